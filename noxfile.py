@@ -248,7 +248,10 @@ def images(session: nox.Session) -> None:
 @nox.session(**in_workspace)
 def demo(session: nox.Session) -> None:
     """The main job on real handwritten digits."""
-    session.run("python", "tools/demo.py", *session.posargs, external=True)
+    # With --platform kubernetes, the cluster and the engine are those of the tests.
+    session.run(
+        *("python", "tools/demo.py", *session.posargs), env={"PYTHONPATH": "."}, external=True
+    )
 
 
 @nox.session(**in_workspace)

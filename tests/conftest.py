@@ -37,6 +37,7 @@ COMMAND = str(Path(sys.executable).parent / "edl")
 
 SHARED = (
     "tests/builder/",
+    "tests/monitoring/test_prometheus.py",
     "tests/test_sql.py",
     "tests/test_predictions.py",
     "tests/test_sync_training.py",

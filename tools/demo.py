@@ -1,20 +1,25 @@
 """The main job on real input: ``./dev demo``.
 
 Writes real handwritten digits as RecordIO files, trains the MNIST CNN of the documents with two
-workers, evaluates and predicts, and checks what came out against the labels.
+workers, evaluates and predicts, and checks what came out against the labels. With ``--platform
+kubernetes``, it trains and evaluates as pods of a cluster, in an image that the builder makes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,22 +27,83 @@ import digits
 import recordio
 import recordio.example
 
+if TYPE_CHECKING:
+    from demo_cluster import DemoCluster
+
 ROOT = Path(__file__).resolve().parent.parent
 TARGET_ACCURACY = 0.95
 EDL = Path(sys.executable).parent / "edl"
 
 
-def edl(*args: str) -> dict[str, Any]:
-    """Run an edl command as a person would, and return its JSON result."""
-    print(f"\n$ edl {shlex.join(args)}", flush=True)
-    done = subprocess.run(
-        [str(EDL), *args, "-o", "json"], stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False
-    )
-    if done.returncode:
-        print(done.stdout)
-        sys.exit(f"demo: edl {args[0]} ended with exit code {done.returncode}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+class Processes:
+    """Jobs as processes of this machine."""
+
+    trust: tuple[str, ...] = ()
+    predicting: tuple[str, ...] = ()
+
+    def __init__(self, environ: Mapping[str, str], arguments: tuple[str, ...] = ()) -> None:
+        self.environ = {**os.environ, **environ}
+        self.arguments = arguments
+
+    def edl(self, *args: str) -> dict[str, Any]:
+        """Run an edl command as a person would, and return its JSON result."""
+        print(f"\n$ edl {shlex.join(args)}", flush=True)
+        done = subprocess.run(
+            [str(EDL), *args, "-o", "json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=self.environ,
+            check=False,
+        )
+        if done.returncode:
+            print(done.stdout)
+            sys.exit(f"demo: edl {args[0]} ended with exit code {done.returncode}")
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    def facts(self, job: str, *others: str) -> dict[str, str]:
+        """More lines of the report."""
+        url = self.edl("dashboard", job)["dashboard_url"]
+        return {"status page": f"{url} (for ten minutes)"}
+
+
+class Pods(Processes):
+    """Jobs as pods of a cluster."""
+
+    # The pods' user owns the model; they ran a job of this very demo.
+    trust = ("--trust-model",)
+    # Beside what pods have evaluated: the same model predicts the same on this machine.
+    predicting = ("--platform", "processes")
+
+    def __init__(self, demo_cluster: DemoCluster) -> None:
+        super().__init__(demo_cluster.environ, demo_cluster.arguments)
+        self._demo_cluster = demo_cluster
+
+    def facts(self, job: str, *others: str) -> dict[str, str]:
+        facts = {
+            "status page": self._page(job),
+            "pods": self._demo_cluster.pods(),
+        }
+        for each in (job, *others):
+            self.edl("delete", each, "--yes", "--stop")
+        return facts
+
+    def _page(self, job: str) -> str:
+        """Open the job's page as a browser does, through a port-forward of the API server."""
+        print(f"\n$ edl dashboard {job}", flush=True)
+        with subprocess.Popen(
+            [str(EDL), "dashboard", job], stdout=subprocess.PIPE, text=True, env=self.environ
+        ) as command:
+            try:
+                assert command.stdout is not None
+                url = command.stdout.readline().strip()
+                browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+                with browser.open(url, timeout=60) as answer:
+                    size = len(answer.read())
+            finally:
+                command.send_signal(signal.SIGINT)
+        return f"{url.partition('?')[0]}, {size} bytes, through a port-forward"
 
 
 def predicted_digits(directory: Path) -> np.ndarray[Any, Any]:
@@ -55,48 +121,67 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, default=ROOT / "build" / "demo")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--workers", default="2")
+    parser.add_argument("--platform", default="processes", choices=["processes", "kubernetes"])
     chosen = parser.parse_args()
-    begun = time.monotonic()
     place: Path = chosen.dir
     if place.exists():
         shutil.rmtree(place)
+    if chosen.platform == "processes":
+        return demonstrate(Processes({}), place, chosen.workers, chosen.epochs)
+    # Imported only here: it needs what the tests need.
+    from demo_cluster import open_cluster
+
+    place.mkdir(parents=True)
+    with open_cluster(place.resolve()) as demo_cluster:
+        return demonstrate(Pods(demo_cluster), place.resolve(), chosen.workers, chosen.epochs)
+
+
+def demonstrate(platform: Processes, place: Path, workers: str, epochs: int) -> int:
+    """Train, evaluate and predict, and print a report; the exit code."""
+    edl = platform.edl
+    begun = time.monotonic()
     trained, held_out = digits.make(place / "data")
     print(f"{trained} digits to train on and {held_out} held out, in {place / 'data'}")
 
     job = f"demo-{time.strftime('%H%M%S')}"
     result = edl(
         "train",
-        *("--name", job),
+        *("--name", job, *platform.arguments),
         *("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api"),
         *("--data", f"{place}/data/train/*.recordio"),
         *("--validation-data", f"{place}/data/test/*.recordio"),
-        *("--num-workers", chosen.workers, "--num-epochs", str(chosen.epochs)),
+        *("--num-workers", workers, "--num-epochs", str(epochs)),
         *("--minibatch-size", "64", "--keep-page", "10m"),
         *("--output", f"{place}/model"),
     )
+    trained_model = (
+        *platform.trust,
+        *("--data", f"{place}/data/test/*.recordio", "--trained-model", f"{place}/model"),
+    )
     evaluation = edl(
         "evaluate",
-        *("--data", f"{place}/data/test/*.recordio", "--trained-model", f"{place}/model"),
+        *platform.arguments,
+        *trained_model,
     )
     edl(
         "predict",
-        *("--data", f"{place}/data/test/*.recordio", "--trained-model", f"{place}/model"),
+        *platform.predicting,
+        *trained_model,
         *("--output", f"{place}/predictions"),
     )
     labels = digits.load()[1][-held_out:]
     found = predicted_digits(place / "predictions")
     accuracy = float(np.mean(found == labels))
-    agree = abs(accuracy - evaluation["metrics"]["accuracy"]) < 1e-6
-    expected = chosen.epochs * trained
+    expected = epochs * trained
     measured = evaluation["metrics"]["accuracy"]
     agree = abs(accuracy - measured) < 1e-6
     report = {
         "accuracy": f"{accuracy:.4f} on {held_out} held-out digits (target {TARGET_ACCURACY})",
         "evaluation": f"{measured:.4f}, {'as' if agree else 'NOT as'} counted from the predictions",
         "images/s": f"{result['records_per_s']:,.0f} while training",
-        "records": f"{result['records_trained']} trained, {chosen.epochs} epochs of {trained}",
+        "records": f"{result['records_trained']} trained, {epochs} epochs of {trained}",
         "trained model": result["output"],
-        "status page": f"{edl('dashboard', job)['dashboard_url']} (for ten minutes)",
+        **platform.facts(job, evaluation["job"]),
         "took": f"{time.monotonic() - begun:.0f} s",
     }
     print()

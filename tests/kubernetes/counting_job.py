@@ -22,6 +22,8 @@ from google.protobuf import json_format
 from safetensors.numpy import load_file
 
 import recordio
+from edl.adapters.kubernetes.job_identities import NewIdentities
+from edl.core.cluster import identities
 from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
 from recordio import example
@@ -117,6 +119,7 @@ class CountingJob:
                 "stringData": {objects.SPEC_KEY: json_format.MessageToJson(spec)},
             }
         )
+        self._create_identities(workers[1], servers)
         self._create(self._service())
         self._create(self._job())
 
@@ -167,16 +170,28 @@ class CountingJob:
             kubernetes=job_pb2.KubernetesSpec(
                 namespace=self.namespace,
                 worker_pod=json.dumps(self._worker_pod()),
-                server_pod=json.dumps(self._pod({"restartPolicy": "Never"})),
+                server_pod=json.dumps(self._helper(objects.SERVER, {})),
                 state="volume",
             ),
         )
 
     def _worker_pod(self) -> dict[str, Any]:
-        pod = self._pod({"restartPolicy": "Never", **self._worker_spec})
+        pod = self._helper(objects.WORKER, self._worker_spec)
         (container,) = pod["spec"]["containers"]
         container["resources"] = {"requests": {"cpu": f"{self.WORKER_CPU_M}m"}}
         return pod
+
+    def _helper(self, role: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """A pod that the master creates; it has the identity of number 0."""
+        source = objects.identity_source(self.name, role, 0)
+        return self._pod({"restartPolicy": "Never", **spec}, _identity_volume(source))
+
+    def _create_identities(self, workers: int, servers: int) -> None:
+        """As the client does: each pod mounts its own key alone."""
+        new = NewIdentities(self.name)
+        for secret in identities.secrets(self.name, workers, servers):
+            content = new.content(secret)
+            self._create(identities.render(secret, self.namespace, {}, content))
 
     def _pod(self, spec: dict[str, Any], *volumes: dict[str, Any]) -> dict[str, Any]:
         """A pod with this machine's programs; volumes have the place of their mount, too."""
@@ -244,6 +259,12 @@ class CountingJob:
                 "hostPath": {"path": str(state)},
                 "mountPath": objects.STATE_DIRECTORY,
             },
+            _identity_volume(
+                {
+                    "secretName": objects.authority_secret(self.name),
+                    "defaultMode": objects.IDENTITY_MODE,
+                }
+            ),
         )
         pod["spec"]["containers"][0]["command"] = list(objects.MASTER_COMMAND)
         pod["metadata"] = {"labels": objects.labels(self.name, objects.MASTER)}
@@ -411,3 +432,12 @@ class CountingJob:
     def close(self) -> None:
         self._held.unlink(missing_ok=True)
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+
+def _identity_volume(secret: dict[str, Any]) -> dict[str, Any]:
+    """With the place of its mount."""
+    return {
+        "name": objects.IDENTITY_VOLUME,
+        "secret": secret,
+        "mountPath": objects.IDENTITY_DIRECTORY,
+    }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
@@ -54,6 +56,30 @@ def test_simulated_nodes_run_pods_without_a_kubelet(cluster: Cluster) -> None:
     cluster.kubectl("create", "-f-", stdin=pod("simulated", "sleep", "1000", **spec))
     wait_for_phase(cluster, "simulated", "Running")
     cluster.kubectl("delete", "pod/simulated", "--grace-period=0", "--force")
+
+
+def test_nodes_pull_from_a_registry_of_this_machine(cluster: Cluster) -> None:
+    """A listener that counts is enough: what a pull is made of is the builder's own tests'."""
+    asked = threading.Event()
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.set()
+            self.send_error(404)
+
+        do_GET = do_HEAD
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            port = server.server_address[1]
+            with cluster.registry(port):
+                image = f"127.0.0.1:{port}/nothing:1"
+                cluster.kubectl("create", "-f-", stdin=pod("pulling", "true", image=image))
+                assert asked.wait(120), "the kubelet asks for the image"
+        finally:
+            server.shutdown()
+    cluster.kubectl("delete", "pod/pulling", "--grace-period=0", "--force")
 
 
 def test_the_api_server_comes_back_with_its_objects(cluster: Cluster) -> None:

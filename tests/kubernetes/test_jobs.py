@@ -153,6 +153,21 @@ def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> di
     return seen
 
 
+def predict(submitter: Submitter, zoo: HeldZoo, files: Path, model: Path) -> None:
+    """Each record once: workers and master share the volume of the output, and nothing else."""
+    output = files / "predictions"
+    edl(
+        submitter,
+        *("predict", "--name", "predicted", *submitter.arguments, "--volumes", zoo.volume),
+        *("--trained-model", str(model), "--trust-model"),
+        *("--data", str(files / "numbers.recordio"), "--output", str(output)),
+    )
+    source = recordio.open_source(str(output / "numbers.recordio"), format="recordio")
+    assert source.count() == RECORDS
+    assert not list(files.glob(".*")), "no part is left"
+    edl(submitter, "delete", "predicted", "--yes")
+
+
 def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
     cluster: Cluster, submitter: Submitter, files: Path, job_image: str
 ) -> None:
@@ -205,10 +220,11 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
     assert status()["records_trained"] == 2 * RECORDS
     (weights,) = load_file(output / "parameters.safetensors").values()
     assert np.all(weights == 2)
+    predict(submitter, zoo, files, output)
 
     # The master's pod may be gone: what follows is answered by the record.
     listed = edl(submitter, "list", "-o", "name").split()
-    assert listed == ["counting"]
+    assert listed == ["counting"]  # that of the predictions is deleted
     assert json.loads(edl(submitter, "status", "counting", "-o", "json"))["state"] == "SUCCEEDED"
     assert "records/s" in edl(submitter, "logs", "counting", "--tail", "500")
     edl(submitter, "delete", "counting", "--yes")

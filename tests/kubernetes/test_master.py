@@ -37,7 +37,10 @@ def test_a_deleted_master_is_followed_by_another_one_that_keeps_the_workers(
 ) -> None:
     job = counting_job(records=2000)
     job.wait_for_training()
-    workers = {pod["metadata"]["uid"] for pod in job.pods(objects.WORKER)}
+    pods = job.pods(objects.WORKER)
+    workers = {pod["metadata"]["uid"] for pod in pods}
+    commands = [pod["spec"]["containers"][0]["command"] for pod in pods]
+    assert all("--identity" in command for command in commands), "the job is secured"
     epoch = job.epoch
     job.kubectl("delete", "pod", job.pod(objects.MASTER), "--wait=false", *how)
     job.wait(lambda: job.epoch > epoch, "the next master")

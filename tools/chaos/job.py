@@ -108,7 +108,9 @@ class Job:
         return found
 
     def follow(self) -> None:
-        """Have a client look at the job."""
+        """Have a client look at the job, if none does."""
+        if self.client_pids():
+            return
         self._client = subprocess.Popen(
             [EDL, "wait", self.name, "-q"],
             stdout=subprocess.DEVNULL,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import yaml
 from . import binaries, control_plane, images, job_image, machine, node, simulated_nodes, volumes
 from .certificates import Authority
 from .layout import API_ADDRESS, API_PORT, DNS_ADDRESS, Layout, NodeAddress
-from .sandbox import Sandbox, wait_until
+from .sandbox import NICENESS, Sandbox, wait_until
 
 
 @dataclass
@@ -27,14 +30,15 @@ class Cluster:
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
     """By node name. The first one has the control plane, too."""
     relay: int = 0
+    niceness: int = NICENESS
 
     @classmethod
-    def start(cls, root: Path, nodes: int = 1) -> Cluster:
+    def start(cls, root: Path, nodes: int = 1, niceness: int = NICENESS) -> Cluster:
         """Build what is missing, start everything, and wait until each node is ready."""
         folder = binaries.build()
         root.mkdir(parents=True)
         layout = Layout(root.absolute())
-        cluster = cls(layout, folder)
+        cluster = cls(layout, folder, niceness=niceness)
         try:
             cluster._start(nodes)
         except BaseException:
@@ -89,13 +93,39 @@ class Cluster:
         (name,) = {node.import_job_image(each, image) for each in self.sandboxes.values()}
         return name
 
-    def add_claim(self, namespace: str, claim: str, folder: Path) -> None:
+    @contextlib.contextmanager
+    def registry(self, port: int) -> Iterator[None]:
+        """Nodes pull from the registry on a port of this machine, as ``127.0.0.1:PORT``.
+
+        At the end they forget its images.
+        """
+        relays: list[int] = []
+        try:
+            with tempfile.TemporaryDirectory(dir=self.layout.root) as folder:
+                for name, sandbox in self.sandboxes.items():
+                    ready = Path(folder) / name
+                    log = self.layout.logs / name / "registry-relay.log"
+                    given = ("--back", str(sandbox.init), str(port), str(ready))
+                    relays.append(_start_relay(log, *given))
+                    wait_until(ready.exists, f"the relay of {name} to the registry")
+            yield
+        finally:
+            for relay in relays:
+                _kill(relay)
+            for sandbox in self.sandboxes.values():
+                node.remove_images(sandbox, f"127.0.0.1:{port}/")
+
+    def add_claim(self, namespace: str, claim: str, folder: Path) -> str:
         """A claim that is a folder of this machine, which pods of any user may write.
 
         Jobs may mount it at the folder's own path, so that the paths of data stay the same.
+
+        Returns:
+            What kubectl says about the objects.
         """
         folder.chmod(0o777)
-        self.kubectl("apply", "--filename=-", stdin=volumes.manifest(namespace, claim, folder))
+        manifest = volumes.manifest(namespace, claim, folder)
+        return self.kubectl("apply", "--filename=-", stdin=manifest)
 
     def add_simulated_nodes(self, count: int) -> None:
         first = self.sandboxes["node1"]
@@ -113,7 +143,7 @@ class Cluster:
         self.sandboxes[name].signal("kubelet", signal.SIGCONT)
 
     def stop_api_server(self) -> None:
-        self.sandboxes["node1"].signal("kube-apiserver", signal.SIGKILL)
+        self.sandboxes["node1"].kill("kube-apiserver")
 
     def start_api_server(self) -> None:
         control_plane.start_api_server_again(self.sandboxes["node1"], self.layout, self.binaries)
@@ -138,7 +168,7 @@ class Cluster:
         wait_until(self._has_default_account, "the default service account")
 
     def _sandbox(self, address: NodeAddress) -> Sandbox:
-        sandbox = Sandbox.create(address.name, self.layout.logs / address.name)
+        sandbox = Sandbox.create(address.name, self.layout.logs / address.name, self.niceness)
         self.sandboxes[address.name] = sandbox
         machine.prepare(sandbox, self.layout, address)
         return sandbox
@@ -150,15 +180,8 @@ class Cluster:
 
     def _start_relay(self, first: Sandbox, authority: Authority) -> None:
         port_file = self.layout.root / "api.port"
-        script = Path(__file__).with_name("relay.py")
-        with (self.layout.logs / "relay.log").open("wb") as output:
-            self.relay = subprocess.Popen(
-                (sys.executable, str(script), str(first.init), str(API_PORT), str(port_file)),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            ).pid
+        log = self.layout.logs / "relay.log"
+        self.relay = _start_relay(log, str(first.init), str(API_PORT), str(port_file))
         wait_until(port_file.exists, "the relay to the API server")
         config = authority.kubeconfig("admin", f"https://127.0.0.1:{port_file.read_text()}")
         self.layout.kubeconfig.touch(mode=0o600)
@@ -215,6 +238,18 @@ class Cluster:
         except subprocess.CalledProcessError:
             return False
         return True
+
+
+def _start_relay(log: Path, *arguments: str) -> int:
+    script = Path(__file__).with_name("relay.py")
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            (sys.executable, str(script), *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        ).pid
 
 
 def _kill(pid: int) -> None:

@@ -32,7 +32,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
 }
 _ZOO = "model_zoo"
 """Where the builder's images have it, too."""
-_CONFIG = {
+CONFIG = {
     "User": "10001:10001",
     "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"],
     "WorkingDir": f"/{_ZOO}",
@@ -58,7 +58,7 @@ class JobImage:
             "architecture": "amd64",
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
-            "config": _CONFIG,
+            "config": CONFIG,
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{d}" for _, d in self.layers]},
         }
         names = [f"{digest}.tar" for _, digest in self.layers]

@@ -59,6 +59,14 @@ def import_job_image(sandbox: Sandbox, image: JobImage) -> str:
     return name
 
 
+def remove_images(sandbox: Sandbox, prefix: str) -> None:
+    """Forget all images whose names begin so."""
+    ctr = ("ctr", "--namespace=k8s.io", "images")
+    names = sandbox.run(*ctr, "list", "--quiet").split()
+    if found := [name for name in names if name.startswith(prefix)]:
+        sandbox.run(*ctr, "remove", *found)
+
+
 def _digest(sandbox: Sandbox, image: str) -> str:
     """Of an image's manifest; empty if the node has no such image."""
     listed = sandbox.run("ctr", "--namespace=k8s.io", "images", "list", f"name=={image}")

@@ -1,9 +1,11 @@
-"""Makes a port of a sandbox reachable on the loopback interface of this machine.
+"""Makes a port of a sandbox reachable on the loopback interface of this machine, or the reverse.
 
     python relay.py PID_IN_SANDBOX PORT_IN_SANDBOX FILE_FOR_THE_PORT [PORT_HERE]
+    python relay.py --back PID_IN_SANDBOX PORT FILE_FOR_THE_PORT
 
 A listening socket stays in the network namespace in which it was made. So the process listens here,
-moves into the other namespace, and connects there.
+moves into the other namespace, and connects there. With ``--back``, it listens there and connects
+to the same port of this machine.
 """
 
 import asyncio
@@ -18,11 +20,22 @@ CLONE_NEWNET = 0x40000000
 
 
 def enter_network(pid: int) -> None:
-    """``os.setns`` of Python 3.12."""
-    descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    enter(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY))
+
+
+def enter(descriptor: int) -> None:
+    """``os.setns`` of Python 3.12; closes the descriptor."""
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")
     os.close(descriptor)
+
+
+def listening(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(512)
+    return listener
 
 
 async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,12 +64,19 @@ async def serve(listener: socket.socket, port: int) -> None:
 
 
 def main() -> None:
-    pid, port, port_file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", int(sys.argv[4]) if len(sys.argv) > 4 else 0))
-    listener.listen(512)
-    enter_network(pid)
+    arguments = sys.argv[1:]
+    back = arguments[0] == "--back"
+    if back:
+        del arguments[0]
+    pid, port, port_file = int(arguments[0]), int(arguments[1]), Path(arguments[2])
+    if back:
+        here = os.open("/proc/self/ns/net", os.O_RDONLY)
+        enter_network(pid)
+        listener = listening(port)
+        enter(here)
+    else:
+        listener = listening(int(arguments[3]) if len(arguments) > 3 else 0)
+        enter_network(pid)
     unfinished = port_file.with_suffix(".new")
     unfinished.write_text(str(listener.getsockname()[1]))
     unfinished.rename(port_file)

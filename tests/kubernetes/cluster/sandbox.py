@@ -16,7 +16,7 @@ from typing import IO, Any
 
 INIT = Path(__file__).with_name("sandbox_init.py")
 NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc")
-NICENESS = "10"
+NICENESS = 10
 """A cluster on a small machine leaves the tests their turn."""
 
 
@@ -48,9 +48,11 @@ class Sandbox:
     init: int
     """The first process in the namespaces; its death ends all others in there."""
     processes: dict[str, int] = field(default_factory=dict)
+    niceness: int = NICENESS
+    """Of all that is started, pods included."""
 
     @classmethod
-    def create(cls, name: str, logs: Path) -> Sandbox:
+    def create(cls, name: str, logs: Path, niceness: int = NICENESS) -> Sandbox:
         logs.mkdir(parents=True, exist_ok=True)
         command = ("unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc")
         outer = _background(
@@ -60,16 +62,17 @@ class Sandbox:
         init = child_of(outer)
         assert init is not None
         wait_until(lambda: b"ready" in (logs / f"{name}.log").read_bytes(), "the namespaces")
-        return cls(logs, outer, init)
+        return cls(logs, outer, init, niceness=niceness)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Sandbox:
-        return cls(Path(state["logs"]), state["outer"], state["init"], dict(state["processes"]))
+        given = Path(state["logs"]), state["outer"], state["init"], dict(state["processes"])
+        return cls(*given, niceness=state["niceness"])
 
     def state(self) -> dict[str, Any]:
         """What ``from_state`` needs, as JSON values."""
         identity = {"logs": str(self.logs), "outer": self.outer, "init": self.init}
-        return {**identity, "processes": self.processes}
+        return {**identity, "processes": self.processes, "niceness": self.niceness}
 
     def run(self, *command: str, stdin: str | None = None) -> str:
         """Standard output of a command in the namespaces; raises ``RuntimeError`` if it fails."""
@@ -99,7 +102,7 @@ class Sandbox:
 
     def start(self, name: str, *command: str) -> None:
         """Start a process that stays; its output goes into a log of this name."""
-        entered = self._entered("nice", "-n", NICENESS, *command)
+        entered = self._entered("nice", "-n", str(self.niceness), *command)
         parent = _background(entered, self.logs / f"{name}.log")
         wait_until(lambda: child_of(parent) is not None, name)
         pid = child_of(parent)
@@ -108,6 +111,11 @@ class Sandbox:
 
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.processes[name], number)
+
+    def kill(self, name: str) -> None:
+        """Kill a process that was started, and wait until its ports are free."""
+        self.signal(name, signal.SIGKILL)
+        wait_until(lambda: not _lives(self.processes[name]), f"the end of {name}")
 
     def end(self) -> None:
         """End every process in the namespaces; mounts and network go with them."""
