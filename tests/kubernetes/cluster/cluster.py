@@ -146,9 +146,23 @@ class Cluster:
         self.sandboxes["node1"].kill("kube-apiserver")
 
     def start_api_server(self) -> None:
-        control_plane.start_api_server_again(self.sandboxes["node1"], self.layout, self.binaries)
-        self.save()
-        wait_until(self._is_ready, "the API server")
+        """Start it after ``stop_api_server``, and again while it ends at once."""
+        first = self.sandboxes["node1"]
+        control_plane.start_api_server_again(first, self.layout, self.binaries)
+
+        def is_ready() -> bool:
+            if not first.lives("kube-apiserver"):
+                print(first.log("kube-apiserver")[-2000:])  # pytest shows it if the test fails
+                control_plane.start_api_server_again(first, self.layout, self.binaries)
+            return self._is_ready()
+
+        try:
+            wait_until(is_ready, "the API server")
+        except TimeoutError:
+            print(first.log("kube-apiserver")[-5000:])
+            raise
+        finally:
+            self.save()
 
     def _start(self, nodes: int) -> None:
         authority = Authority(self.layout.certificates)

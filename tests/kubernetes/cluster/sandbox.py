@@ -112,6 +112,13 @@ class Sandbox:
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.processes[name], number)
 
+    def lives(self, name: str) -> bool:
+        return _lives(self.processes[name])
+
+    def log(self, name: str) -> str:
+        """The output of a process since its last start."""
+        return (self.logs / f"{name}.log").read_text(errors="replace")
+
     def kill(self, name: str) -> None:
         """Kill a process that was started, and wait until its ports are free."""
         self.signal(name, signal.SIGKILL)
@@ -150,8 +157,15 @@ def _background(command: Sequence[str], log: Path) -> int:
 
 
 def _lives(pid: int) -> bool:
+    """Whether any thread goes on: the first one may be a zombie while others hold the ports."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return any(_state(thread) not in "ZX" for thread in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return False
-    return fields[0] != "Z"
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"

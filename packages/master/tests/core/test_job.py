@@ -107,6 +107,19 @@ def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> 
     assert (view.examples, view.examples_of) == (15, 14)
 
 
+@pytest.mark.parametrize("reported", [(), (0,), (1,), (1, 0)])
+def test_minibatches_that_no_report_named_before_the_restart_are_counted(
+    reported: tuple[int, ...],
+) -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    granted = lease(job)
+    for version, index in enumerate(reported, start=1):
+        job.handle(applied(granted, index, version, 0.5), 0.0)
+    in_the_model = {granted.task: 2}
+    again = JobStateMachine.restore(SETTINGS, DATA, (), job.snapshot(), in_the_model)
+    assert again.view(0.0).records_trained == 4
+
+
 def test_a_snapshot_of_another_format_is_refused() -> None:
     with pytest.raises(ValueError, match="format 99"):
         JobStateMachine.restore(SETTINGS, DATA, (), a_snapshot() | {"format": 99})

@@ -135,7 +135,7 @@ class Dispatcher:
         self._recovery.progress_made()
         task = self._ledger.find(event.lease.task)
         if task is not None:
-            self._ledger.advance(task, event.minibatch, event.records, event.minibatches)
+            self._ledger.advance(task, event.records, event.minibatches)
         else:
             self._ledger.advance_dead(event.lease.task, event.records)
         lease = self._ledger.leases.current(event.worker, event.lease)

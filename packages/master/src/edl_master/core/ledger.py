@@ -119,9 +119,9 @@ class Ledger:
 
     # --- work done --------------------------------------------------------------------------
 
-    def advance(self, task: OpenTask, minibatch: int, records: int, minibatches: int = 1) -> None:
-        """Note that minibatches of an open training task have been applied."""
-        task.minibatches = max(task.minibatches, minibatch + minibatches)
+    def advance(self, task: OpenTask, records: int, minibatches: int = 1) -> None:
+        """Note that minibatches of an open training task have been applied; in any order."""
+        task.minibatches += minibatches
         task.records_applied = min(task.records_applied + records, task.length)
         task.deaths = 0
         if task.redo:
@@ -143,12 +143,16 @@ class Ledger:
                 self.dead_letters[place] = replace(letter, records_trained=counted)
 
     def reconcile(self, applied: Mapping[TaskKey, int], minibatch_size: int) -> None:
-        """Take over counts of minibatches that are ahead of these, for open tasks."""
+        """Take over counts of minibatches that are ahead of these, for open tasks.
+
+        Reports come out of order: the one that is missing need not be the last.
+        """
         for key, minibatches in applied.items():
             task = self.find(key)
             if task is not None and task.minibatches < minibatches:
+                unreported = (minibatches - task.minibatches) * minibatch_size
                 task.minibatches = minibatches
-                task.records_applied = min(minibatches * minibatch_size, task.length)
+                task.records_applied = min(task.records_applied + unreported, task.length)
 
     def count_undone(self, trained: int, replayed: int) -> None:
         """Count the training records after the restored position: all are computed again.

@@ -70,7 +70,7 @@ class OpenTask:
     crashes: int = 0
     """Instances that ended on their own account while they worked on it."""
     minibatches: int = 0
-    """Minibatches applied, as far as reported; the plane has the exact count."""
+    """How many have been reported as applied; the plane has the exact count."""
     records_applied: int = 0
     returned: int = 0
     """Order of return: lower is older."""
