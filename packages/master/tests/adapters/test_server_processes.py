@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from edl_master.adapters.server_processes import ServerProcesses
+
 LONG_S = 200.0
 
 MASTER = """
@@ -58,6 +60,25 @@ def master(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     process.wait()
     if is_alive(server):
         os.kill(server, signal.SIGKILL)
+
+
+def test_what_a_killed_server_leaves_is_cleaned_up_after_its_end(tmp_path: Path) -> None:
+    arguments = ["--master", "127.0.0.1:9", "--incarnation", "i", "--host", "127.0.0.1"]
+    alive: list[bool] = []
+
+    def clean_up(number: int) -> None:
+        alive.append(is_alive(servers.pids[number]))
+
+    servers = ServerProcesses(
+        2,
+        lambda number: [*arguments, "--server", str(number)],
+        dict(os.environ),
+        tmp_path,
+        lambda *_: None,
+        clean_up,
+    )
+    servers.close(0)
+    assert alive == [False, False]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have the pipe alone")

@@ -23,6 +23,7 @@ class ServerProcesses:
         environment: whole.
         log_dir: directory of ``server-N.log``.
         on_end: called with the number of a server that ended by itself, and how it ended.
+        clean_up: called by ``close`` with the number of each server, once it has ended.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class ServerProcesses:
         environment: Mapping[str, str],
         log_dir: Path,
         on_end: Callable[[int, str], None],
+        clean_up: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._on_end = on_end
+        self._clean_up = clean_up
         self._closing = threading.Event()
         self._processes: list[subprocess.Popen[bytes]] = []
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -77,9 +80,10 @@ class ServerProcesses:
                 process.kill()
             elif process.stdin is not None:
                 process.stdin.close()
-        for process in self._processes:
+        for number, process in enumerate(self._processes):
             try:
                 process.wait(max(within_s, 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self._clean_up(number)

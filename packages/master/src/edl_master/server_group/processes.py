@@ -19,6 +19,7 @@ from edl_master.server_group.group import ParameterServerGroup
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.local import job_directory
+from edl_proto.transport import endpoints
 from edl_proto.v1 import job_pb2
 
 _SILENCE_S = 5.0
@@ -59,8 +60,18 @@ def local_servers(
     """Servers as processes beside the master."""
     count = config.parameter_servers
 
+    folders: dict[int, Path] = {}
+
     def with_identity(server: int) -> list[str]:
-        return [*arguments(server), *config.identity_arguments(Role.SERVER, server)]
+        identity = config.identity_arguments(Role.SERVER, server)
+        if identity:
+            folders[server] = Path(identity[-1]).parent
+        return [*arguments(server), *identity]
+
+    def clean_up(server: int) -> None:
+        # A server ends at once when its master's pipe closes, or is killed.
+        if server in folders:
+            endpoints.remove_socket(folders[server])
 
     return ServerProcesses(
         count,
@@ -68,6 +79,7 @@ def local_servers(
         limit_threads(config.environ, count),
         config.job_dir / job_directory.LOGS,
         on_end,
+        clean_up,
     )
 
 

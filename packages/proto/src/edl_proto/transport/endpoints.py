@@ -137,6 +137,12 @@ class LocalEndpoint:
                 self._path.unlink()
 
 
+def remove_socket(folder: Path) -> None:
+    """Remove the Unix socket of a server that has been killed, which it could not do itself."""
+    with contextlib.suppress(OSError):
+        (folder / _SOCKET).unlink()
+
+
 def _stop_listening(listening: socket.socket) -> None:
     shut_down(listening)  # wakes ``accept``, which close does not
     listening.close()
