@@ -19,6 +19,7 @@ from counting import check, records_trained, train
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
+from edl_proto.identity.page_key import metrics_token_file
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_testing.scraping import scrape
@@ -64,6 +65,30 @@ def gets_in(port: int, host: str, context: ssl.SSLContext, wait_s: float) -> boo
             return True  # a direct port waits for a call
         except OSError:
             return False
+
+
+def check_processes(edl: Edl, secrets: list[bytes]) -> None:
+    """No argument and no variable of a process is a secret."""
+    for pid in edl.processes():
+        for name in ("cmdline", "environ"):
+            shown = (Path("/proc") / str(pid) / name).read_bytes()
+            assert b"PRIVATE KEY" not in shown
+            assert not [secret for secret in secrets if secret.strip() in shown]
+
+
+def check_metrics_of_workers(edl: Edl) -> None:
+    """Nobody gets them without the job's token."""
+    token = metrics_token_file(edl.job_dir("w") / "page").read_text()
+    pids = edl.workers("w").values()
+    assert pids
+    for pid in pids:
+        (port,) = listening(pid)
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(asked, timeout=200)
+        asked.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(asked, timeout=200) as answer:
+            assert b"edl_worker_steps_total" in answer.read()
 
 
 @pytest.mark.parametrize("servers", ["0", "2"])
@@ -137,12 +162,10 @@ def test_a_job_is_closed_to_everybody_else(
             assert not gets_in(port, host, anonymous(), 200.0), port
             opened += 1
     assert opened == 2 * len(owners)
+    check_metrics_of_workers(edl)
 
-    for pid in edl.processes():
-        for name in ("cmdline", "environ"):
-            shown = (Path("/proc") / str(pid) / name).read_bytes()
-            assert b"PRIVATE KEY" not in shown
-            assert not [secret for secret in secrets if secret.strip() in shown]
+    check_processes(edl, secrets)
     held.release()
     assert edl("wait", "w").code == 0
     check(output, TOTAL, EPOCHS)
+    eventually(lambda: not any(path.exists() for path in sockets), "no socket is left")

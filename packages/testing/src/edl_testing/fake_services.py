@@ -16,6 +16,9 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 if TYPE_CHECKING:
     from edl_testing.fake_master import FakeMaster
 
+METRICS_TOKEN = "the token of the metrics"
+"""What this master says that a scraper of its workers must say."""
+
 HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
 """The numpy types of the wire precisions of 16 bits."""
 
@@ -39,7 +42,10 @@ class TaskService(task_pb2_grpc.TasksServicer):
             self._master.received.registered.append(request)
             self._master.changed.notify_all()
             return task_pb2.RegisterReply(
-                job=self._master.job, incarnation=self._master.incarnation, heartbeat_every_s=0.1
+                job=self._master.job,
+                incarnation=self._master.incarnation,
+                heartbeat_every_s=0.1,
+                metrics_token=METRICS_TOKEN,
             )
 
     def Ready(self, request: Any, context: Any) -> task_pb2.ReadyReply:

@@ -13,6 +13,7 @@ from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.core.job import JobDescription
 from edl_worker.metrics import WorkerMetrics
+from edl_worker.metrics_server import MetricsServer
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.identity import identity
 from edl_worker.runtime.session import Session
@@ -55,7 +56,7 @@ def build_worker(settings: Settings, started: float | None = None) -> WorkerProc
         metrics=metrics,
         heartbeat=heartbeat,
         load=loader.load,
-        metrics_port=_serve_metrics(metrics, settings),
+        metrics_server=_serve_metrics(metrics, settings),
         started=started,
     )
     if settings.job_dir:
@@ -111,13 +112,13 @@ def _import_model_code() -> None:
         log.debug("importing TensorFlow failed", exc_info=True)
 
 
-def _serve_metrics(metrics: WorkerMetrics, settings: Settings) -> int:
+def _serve_metrics(metrics: WorkerMetrics, settings: Settings) -> MetricsServer:
     host, port = settings.metrics_host, settings.metrics_port
     try:
-        return metrics.serve(host, port)
+        return MetricsServer(metrics.registry, host, port)
     except OSError as error:
         if not port:
             raise
         # Several workers of one machine have the same environment.
         log.warning("metrics are served on another port than %d: %s", port, error)
-        return metrics.serve(host, 0)
+        return MetricsServer(metrics.registry, host, 0)

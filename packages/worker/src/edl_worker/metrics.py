@@ -68,11 +68,6 @@ class WorkerMetrics:
         self.exchange_s = step_seconds.labels("exchange")
         self.registry.register(_Usage())
 
-    def serve(self, host: str, port: int) -> int:
-        """Serve /metrics; return the port. The thread ends with the process."""
-        server, _ = prometheus_client.start_http_server(port, host, self.registry)
-        return int(server.server_address[1])
-
     def task_ended(self, type_: TaskType, outcome: str, records: int = 0) -> None:
         """Count a task: completed, failed, lost, returned."""
         self._tasks.labels(type_.label, outcome).inc()

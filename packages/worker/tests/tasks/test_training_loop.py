@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, t
 
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
+from edl_testing.fake_services import METRICS_TOKEN
 from edl_worker.core import exit_codes
 
 Header = parameters_pb2.PushHeader
@@ -75,7 +78,14 @@ def test_the_layout_is_described_in_wire_order(
     assert ready.model.reduction == "mean"
     assert set(ready.model.metric_names) == {"loss", "accuracy"}
     assert '"SGD"' in ready.model.optimizer_json
-    assert master.received.registered[0].instance == ready.instance
+    (registered,) = master.received.registered
+    assert registered.instance == ready.instance
+    url = f"http://127.0.0.1:{registered.metrics_port}/metrics"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(url, timeout=200)
+    asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
+    with urllib.request.urlopen(asked, timeout=200) as answer:
+        assert b"edl_worker_steps_total" in answer.read()
 
 
 def test_only_as_much_is_pulled_as_is_used(

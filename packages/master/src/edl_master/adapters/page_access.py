@@ -111,6 +111,11 @@ class PageAccess:
         except OSError as error:
             raise storage_error(error, folder) from error
 
+    @property
+    def metrics_token(self) -> str:
+        """What a scraper says to get the metrics of the job's processes."""
+        return self._key.metrics_token
+
     def decide(self, request: PageRequest, now: float) -> Granted | Answer:
         """What becomes of a request whose host is right.
 

@@ -132,7 +132,11 @@ class MasterServices:
             self.effects.record(note, self.controller.seconds)
         self.report = self._build_report(curves)
         # Before a client can ask for a status, which names the page.
-        self._page = self._open_page()
+        access = PageAccess.of_job(
+            directory.path, config.spec.name, open_metrics=config.open_metrics
+        )
+        self._page = self._open_page(access)
+        self._metrics_token = access.metrics_token
         opened.callback(self._page.close)
         self._server = Server(
             self._build_servicers(),
@@ -191,12 +195,8 @@ class MasterServices:
 
     # --- parts -----------------------------------------------------------------------------
 
-    def _open_page(self) -> StatusServer:
-        spec, host = self._config.spec, self._config.host
-        wanted = spec.serving.dashboard_port
-        access = PageAccess.of_job(
-            self._directory.path, spec.name, open_metrics=self._config.open_metrics
-        )
+    def _open_page(self, access: PageAccess) -> StatusServer:
+        host, wanted = self._config.host, self._config.spec.serving.dashboard_port
         if not wanted and (port := self._directory.former_port("dashboard_url")):
             # Open browsers, and links that nobody has clicked yet, have the former master's port.
             with contextlib.suppress(EdlError):
@@ -324,6 +324,7 @@ class MasterServices:
             self._config.spec,
             self._incarnation,
             self._state.settings.timings.heartbeat_every_s,
+            self._metrics_token,
         )
         job = JobServicer(
             self.controller,

@@ -88,6 +88,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         spec: what the user submitted.
         incarnation: of this master.
         heartbeat_every_s: how often workers are to speak.
+        metrics_token: what a scraper must say to get a worker's metrics.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
+        metrics_token: str,
     ) -> None:
         self._controller = controller
         self._parameters = parameters
@@ -107,6 +109,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
+        self._metrics_token = metrics_token
 
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -120,6 +123,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             job=self._spec,
             incarnation=self._incarnation,
             heartbeat_every_s=self._heartbeat_every_s,
+            metrics_token=self._metrics_token,
         )
 
     def Ready(

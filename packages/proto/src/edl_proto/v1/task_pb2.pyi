@@ -475,9 +475,12 @@ class RegisterReply(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_EVERY_S_FIELD_NUMBER: _builtins.int
+    METRICS_TOKEN_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """of the master; changes at each restart of the master"""
     heartbeat_every_s: _builtins.float
+    metrics_token: _builtins.str
+    """what a scraper must say to get the worker's metrics"""
     @_builtins.property
     def job(self) -> _job_pb2.JobSpec: ...
     def __init__(
@@ -486,10 +489,11 @@ class RegisterReply(_message.Message):
         job: _job_pb2.JobSpec | None = ...,
         incarnation: _builtins.str = ...,
         heartbeat_every_s: _builtins.float = ...,
+        metrics_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job", "metrics_token", b"metrics_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

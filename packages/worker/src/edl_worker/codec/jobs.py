@@ -69,7 +69,12 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
         EdlError: USAGE, the job's specification is incomplete.
     """
     check_complete(reply.job)
-    return Registration(decode_job(reply.job), reply.heartbeat_every_s)
+    return Registration(
+        decode_job(reply.job),
+        reply.heartbeat_every_s,
+        reply.metrics_token,
+        open_metrics=reply.job.serving.metrics_auth == "none",
+    )
 
 
 def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:

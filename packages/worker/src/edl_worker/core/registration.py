@@ -23,10 +23,18 @@ class WorkerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The master's answer to a worker that registers."""
+    """The master's answer to a worker that registers.
+
+    Attributes:
+        metrics_token: what a scraper must say to get this worker's metrics; empty: nobody gets
+            them.
+        open_metrics: whether everybody who reaches the port gets them.
+    """
 
     job: JobDescription
     heartbeat_every_s: float
+    metrics_token: str = ""
+    open_metrics: bool = False
 
 
 @dataclass(frozen=True, slots=True)

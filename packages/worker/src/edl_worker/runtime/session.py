@@ -20,6 +20,7 @@ from edl_worker.core.tasks import (
     WorkerPhase,
 )
 from edl_worker.metrics import WorkerMetrics
+from edl_worker.metrics_server import MetricsServer
 from edl_worker.runtime.heartbeat import Heartbeat, departure
 from edl_worker.runtime.loading_registration import keep_registered
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
@@ -37,7 +38,7 @@ class Session:
 
     Attributes:
         load: loads the model of a job; imports TensorFlow.
-        metrics_port: reported to the master.
+        metrics_server: whose port is reported to the master, which names its token.
         started: ``time.monotonic()`` when the process began, for the phases of the start.
         registrations: with how many incarnations of the master this worker has registered.
     """
@@ -48,7 +49,7 @@ class Session:
     metrics: WorkerMetrics
     heartbeat: Heartbeat
     load: Callable[[JobDescription], TaskRunner]
-    metrics_port: int
+    metrics_server: MetricsServer
     started: float
     grace_s: float = field(default=10.0, init=False)  # until registration brings the job's own
     registrations: int = field(default=0, init=False)
@@ -77,7 +78,8 @@ class Session:
     # --- joining ---------------------------------------------------------------------------
 
     def _register(self) -> JobDescription:
-        registration = self.client.register(self.metrics_port)
+        registration = self.client.register(self.metrics_server.port)
+        self.metrics_server.admit(registration.metrics_token, everybody=registration.open_metrics)
         self.state.master_replaced = False
         self.registrations += 1
         job = registration.job
