@@ -10,16 +10,15 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.build_log import BuildLogs, WrittenLines
 from edl_builder.adapters.build_store import BuildStore
-from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.clock import Clock
 from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
+from edl_builder.build_work import BuildWork, WorkReports
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
 from edl_builder.core.build import Build
@@ -29,7 +28,6 @@ from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import (
     BuilderError,
     BuildId,
-    BuildIdentity,
     Caller,
     Phase,
     Reason,
@@ -72,9 +70,7 @@ class BuildService:
     ) -> None:
         self._limits = limits
         self._store = store
-        self._steps = steps
         self._metrics = metrics
-        self._redact = redact
         self._usage = usage
         self._now = Clock()
         self._changed = threading.Condition()
@@ -83,12 +79,15 @@ class BuildService:
         self._logs = BuildLogs(
             store.folder, limits.log_nbytes, lambda: rfc3339(self._now()), redact
         )
-        self._cancellations: dict[BuildId, CancellationFlag] = {}
-        self._engine_lock = EngineLock()
-        self._pruner = ImagePruner(engine, limits.keep_images, self._engine_lock, metrics.up.set)
+        engine_lock = EngineLock()
+        self._pruner = ImagePruner(engine, limits.keep_images, engine_lock, metrics.up.set)
         self._closing = threading.Event()
-        self._threads = ThreadPoolExecutor(
-            limits.builds.preparing + limits.builds.building + 1, thread_name_prefix="work"
+        self._work = BuildWork(
+            steps,
+            WorkReports(self._handle, self._line_writer, self._view_phase, redact, metrics),
+            usage,
+            engine_lock,
+            limits.builds.preparing + limits.builds.building + 1,
         )
         metrics.watch(self._phases)
         self._pruner.prune()
@@ -106,7 +105,7 @@ class BuildService:
         with self._changed:
             self._requests[build] = request
             self._logs.open(build)
-        self._handle(ev.BuildRequested(build, tenant.name, source))
+        self._handle(ev.BuildRequested(build, tenant.name, source, request.at_once))
         return build
 
     def receive_archive(self, tenant: Tenant, build: BuildId, chunks: Iterable[bytes]) -> None:
@@ -213,16 +212,11 @@ class BuildService:
         """Cancel all work; the next service continues the unfinished builds."""
         with self._changed:
             self._closing.set()
-            cancellations = list(self._cancellations.values())
             for build in self._builds.newest():
                 if build.is_working and build.attempts and not build.phase.is_final:
                     build.attempts -= 1  # the shutdown is no failed attempt
                     self._save(build)
-        for cancellation in cancellations:
-            cancellation.cancel()
-        closer = threading.Thread(target=self._threads.shutdown, daemon=True)
-        closer.start()
-        closer.join(longest_s)
+        self._work.close(longest_s)
         self._logs.close_all()
         self._store.close()
 
@@ -253,75 +247,32 @@ class BuildService:
                 self._metrics.builds.labels("merged").inc()
                 self._forget(name)
             case fx.StartPreparing(name) | fx.StartBuilding(name):
-                self._cancellations[name] = CancellationFlag()
+                self._work.admit(name)
             case fx.BuildFinished(name):
                 self._metrics.count(self._builds.get(name))
                 self._logs.close(name)
                 self._store.clean(name)
-                self._cancellations.pop(name, None)
+                self._work.forget(name)
             case fx.ForgetBuild(name) | fx.RequestRejected(name):
                 self._forget(name)
 
     def _execute(self, effect: fx.Effect) -> None:
         match effect:
             case fx.StartPreparing(name):
-                self._threads.submit(self._prepare, name, self._cancellations[name])
+                self._work.prepare(name, self._requests[name], self._store.folder(name))
             case fx.StartBuilding(name, identity):
-                self._threads.submit(self._build, name, identity, self._cancellations[name])
+                build = self._builds.get(name)
+                caller = build.caller if build else _OPERATOR.name
+                folder = self._store.folder(name)
+                self._work.build(name, self._requests[name], identity, folder, caller)
             case fx.CancelWork(name):
-                if (cancellation := self._cancellations.get(name)) is not None:
-                    cancellation.cancel()
+                self._work.cancel(name)
             case fx.PruneImages():
-                self._threads.submit(self._pruner.prune)
+                self._work.submit(self._pruner.prune)
             case fx.RequestRejected(_, failure):
                 raise BuilderError(
                     failure.reason, failure.what, where=failure.where, remedy=failure.remedy
                 )
-
-    def _prepare(self, name: BuildId, cancellation: CancellationFlag) -> None:
-        folder = self._store.folder(name)
-        request = self._requests[name]
-
-        def work() -> ev.Event:
-            return self._steps.prepare(
-                name, request, folder, self._handle, self._line_writer(name), cancellation
-            )
-
-        self._run(name, work, cancellation)
-
-    def _build(
-        self, name: BuildId, identity: BuildIdentity, cancellation: CancellationFlag
-    ) -> None:
-        folder = self._store.folder(name)
-        request = self._requests[name]
-
-        def work() -> ev.Event:
-            with self._engine_lock.building():
-                write = self._line_writer(name)
-                return self._steps.build(
-                    name, request, identity, folder, self._handle, write, cancellation
-                )
-
-        with self._changed:
-            build = self._builds.get(name)
-        with self._usage.timed(build.caller if build else _OPERATOR.name):
-            self._run(name, work, cancellation)
-
-    def _run(
-        self, name: BuildId, work: Callable[[], ev.Event], cancellation: CancellationFlag
-    ) -> None:
-        try:
-            cancellation.check()
-            event = work()
-        except Exception as error:
-            found = failure_of(error, self._view_phase(name))
-            if found.reason is Reason.INTERNAL:
-                self._metrics.internal_errors.inc()
-            failure = found.redacted(self._redact)
-            if found.reason is not Reason.CANCELLED:
-                self._line_writer(name)(f"failed: {failure.what}")
-            event = ev.WorkFailed(name, failure)
-        self._handle(event)
 
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
@@ -355,6 +306,7 @@ class BuildService:
                     record.submitted_at,
                     record.identity if ready else None,
                     record.attempts,
+                    record.request.at_once,
                 )
             )
 

@@ -81,6 +81,39 @@ def test_an_archive_is_received_resolved_built_and_pushed() -> None:
     assert service.phase(A) is Phase.DONE
 
 
+def test_a_tenants_builds_wait_beyond_its_own_number_and_nobody_elses_do() -> None:
+    service = Service(building=3)
+
+    def prepared(build: BuildId, caller: Caller) -> list[BuildId]:
+        identity = BuildIdentity("r/x", Key(build), "")
+        requested = ev.BuildRequested(build, caller, ev.SourceKind.ARCHIVE, at_once=1)
+        return starts(
+            service.handle_event(
+                requested,
+                ev.Subscribed(build),
+                ev.ArchiveReceived(build),
+                ev.ContextPrepared(build, identity),
+            )
+        )
+
+    assert prepared(A, ANN) == [A]
+    assert prepared(B, ANN) == [], "ann has one already"
+    assert prepared(C, BOB) == [C]
+    assert starts(service.handle_event(ev.BuildSucceeded(C, RESULT))) == []
+    assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == [B]
+
+
+def test_the_number_of_a_tenants_builds_at_a_time_survives_a_restart() -> None:
+    service = Service(building=3)
+    for build, identity in ((A, ONE), (B, TWO)):
+        service.handle_event(
+            ev.BuildRecovered(
+                build, ANN, frozenset({ANN}), ev.SourceKind.ARCHIVE, 1.0, identity, 0, at_once=1
+            )
+        )
+    assert (service.phase(A), service.phase(B)) == (Phase.BUILDING, Phase.QUEUED)
+
+
 def test_git_is_fetched_when_a_slot_is_free() -> None:
     service = Service(preparing=1)
     assert fx.StartPreparing(A) in service.handle_event(

@@ -203,6 +203,7 @@ def _record(d: dict[str, Any]) -> BuildRecord:
             request["archive_nbytes"],
             request["archive_sha256"],
             request.get("cache", ""),
+            request.get("at_once", 0),
         ),
         Phase(d["phase"]),
         d["submitted_at"],

@@ -52,6 +52,7 @@ class Build:
         unsubscribed_since: since when there is no subscriber; None if there is one, or if the
             build was recovered after a restart.
         attempts: how often the engine has started it.
+        at_once: how many builds of its caller the engine works on at a time; 0: as many as it can.
         is_working: whether a thread prepares or builds it.
         cancel_failure: the failure with which it will end, once its thread has stopped.
     """
@@ -67,6 +68,7 @@ class Build:
     subscribers: int = 0
     unsubscribed_since: float | None = None
     attempts: int = 0
+    at_once: int = 0
     is_working: bool = False
     cancel_failure: Failure | None = None
     finished: float | None = None

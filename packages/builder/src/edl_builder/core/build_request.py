@@ -81,6 +81,7 @@ class BuildRequest:
 
     Attributes:
         cache: whose layers in the engine may be used again; empty: those of an open service.
+        at_once: how many builds of this tenant the engine works on at a time; 0: as many as it can.
     """
 
     repository: Reference
@@ -91,6 +92,7 @@ class BuildRequest:
     archive_nbytes: int = 0
     archive_sha256: str = ""
     cache: str = ""
+    at_once: int = 0
 
 
 def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) -> BuildRequest:
@@ -127,7 +129,15 @@ def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) ->
                 where="git credential",
                 remedy="Ask the operator of the builder.",
             )
-        return BuildRequest(repository, asked.tag, base, labels, source, cache=tenant.cache)
+        return BuildRequest(
+            repository,
+            asked.tag,
+            base,
+            labels,
+            source,
+            cache=tenant.cache,
+            at_once=tenant.quota.concurrent_builds,
+        )
     if asked.archive_nbytes is None:
         raise BuilderError(
             Reason.INVALID,
@@ -150,6 +160,7 @@ def authorize(asked: UncheckedRequest, tenant: Tenant, policy: RequestPolicy) ->
         asked.archive_nbytes,
         asked.archive_sha256,
         tenant.cache,
+        tenant.quota.concurrent_builds,
     )
 
 

@@ -17,11 +17,16 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildRequested:
-    """A caller requested a build and was authorized."""
+    """A caller requested a build and was authorized.
+
+    Attributes:
+        at_once: how many builds of this caller the engine works on at a time; 0: as many as it can.
+    """
 
     build: BuildId
     caller: Caller
     source: SourceKind
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class BuildRecovered:
         identity: known if it had been prepared.
         attempts: how often the engine has started it.
         callers: all callers that requested it.
+        at_once: as in the request.
     """
 
     build: BuildId
@@ -107,6 +113,7 @@ class BuildRecovered:
     submitted: float
     identity: BuildIdentity | None
     attempts: int
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)

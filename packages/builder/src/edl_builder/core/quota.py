@@ -19,12 +19,14 @@ class Quota:
         nbytes: of archives sent.
         minutes: of builds and pushes in the engine.
         hourly_builds: requests in one hour of the day, so that a loop does not use up the day.
+        concurrent_builds: builds that the engine works on at a time; the others wait.
     """
 
     builds: int = 0
     nbytes: int = 0
     minutes: float = 0.0
     hourly_builds: int = 0
+    concurrent_builds: int = 0
 
 
 @dataclass(slots=True)

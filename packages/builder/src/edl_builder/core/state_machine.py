@@ -10,6 +10,7 @@ cancelled keeps its place until the work has stopped, so that the limits always 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -138,7 +139,7 @@ class BuildStateMachine:
                 )
                 return [fx.RequestRejected(event.build, failure)]
         build = Build(event.build, event.caller, event.source, Phase.RECEIVING, now, now)
-        build.callers = frozenset({event.caller})
+        build.callers, build.at_once = frozenset({event.caller}), event.at_once
         build.unsubscribed_since = now
         self._builds[build.id] = build
         if event.source is ev.SourceKind.GIT:
@@ -148,7 +149,7 @@ class BuildStateMachine:
 
     def _recovered(self, event: ev.BuildRecovered, now: float) -> list[fx.Effect]:
         build = Build(event.build, event.caller, event.source, Phase.QUEUED, event.submitted, now)
-        build.callers = event.callers
+        build.callers, build.at_once = event.callers, event.at_once
         build.identity, build.attempts = event.identity, event.attempts
         self._builds[build.id] = build
         if event.attempts >= self.limits.attempts:
@@ -272,9 +273,13 @@ class BuildStateMachine:
             preparing += 1
             found += [fx.BuildChanged(name), fx.StartPreparing(name)]
         busy = {b.identity.content for b in building if b.identity is not None}
+        mine = Counter(b.caller for b in building)
 
         def may(name: BuildId) -> bool:
-            identity = self._builds[name].identity
+            build = self._builds[name]
+            identity = build.identity
+            if build.at_once and mine[build.caller] >= build.at_once:
+                return False
             return identity is not None and identity.content not in busy
 
         count = len(building)
@@ -287,6 +292,7 @@ class BuildStateMachine:
             build.phase, build.since, build.is_working = Phase.BUILDING, now, True
             build.attempts += 1
             busy.add(build.identity.content)
+            mine[build.caller] += 1
             count += 1
             found += [
                 fx.BuildChanged(name),
