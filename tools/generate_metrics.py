@@ -70,7 +70,7 @@ units are base units, and no label grows with tasks, records, workers or process
 | service | where |
 |---|---|
 | master | `/metrics` of the job's page, with its token; it has the figures of the whole job |
-| worker | a port of its own, `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; nobody needs to ask there |
+| worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; nobody needs to ask |
 | builder | `--metrics-port` |
 
 What a worker counts outlives it: heartbeats and its last message bring the counters to the master,
