@@ -22,7 +22,7 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.commands import CommitInitialValues, TakeSnapshot
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.parameter_server.app import App
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.servers import ServersServicer

@@ -14,7 +14,7 @@ from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.core.parameters.snapshot import SnapshotError
-from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.stores import Model, Stores
 from edl_proto.errors import EdlError, ErrorCode

@@ -30,8 +30,8 @@ from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.status import PlaneStatus
 from edl_master.core.parameters.store import ParameterStore
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 
 
 def sgd(learning_rate: float = 1.0, **config: Any) -> Optimizer:

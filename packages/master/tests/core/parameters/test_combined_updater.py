@@ -13,7 +13,7 @@ from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.snapshot import SnapshotError
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.updater import Updater
 
 from .planes import sgd

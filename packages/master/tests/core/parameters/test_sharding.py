@@ -34,8 +34,8 @@ from edl_master.core.parameters.sharding import (
 )
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.store import ParameterStore
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_proto.transport.row_placement import server_of
 
 from .planes import GradientPush, LedgerWithCommands, ParameterPlane, a_push, sgd, training_task

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from edl_master.core.parameters import table_spec
 from edl_master.core.parameters.layout_error import LayoutError
-from edl_master.core.parameters.tables import spec
-from edl_master.core.parameters.tables.spec import TableSpec
+from edl_master.core.parameters.table_spec import TableSpec
 
 DTYPES = ("float32", "float64")
 """What an arena may hold. Other dtypes are no weights that a gradient step could update."""
@@ -154,7 +154,7 @@ class Layout:
             longer = max(self.variables, other.variables, key=len)
             extra = longer[min(counts)].name
             return f"variable {extra!r} is in one only ({counts[0]} and {counts[1]} variables)"
-        return spec.mismatch(self.tables, other.tables)
+        return table_spec.mismatch(self.tables, other.tables)
 
     def describe(self) -> list[list[Any]]:
         """The layout as plain values that JSON can hold; ``from_description`` reads them."""

@@ -25,9 +25,9 @@ from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
 from edl_master.core.parameters.status import TableFigures
+from edl_master.core.parameters.table_warm_up import warm_up
 from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.warm_up import warm_up
 from edl_master.core.parameters.updater import RowUpdate
 from edl_master.core.parameters.values import Values
 

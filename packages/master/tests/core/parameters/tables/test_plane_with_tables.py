@@ -16,8 +16,8 @@ from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 
 from ..planes import (
     A,

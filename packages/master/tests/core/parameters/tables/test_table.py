@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.payload import PayloadError
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables import row_chunks
 from edl_master.core.parameters.tables.group import has_duplicates
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
-from edl_master.core.parameters.tables.spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1

@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from edl_worker.model_file.zoo import removed_names
-from edl_worker.model_file.zoo.importer import ZooModuleLoader
+from edl_worker.model_file.zoo.module_loaders import ZooModuleLoader
 from edl_worker.tensorflow_internals import (
     UnsupportedVersion,
     handle_keras_tensors,

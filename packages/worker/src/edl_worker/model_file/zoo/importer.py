@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import builtins
 import difflib
-import functools
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from edl_worker.model_file.legacy.old_modules import OldModules
+from edl_worker.model_file.zoo.module_loaders import FolderLoader, ZooModuleLoader
 
 # Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
@@ -59,7 +59,7 @@ class ModelZoo(MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         for name, module in list(sys.modules.items()):
-            if isinstance(getattr(module, "__loader__", None), ZooModuleLoader | _FolderLoader):
+            if isinstance(getattr(module, "__loader__", None), ZooModuleLoader | FolderLoader):
                 del sys.modules[name]
 
     def locate(self, dotted: str) -> Path | None:
@@ -113,14 +113,14 @@ class ModelZoo(MetaPathFinder):
             return None
         folder = self.root.joinpath(*dotted.split("."))
         if place.is_dir():
-            spec = ModuleSpec(fullname, _FolderLoader(), is_package=True)
+            spec = ModuleSpec(fullname, FolderLoader(), is_package=True)
             spec.submodule_search_locations = [str(place)]
             return spec
         is_package = place.name == "__init__.py" or folder.is_dir()
         return importlib.util.spec_from_file_location(
             fullname,
             place,
-            loader=ZooModuleLoader(fullname, str(place), self, dotted, is_package),
+            loader=ZooModuleLoader(fullname, str(place), self.import_for, dotted, is_package),
             submodule_search_locations=[str(folder)] if is_package else None,
         )
 
@@ -202,39 +202,6 @@ def loaded_files() -> list[Path]:
     return [Path(it.path) for it in loaders if isinstance(it, ZooModuleLoader)]
 
 
-class ZooModuleLoader(SourceFileLoader):
-    """Executes a file of the zoo with an ``import`` that finds the zoo's modules."""
-
-    def __init__(
-        self, fullname: str, path: str, zoo: ModelZoo, dotted: str, is_package: bool
-    ) -> None:
-        super().__init__(fullname, path)
-        self._zoo = zoo
-        self._dotted = dotted
-        self._package = dotted if is_package else dotted.rpartition(".")[0]
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        # No byte code is read or written: a zoo may be read-only, and two edits within a second
-        # may leave the file's modification time unchanged.
-        path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__dict__["__builtins__"] = {
-            **vars(builtins),
-            "__import__": functools.partial(self._zoo.import_for, self._dotted, self._package),
-        }
-        super().exec_module(module)
-
-
-class _FolderLoader(Loader):
-    """A folder without ``__init__.py``: a package without code."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
-
-
 class _ZooRoot(ModuleType):
     """The zoo's folder itself, in ``from . import x`` of a top-level module."""
 
@@ -258,7 +225,7 @@ def _is_installed(top: str, root: Path) -> bool:
     """Whether a module outside ``root`` has this top-level name."""
     module = sys.modules.get(top)
     if module is not None and not isinstance(
-        getattr(module, "__loader__", None), ZooModuleLoader | _FolderLoader
+        getattr(module, "__loader__", None), ZooModuleLoader | FolderLoader
     ):
         return True
     for finder in sys.meta_path:

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from edl_master.core.parameters.arithmetic import Executor, all_finite, read_only
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import Payload, PayloadError, size_of
+from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.index import index_kernel
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.row_chunks import RowsChunk, chunks, unpack
-from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks
 from edl_master.core.parameters.tables.table import ResolvedGradient, RowGradient, Table
 

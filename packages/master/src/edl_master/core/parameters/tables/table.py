@@ -16,9 +16,9 @@ from edl_master.core.parameters.arithmetic import (
 )
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import PayloadError
+from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.admission import Admission
 from edl_master.core.parameters.tables.index import RowIndex
-from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before, row_kernel
 
 _BYTES_AT_A_TIME = 1 << 19

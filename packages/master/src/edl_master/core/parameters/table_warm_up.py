@@ -9,8 +9,8 @@ import numpy as np
 from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
+from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.group import has_duplicates, merged
-from edl_master.core.parameters.tables.spec import TableSpec
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
 
