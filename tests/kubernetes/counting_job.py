@@ -355,7 +355,7 @@ class CountingJob:
         return int(self.status().get("saved_version") or 0)
 
     @property
-    def epoch(self) -> int:
+    def term(self) -> int:
         """Number of the newest master; 0: there is none yet."""
         try:
             lease = json.loads(self.kubectl("get", "lease", self.object, "--output=json"))

@@ -197,13 +197,13 @@ def two_masters(job: CountingJob, random: Random) -> str:
         return ""
     pod = pods[0]
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-    cluster, epoch = job.cluster, job.epoch
+    cluster, term = job.cluster, job.term
     cluster.kubectl("cordon", node)  # so that the next one starts elsewhere
     cluster.freeze_kubelet(node)  # so that nobody ends the process
     try:
         with _cut_off(cluster, node, pod["status"]["podIP"]):
             force_delete(job, name)
-            job.wait(lambda: job.epoch > epoch or job.is_over, "the next master")
+            job.wait(lambda: job.term > term or job.is_over, "the next master")
             time.sleep(_SPLIT_S)
     finally:
         cluster.thaw_kubelet(node)

@@ -41,9 +41,9 @@ def test_a_deleted_master_is_followed_by_another_one_that_keeps_the_workers(
     workers = {pod["metadata"]["uid"] for pod in pods}
     commands = [pod["spec"]["containers"][0]["command"] for pod in pods]
     assert all("--identity" in command for command in commands), "the job is secured"
-    epoch = job.epoch
+    term = job.term
     job.kubectl("delete", "pod", job.pod(objects.MASTER), "--wait=false", *how)
-    job.wait(lambda: job.epoch > epoch, "the next master")
+    job.wait(lambda: job.term > term, "the next master")
     job.wait_for_training()
     assert {pod["metadata"]["uid"] for pod in job.pods(objects.WORKER)} == workers
     job.release()

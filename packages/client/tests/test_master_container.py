@@ -1,4 +1,4 @@
-"""The process that stays with a master's container, without an engine."""
+"""The companion of a master's container, without an engine."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def record(api: FakeApi, folder: Path, epoch: int = 1) -> JobRecord:
-    return JobRecord(api, "team", "job", OWNER, epoch, folder)
+def record(api: FakeApi, folder: Path, term: int = 1) -> JobRecord:
+    return JobRecord(api, "team", "job", OWNER, term, folder)
 
 
 def test_it_has_the_status_whole_events_and_the_ends_of_logs(folder: Path) -> None:
@@ -70,12 +70,12 @@ def test_the_last_one_is_written_however_long_the_api_server_is_away(folder: Pat
 
 def test_a_master_does_not_replace_the_record_of_a_newer_one(folder: Path) -> None:
     api = FakeApi()
-    record(api, folder, epoch=2).write()
+    record(api, folder, term=2).write()
     before = api.objects[RECORD]
     (folder / "events.jsonl").write_text('{"number": 9}\n')
-    record(api, folder, epoch=1).write()
+    record(api, folder, term=1).write()
     assert api.objects[RECORD] == before
-    record(api, folder, epoch=3).write()
+    record(api, folder, term=3).write()
     assert '{"number": 9}' in api.objects[RECORD]["data"][objects.EVENTS_KEY]
 
 

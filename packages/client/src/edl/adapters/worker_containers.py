@@ -1,7 +1,7 @@
 """The containers of one job's workers, which its master has started without seeing the engine.
 
 Whoever can use the engine is root on the machine, and a master runs in an image that may be the
-work of others. So the process that stays with the master's container starts its workers
+work of others. So the companion of the master's container starts its workers
 (docs/adr/0022). Of a container the master chooses the number, the command within the image and the
 variables; the image, the user, what the container sees of the machine, who it can prove to be and
 what it may do are the job's, and only containers of the job can be signalled or removed.

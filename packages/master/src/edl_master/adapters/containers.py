@@ -37,7 +37,7 @@ _AGAIN_S = 0.5
 _CALLS = 8  # at a time
 _WAIT_S = 20.0
 _START_AGAIN_S = 30.0
-"""A process of the machine that was killed is replaced within this time, on a busy machine too."""
+"""A companion that was killed is replaced within this time, on a busy machine too."""
 
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 _TROUBLE = (OSError, CallRefusedError)
@@ -61,7 +61,7 @@ class LocalContainers:
         command: the command line of a worker's instance, by worker and attempt.
         environment: its variables, besides the image's own.
         job: name of the job.
-        job_dir: its directory, where the process of the machine takes calls.
+        job_dir: its directory, where its companion takes calls.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class LocalContainers:
 
     def adopt(self) -> tuple[LiveInstance, ...]:
         found = []
-        listed = self._ask_machine("list")["containers"]
+        listed = self._call_companion("list")["containers"]
         with self._changed:
             for each in listed:
                 instance = InstanceId(each["instance"])
                 if instance in self._containers:
                     continue
                 if not each["running"]:
-                    self._ask_machine("remove", instance)
+                    self._call_companion("remove", instance)
                     continue
                 container = _Container(
                     WorkerId(each["worker"]),
@@ -179,7 +179,7 @@ class LocalContainers:
         deadline = time.monotonic() + _START_AGAIN_S
         while True:
             try:
-                self._ask_machine(
+                self._call_companion(
                     "start",
                     container.instance,
                     log_start=container.log_start,
@@ -224,13 +224,13 @@ class LocalContainers:
         """How it ended, after which nothing of it is left; None if it was gone already."""
         while True:
             try:
-                state = self._ask_machine("wait", container.instance, seconds=_WAIT_S)
+                state = self._call_companion("wait", container.instance, seconds=_WAIT_S)
                 if state["state"] == "running":
                     continue
                 with self._changed:
                     is_ours = self._containers.get(container.instance) is container
                 if is_ours:
-                    self._ask_machine("remove", container.instance)
+                    self._call_companion("remove", container.instance)
                 return None if state["state"] == "gone" else state
             except _TROUBLE as error:
                 if self._over.wait(_AGAIN_S):
@@ -264,7 +264,7 @@ class LocalContainers:
 
     def _send(self, container: _Container, what: signal.Signals) -> None:
         try:
-            if not self._ask_machine("signal", container.instance, signal=what.name)["sent"]:
+            if not self._call_companion("signal", container.instance, signal=what.name)["sent"]:
                 log.debug("%s was not sent to %s: it has ended", what.name, container.instance)
         except _TROUBLE as error:
             log.warning("%s was not sent to %s: %s", what.name, container.instance, _words(error))
@@ -285,8 +285,8 @@ class LocalContainers:
                     if container.kill_at <= time.monotonic():
                         self._signal(container)
 
-    def _ask_machine(self, what: str, instance: str = "", **more: Any) -> dict[str, Any]:
-        """Call the process of the machine that stays with this container (docs/adr/0022)."""
+    def _call_companion(self, what: str, instance: str = "", **more: Any) -> dict[str, Any]:
+        """Call the companion of this container (docs/adr/0022)."""
         request = {"call": what, **more} | ({"instance": instance} if instance else {})
         return call(self._job_dir, request, _CALL_S)
 

@@ -1,7 +1,7 @@
 """What stays of a job on Kubernetes when its pods are gone: a ConfigMap with the ends of its files.
 
 It is copied from the job's directory while the master runs, and once more at the end. Clients read
-it when they reach no master. Only the newest master writes it: it has the number of its epoch, and
+it when they reach no master. Only the newest master writes it: it has the number of its term, and
 is replaced by compare and swap.
 """
 
@@ -25,7 +25,7 @@ from edl_proto.v1 import job_pb2
 log = logging.getLogger(__name__)
 
 _EVERY_S = 10.0
-_EPOCH = "edl/epoch"
+_TERM = "edl/term"
 
 # An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10
@@ -42,7 +42,7 @@ class JobRecord:
         namespace: of the job.
         job: name of the job.
         owner: reference to the Job; the record is deleted with it.
-        epoch: of this master.
+        term: of this master.
         folder: directory of the job.
     """
 
@@ -52,7 +52,7 @@ class JobRecord:
         namespace: str,
         job: str,
         owner: JsonObject,
-        epoch: int,
+        term: int,
         folder: Path,
     ) -> None:
         self._api = api
@@ -62,9 +62,9 @@ class JobRecord:
             "name": self._name,
             "labels": objects.labels(job, objects.MASTER),
             "ownerReferences": [owner],
-            "annotations": {_EPOCH: str(epoch)},
+            "annotations": {_TERM: str(term)},
         }
-        self._epoch = epoch
+        self._term = term
         self._folder = folder
         self._last: Mapping[str, str] = {}
         self._writing = threading.Lock()
@@ -126,7 +126,7 @@ class JobRecord:
         try:
             if found is None:
                 self._api.create(self._all, item)
-            elif int(found["metadata"].get("annotations", {}).get(_EPOCH, 0)) > self._epoch:
+            elif int(found["metadata"].get("annotations", {}).get(_TERM, 0)) > self._term:
                 log.warning("a newer master keeps the job's record")
             else:
                 item["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]

@@ -3,7 +3,7 @@
 The exit code tells the Job what to do. 0: the job has its result. Any other one: the next pod goes
 on, unless the limit of the Job was lowered first because the job is over without a result.
 
-Two pods of the Job may run for a while. ``adapters/lease_epoch.py`` says what keeps them apart.
+Two pods of the Job may run for a while. ``adapters/master_term.py`` says what keeps them apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from google.protobuf import json_format
 from edl_master.adapters import former_masters
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_record import JobRecord
-from edl_master.adapters.lease_epoch import LeaseEpoch
+from edl_master.adapters.master_term import MasterTerm
 from edl_master.adapters.owner_job import OwnerJob
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
@@ -84,27 +84,27 @@ def run(
         pod = os.environ.get(objects.POD_NAME) or socket.gethostname()
         owner = OwnerJob.of_pod(api, namespace, pod)
         name = objects.object_name(spec.name)
-        epoch = LeaseEpoch(api, namespace, name, owner.reference, pod)
-        epoch.take()
+        term = MasterTerm(api, namespace, name, owner.reference, pod)
+        term.take()
         failure = former_masters.failure(api, namespace, owner)
     except (EdlError, ApiError, OSError, json_format.ParseError) as error:
         log.error("the master cannot start: %s", error)
         return startup.FAILED
     folder = state / spec.name
     directory = JobDirectory(folder)
-    record = JobRecord(api, namespace, spec.name, owner.reference, epoch.number, folder)
+    record = JobRecord(api, namespace, spec.name, owner.reference, term.number, folder)
     if failure is not None:
         log.error("%s", failure)
         return _give_up(api, owner, record, startup.failed_status(spec, failure_of(failure)))
-    epoch.watch()
+    term.watch()
     folder.mkdir(parents=True, exist_ok=True)
-    if not _hold(directory, epoch):
+    if not _hold(directory, term):
         return job_directory.DIRECTORY_TAKEN
     _take_over(folder, text)
     _take_page_key(spec_file.with_name(objects.PAGE_KEY), folder)
     _keep_log(folder)
     record.follow()
-    startup.work(directory, _hosting(api, owner, epoch, spec, identities))
+    startup.work(directory, _hosting(api, owner, term, spec, identities))
     return _end(api, owner, directory, record)
 
 
@@ -130,10 +130,10 @@ def _identities(authority: Path, job: str) -> IdentityFolder | None:
     return identities
 
 
-def _hold(directory: JobDirectory, epoch: LeaseEpoch) -> bool:
+def _hold(directory: JobDirectory, term: MasterTerm) -> bool:
     """Wait until a former master has left the directory; False if a later one has come."""
     inherited = inherited_lock()
-    while not epoch.is_superseded:
+    while not term.is_superseded:
         try:
             directory.lock.hold(inherited)
         except EdlError as error:
@@ -183,7 +183,7 @@ def _keep_log(folder: Path) -> None:
 def _hosting(
     api: KubernetesApi,
     owner: OwnerJob,
-    epoch: LeaseEpoch,
+    term: MasterTerm,
     spec: job_pb2.JobSpec,
     identities: IdentityFolder | None,
 ) -> Hosting:
@@ -225,12 +225,12 @@ def _hosting(
         platform_factory=platform,
         launch_servers=servers,
         server_host=f"$({objects.POD_IP})",  # Kubernetes puts the variable's value there
-        incarnation=f"{epoch.number:06x}{os.urandom(2).hex()}",
+        incarnation=f"{term.number:06x}{os.urandom(2).hex()}",
         stream_port=objects.STREAM_PORT,
         host=objects.service_host(spec.name, pods.namespace),
         identities=identities,
-        is_superseded=lambda: epoch.is_superseded,
-        confirm=epoch.confirm,
+        is_superseded=lambda: term.is_superseded,
+        confirm=term.confirm,
         keeps_instances=keeps_instances,
         api_requests=lambda: api.requests,
     )

@@ -104,7 +104,7 @@ class App:
         self._files: RemoteFiles | None = None
         if scratch is not None:
             self._files = RemoteFiles(self._master, server, incarnation, scratch)
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="store")
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         self._buffers = BufferPool()
         self._writer = SerialExecutor("snapshots", self._fail)
         self._shard = LockedShard(
@@ -125,7 +125,7 @@ class App:
         )
         log.info("parameter server %d listens on %s", self._server, self._address)
         threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
-        threading.Thread(target=self._speak, name="speak", daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
             for entry in self._master.Follow(request, wait_for_ready=True):
                 self._take(entry)
@@ -142,7 +142,7 @@ class App:
         self._serving.close()
         return 0
 
-    def _speak(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._over.wait(_HEARTBEAT_INTERVAL_S):
             report = servers_pb2.ServerReport(figures=self._figures())
             # Without waiting: an update may take longer than the master waits for a report.

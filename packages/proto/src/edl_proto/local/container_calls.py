@@ -1,4 +1,4 @@
-"""Calls of a master in a container to the process of the machine that starts its workers.
+"""Calls of a master in a container to its companion, which starts its workers.
 
 They go through a Unix socket in the job's directory, which the master's container sees and the
 workers' containers do not. A call is a connection: one JSON object there, one back, each a line.
@@ -31,11 +31,11 @@ _MOST_CALLS = 4096
 
 
 class CallRefusedError(Exception):
-    """The process of the machine did not do what was asked; the text says why."""
+    """The companion did not do what was asked; the text says why."""
 
 
 def call(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Call the process that stays with this job's container.
+    """Call the companion of this job's container.
 
     Raises:
         CallRefusedError: it did not do it.
@@ -46,7 +46,7 @@ def call(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> dict[st
         with connection.makefile("rb") as answers:
             line = answers.readline(_LONGEST)
     if not line.endswith(b"\n"):
-        raise ConnectionResetError("the process of the machine ended during the call")
+        raise ConnectionResetError("the companion ended during the call")
     answer = json.loads(line)
     if "refused" in answer:
         raise CallRefusedError(str(answer["refused"]))

@@ -166,7 +166,7 @@ def is_directory_held(job_dir: Path) -> bool:
 def has_master(job_dir: Path) -> bool:
     """Whether the job has a process that a supervisor can observe as its master.
 
-    In a job of containers that is the process that stays with the master's container: if it was
+    In a job of containers that is the companion of the master's container: if it was
     killed, another one has to be started, which finds the container.
     """
     if (job_dir / job_directory.CONTAINER).exists():

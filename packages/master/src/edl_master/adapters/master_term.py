@@ -11,7 +11,7 @@ What this protects, and what not:
 - A master that is cut off from the API server, but neither from its workers nor from the state
   volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
   volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
-  snapshots (``checkpoints.py``), not by the epoch. Its workers go on with it until it ends.
+  snapshots (``checkpoints.py``), not by the term. Its workers go on with it until it ends.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LOOK_EVERY_S = 2.0
 _COUNT = "leaseTransitions"
 
 
-class LeaseEpoch:
-    """The epoch of one master.
+class MasterTerm:
+    """The term of one master.
 
     Args:
         api: of the cluster.
@@ -62,13 +62,13 @@ class LeaseEpoch:
         """
         while not self.number:
             # An increase that was not answered may have counted: then a number stays unused.
-            self.number = retry_until_answered(self._increase, "taking the epoch")
+            self.number = retry_until_answered(self._increase, "taking the term")
         log.info("this is master %d of the job", self.number)
         return self.number
 
     def watch(self) -> None:
         """Look for a newer master from now on, as long as this process lives."""
-        threading.Thread(target=self._look_again, name="epoch", daemon=True).start()
+        threading.Thread(target=self._look_again, name="term", daemon=True).start()
 
     @property
     def is_superseded(self) -> bool:
@@ -81,7 +81,7 @@ class LeaseEpoch:
         Raises:
             ApiError: the Lease is gone, and with it the Job; or access was withdrawn.
         """
-        retry_until_answered(self._look, "confirming the epoch")
+        retry_until_answered(self._look, "confirming the term")
         return not self.is_superseded
 
     def _look_again(self) -> None:

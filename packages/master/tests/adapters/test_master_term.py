@@ -1,4 +1,4 @@
-"""The epoch of a master, against an API server that fails and other masters that are faster."""
+"""The term of a master, against an API server that fails and other masters that are faster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
-from edl_master.adapters.lease_epoch import LeaseEpoch
+from edl_master.adapters.master_term import MasterTerm
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/team/leases/edl-job"
@@ -20,13 +20,13 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
 
 
-def epoch(api: FakeApi, pod: str = "pod") -> LeaseEpoch:
-    return LeaseEpoch(api, "team", "edl-job", OWNER, pod)
+def term(api: FakeApi, pod: str = "pod") -> MasterTerm:
+    return MasterTerm(api, "team", "edl-job", OWNER, pod)
 
 
 def test_each_master_has_a_higher_number_than_all_before() -> None:
     api = FakeApi()
-    assert [epoch(api, f"pod-{n}").take() for n in range(3)] == [1, 2, 3]
+    assert [term(api, f"pod-{n}").take() for n in range(3)] == [1, 2, 3]
     lease = api.objects[LEASE]
     assert lease["metadata"]["ownerReferences"] == [OWNER]
     assert lease["spec"]["holderIdentity"] == "pod-2"
@@ -36,8 +36,8 @@ def test_each_master_has_a_higher_number_than_all_before() -> None:
 
 def test_two_masters_that_take_it_at_the_same_time_get_different_numbers() -> None:
     api = FakeApi()
-    epoch(api).take()
-    masters = [epoch(api, f"pod-{n}") for n in range(8)]
+    term(api).take()
+    masters = [term(api, f"pod-{n}") for n in range(8)]
     threads = [threading.Thread(target=each.take) for each in masters]
     for thread in threads:
         thread.start()
@@ -48,8 +48,8 @@ def test_two_masters_that_take_it_at_the_same_time_get_different_numbers() -> No
 
 def test_a_number_is_never_taken_from_a_version_that_has_changed() -> None:
     api = FakeApi()
-    epoch(api).take()
-    faster = epoch(api, "faster")
+    term(api).take()
+    faster = term(api, "faster")
 
     def take_before(method: str, path: str) -> None:
         if method == "PUT":
@@ -57,26 +57,26 @@ def test_a_number_is_never_taken_from_a_version_that_has_changed() -> None:
             faster.take()
 
     api.before = take_before
-    slower = epoch(api, "slower")
+    slower = term(api, "slower")
     assert (slower.take(), faster.number) == (3, 2)
 
 
 def test_an_increase_that_was_not_answered_leaves_a_number_unused() -> None:
     api = FakeApi()
-    epoch(api).take()
+    term(api).take()
 
     def lose_the_answer(method: str, path: str) -> None:
         api.after = lambda method, path: None
         raise ApiUnavailable("read timed out")
 
     api.after = lose_the_answer
-    assert epoch(api).take() == 3
+    assert term(api).take() == 3
 
 
 def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> None:
     api = FakeApi()
     api.before = outage(20)
-    master = epoch(api)
+    master = term(api)
     assert master.take() == 1
     api.before = outage(20)
     assert master.confirm()
@@ -84,17 +84,17 @@ def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> 
 
 def test_a_newer_master_is_seen_when_it_is_asked_for() -> None:
     api = FakeApi()
-    older = epoch(api)
+    older = term(api)
     older.take()
     assert not older.is_superseded
-    epoch(api).take()
+    term(api).take()
     assert not older.confirm()
     assert older.is_superseded
 
 
 def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.MonkeyPatch) -> None:
     api = FakeApi()
-    older = epoch(api)
+    older = term(api)
     older.take()
     looks = threading.Semaphore(0)
 
@@ -103,13 +103,13 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
         raise ApiUnavailable("no route to host")
 
     api.before = unavailable
-    monkeypatch.setattr("edl_master.adapters.lease_epoch._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
     older.watch()
     for _ in range(10):
         assert looks.acquire(timeout=60)
     assert not older.is_superseded
     api.before = lambda method, path: None
-    epoch(api).take()
+    term(api).take()
     while not older.is_superseded:
         pass  # the test's own limit ends this
 
@@ -123,4 +123,4 @@ def test_a_lease_that_may_not_be_written_is_an_error_at_once() -> None:
 
     api.before = forbid
     with pytest.raises(ApiError, match="cannot create leases"):
-        epoch(api).take()
+        term(api).take()
