@@ -32,8 +32,8 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.gate import Gate
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.parameters import PARAMETERS
 
@@ -48,7 +48,7 @@ class Job:
 def main(
     dim: int, floats: int = 1, optimizer: str = "SGD", directory: str = "", identity: str = ""
 ) -> None:
-    gate = Gate(Credentials(Path(identity))) if identity else None
+    access_control = AccessControl(Credentials(Path(identity))) if identity else None
     buffers = BufferPool()
     local = build_local(
         buffers, lambda _: Async(), executor=futures.ThreadPoolExecutor(os.cpu_count() or 1)
@@ -62,16 +62,18 @@ def main(
     plane.grant(TaskKey(TaskType.TRAINING, 0, 0), Token(1))
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
-        interceptors=[gate.interceptor] if gate else [],
+        interceptors=[access_control.interceptor] if access_control else [],
         options=channels.SERVER_OPTIONS,
     )
     reporter = PushReporter(Job(), metrics)
     transfer = PayloadTransfer(buffers, metrics)
     servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")
     errors = ErrorInterceptor()
-    listener = raw_calls.listen(PARAMETERS, servicer, "127.0.0.1", errors.translate, 0, gate)
+    listener = raw_calls.listen(
+        PARAMETERS, servicer, "127.0.0.1", errors.translate, 0, access_control
+    )
     raw_calls.add_to_server(PARAMETERS, servicer, server, listener)
-    port = channels.add_port(server, "127.0.0.1:0", gate)
+    port = channels.add_port(server, "127.0.0.1:0", access_control)
     server.start()
     print(f"127.0.0.1:{port} {fingerprint}", flush=True)
     if directory:

@@ -20,9 +20,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
@@ -91,26 +91,26 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"the page of a fake job")
 
 
-def secured(job: str) -> Gate:
+def secured(job: str) -> AccessControl:
     """As the real master, by the authority that its pod alone sees."""
     identities = IdentityFolder(Path(tempfile.mkdtemp()) / "identity", job)
     identities.install(Path(objects.IDENTITY_DIRECTORY, objects.AUTHORITY_KEY).read_bytes())
-    return Gate(Credentials(identities.provide(Role.MASTER)))
+    return AccessControl(Credentials(identities.provide(Role.MASTER)))
 
 
 def serve(job: FakeJob) -> grpc.Server:
     options = (("grpc.so_reuseport", 0),)
-    gate = secured(job.spec.name)
+    access_control = secured(job.spec.name)
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
         options=options,
-        interceptors=[gate.interceptor, ErrorInterceptor()],
+        interceptors=[access_control.interceptor, ErrorInterceptor()],
     )
     job_pb2_grpc.add_JobServicer_to_server(job, server)
     servicer = health.HealthServicer()
     servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    gate.add_port(server, f"0.0.0.0:{objects.MASTER_PORT}")
+    access_control.add_port(server, f"0.0.0.0:{objects.MASTER_PORT}")
     server.start()
     page = http.server.ThreadingHTTPServer(("0.0.0.0", objects.PAGE_PORT), Page)
     threading.Thread(target=page.serve_forever, daemon=True).start()

@@ -1,9 +1,9 @@
-"""Between the wire's words and the core's; the only module that knows both."""
+"""Translation between protobuf messages and the types of the core."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf import json_format
@@ -182,7 +182,7 @@ _PHASES = {
 }
 
 
-def decode_build_news(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
+def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
     """What a builder streams."""
     if message.WhichOneof("update") == "line":
         return BuildLogLine(message.line.number, message.line.text)
@@ -220,6 +220,20 @@ def decode_event(message: job_pb2.Event) -> JobEvent:
         message=message.message,
         facts=dict(message.facts),
     )
+
+
+def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
+    """Events with a number above ``after``, from lines of JSON; damaged lines are left out."""
+    found = []
+    for line in lines:
+        message = job_pb2.Event()
+        try:
+            json_format.Parse(line, message, ignore_unknown_fields=True)
+        except json_format.ParseError:
+            continue
+        if message.number > after:
+            found.append(decode_event(message))
+    return found
 
 
 def decode_failure(message: error_pb2.Error) -> Failure:

@@ -19,9 +19,9 @@ from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import identities
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError
@@ -88,12 +88,12 @@ def master(new: NewIdentities, tmp_path: Path) -> Iterator[str]:
     """The address of a master of the job, which answers whether it is healthy."""
     own = IdentityFolder(tmp_path / "identity", "digits")
     own.install(authority_of(new))
-    gate = Gate(Credentials(own.provide(Role.MASTER)))
-    server = grpc.server(futures.ThreadPoolExecutor(2), interceptors=[gate.interceptor])
+    access_control = AccessControl(Credentials(own.provide(Role.MASTER)))
+    server = grpc.server(futures.ThreadPoolExecutor(2), interceptors=[access_control.interceptor])
     servicer = health.HealthServicer()
     servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    port = channels.add_port(server, "127.0.0.1:0", gate)
+    port = channels.add_port(server, "127.0.0.1:0", access_control)
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(0)

@@ -124,12 +124,14 @@ def test_a_folder_is_sent_and_an_image_comes_back(
 ) -> None:
     stand_in, address = service
     monkeypatch.setenv("EDL_BUILDER_TOKEN", "secret")
-    order = BuildRequest(str(zoo), "registry.example.com/me/zoo", "v1", "base:1", labels={"a": "b"})
-    image = build(order, BuilderEndpoint(address), Notes())
+    request = BuildRequest(
+        str(zoo), "registry.example.com/me/zoo", "v1", "base:1", labels={"a": "b"}
+    )
+    image = build(request, BuilderEndpoint(address), Notes())
     assert image.name == IMAGE
     assert (image.layers, image.cached_layers, image.reused) == (9, 4, False)
     assert stand_in.tokens == ["Bearer secret"]
-    assert stand_in.spec.repository == order.repository
+    assert stand_in.spec.repository == request.repository
     assert (stand_in.spec.tag, stand_in.spec.base_image) == ("v1", "base:1")
     assert stand_in.spec.archive.nbytes == len(stand_in.archive)
     with tarfile.open(fileobj=io.BytesIO(stand_in.archive)) as tar:
@@ -140,16 +142,16 @@ def test_a_token_that_everybody_may_read_is_refused(
     service: tuple[StandIn, str], zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in, address = service
-    order = BuildRequest(str(zoo), "registry.example.com/me/zoo")
+    request = BuildRequest(str(zoo), "registry.example.com/me/zoo")
     token = tmp_path / "token"
     token.write_text("secret\n")
     monkeypatch.setenv("EDL_BUILDER_TOKEN_FILE", str(token))
     token.chmod(0o644)
     with pytest.raises(EdlError, match="every user of this machine may read the token"):
-        build(order, BuilderEndpoint(address), Notes())
+        build(request, BuilderEndpoint(address), Notes())
     assert stand_in.tokens == []
     token.chmod(0o600)
-    build(order, BuilderEndpoint(address), Notes())
+    build(request, BuilderEndpoint(address), Notes())
     assert stand_in.tokens == ["Bearer secret"]
 
 
@@ -157,12 +159,12 @@ def test_the_token_goes_only_to_the_host_that_it_is_for(
     service: tuple[StandIn, str], zoo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in, address = service
-    order = BuildRequest(str(zoo), "registry.example.com/me/zoo")
+    request = BuildRequest(str(zoo), "registry.example.com/me/zoo")
     monkeypatch.setenv("EDL_BUILDER_TOKEN", "secret")
 
     def build_with(bound: str, *, from_project: bool = False) -> None:
         monkeypatch.setenv("EDL_BUILDER_TOKEN_HOST", bound)
-        build(order, BuilderEndpoint(address, from_project=from_project), Notes())
+        build(request, BuilderEndpoint(address, from_project=from_project), Notes())
 
     build_with("")
     build_with(address)
@@ -321,14 +323,14 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
 ) -> None:
     monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
     environ = _command(tmp_path, _QUICK)
-    order, said = BuildRequest("zoo", "127.0.0.1:5000/x"), []
+    request, said = BuildRequest("zoo", "127.0.0.1:5000/x"), []
     second_in = threading.Event()
 
     def second() -> None:
-        with local_builder.running(order, BuilderEndpoint(), said.append, environ):
+        with local_builder.running(request, BuilderEndpoint(), said.append, environ):
             second_in.set()
 
-    with local_builder.running(order, BuilderEndpoint(), said.append, environ) as address:
+    with local_builder.running(request, BuilderEndpoint(), said.append, environ) as address:
         assert address == "127.0.0.1:1"
         thread = threading.Thread(target=second)
         thread.start()
@@ -359,8 +361,8 @@ def test_nobody_else_can_reach_the_builder_of_one_command(
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     monkeypatch.setenv("EDL_HOME", str(tmp_path / home))
-    environ, order = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
-    with local_builder.running(order, BuilderEndpoint(), print, environ) as address:
+    environ, request = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with local_builder.running(request, BuilderEndpoint(), print, environ) as address:
         path = Path(address.removeprefix("unix:"))
         assert path.is_socket()
         assert path.parent.stat().st_mode & 0o077 == 0

@@ -26,7 +26,7 @@ from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
-from edl_proto.identity.gate import Gate
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.transport.direct_connection import FrameError
@@ -93,7 +93,7 @@ class Server:
         parameter_servers: how many servers will read the command log, each in one long call.
         on_internal_error: called for every call that failed with an internal error.
         stream_port: of direct parameter connections; 0 for any.
-        gate: lets callers in; None: the job is not secured.
+        access_control: admits the callers that the job knows; None: the job is not secured.
 
     Raises:
         EdlError: PORT_IN_USE, or USAGE for an address that this machine does not have.
@@ -107,7 +107,7 @@ class Server:
         parameter_servers: int,
         on_internal_error: Callable[[], None] = lambda: None,
         stream_port: int = 0,
-        gate: Gate | None = None,
+        access_control: AccessControl | None = None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
@@ -126,7 +126,7 @@ class Server:
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
             interceptors=_after(
-                gate, CallLimits(limits), errors := ErrorInterceptor(_translate, note)
+                access_control, CallLimits(limits), errors := ErrorInterceptor(_translate, note)
             ),
             options=SERVER_OPTIONS,
         )
@@ -138,7 +138,7 @@ class Server:
             check_port(host, stream_port, _PORT_OPTION)
             role, servicer = services.parameters
             self._direct = raw_calls.listen(
-                role, servicer, host, errors.translate, stream_port, gate
+                role, servicer, host, errors.translate, stream_port, access_control
             )
             raw_calls.add_to_server(role, servicer, self._server, self._direct)
             names.append(role.name)
@@ -152,15 +152,15 @@ class Server:
         reflection.enable_server_reflection(
             (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
-        self.port = self._listen(host, port, gate)
+        self.port = self._listen(host, port, access_control)
         self._server.start()
 
-    def _listen(self, host: str, port: int, gate: Gate | None) -> int:
+    def _listen(self, host: str, port: int, access_control: AccessControl | None) -> int:
         # Checked first: gRPC would only report that it failed.
         check_port(host, port, _PORT_OPTION)
         shown = f"[{host}]" if ":" in host else host
         try:
-            return channels.add_port(self._server, f"{shown}:{port}", gate)
+            return channels.add_port(self._server, f"{shown}:{port}", access_control)
         except RuntimeError as error:
             check_port(host, port, _PORT_OPTION)
             raise EdlError(
@@ -186,7 +186,7 @@ class ShardServer:
         host: address to listen on.
         port: of gRPC; 0 for any.
         stream_port: of direct connections; 0 for any.
-        gate: lets callers in; None: the job is not secured.
+        access_control: admits the callers that the job knows; None: the job is not secured.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class ShardServer:
         host: str,
         port: int = 0,
         stream_port: int = 0,
-        gate: Gate | None = None,
+        access_control: AccessControl | None = None,
     ) -> None:
         def note(method: str, error: Exception) -> None:
             log.error("%s\n%s", method, "".join(traceback.format_exception(error)))
@@ -203,17 +203,19 @@ class ShardServer:
         # All workers may wait at the same time, and pull while others push.
         self._server = grpc.server(
             futures.ThreadPoolExecutor(_SHARD_CALLS, thread_name_prefix="grpc"),
-            interceptors=_after(gate, errors := ErrorInterceptor(_translate, note)),
+            interceptors=_after(access_control, errors := ErrorInterceptor(_translate, note)),
             options=SERVER_OPTIONS,
         )
-        self._direct = raw_calls.listen(SHARD, shard, host, errors.translate, stream_port, gate)
+        self._direct = raw_calls.listen(
+            SHARD, shard, host, errors.translate, stream_port, access_control
+        )
         raw_calls.add_to_server(SHARD, shard, self._server, self._direct)
         serving = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(serving, self._server)
         for name in ("", SHARD.name):
             serving.set(name, health_pb2.HealthCheckResponse.SERVING)
         shown = f"[{host}]" if ":" in host else host
-        self.port = channels.add_port(self._server, f"{shown}:{port}", gate)
+        self.port = channels.add_port(self._server, f"{shown}:{port}", access_control)
         self._server.start()
 
     def close(self) -> None:
@@ -222,9 +224,11 @@ class ShardServer:
         self._direct.close()
 
 
-def _after(gate: Gate | None, *others: grpc.ServerInterceptor) -> list[grpc.ServerInterceptor]:
-    """The interceptors of a server, behind its gate."""
-    return [gate.interceptor, *others] if gate is not None else [*others]
+def _after(
+    access_control: AccessControl | None, *others: grpc.ServerInterceptor
+) -> list[grpc.ServerInterceptor]:
+    """The interceptors of a server, behind its access control."""
+    return [access_control.interceptor, *others] if access_control is not None else [*others]
 
 
 def _translate(error: Exception) -> EdlError | None:

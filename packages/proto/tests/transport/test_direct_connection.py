@@ -16,9 +16,9 @@ import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import channels, parameters, raw_calls
@@ -45,9 +45,9 @@ class Place:
     """What the listener of these tests does; with identities for whom it admits."""
 
     def __init__(self, identities: IdentityFolder | None, *, local: bool = False) -> None:
-        gate, self.peer, self.local = None, None, local
+        access_control, self.peer, self.local = None, None, local
         if identities is not None:
-            gate = Gate(Credentials(identities.file(Role.MASTER)))
+            access_control = AccessControl(Credentials(identities.file(Role.MASTER)))
             self.peer = Credentials(identities.file(Role.WORKER, 0)).to(Role.MASTER)
         self.internal_errors: list[str] = []
         self.waits = threading.Event()
@@ -57,7 +57,7 @@ class Place:
         noted = ErrorInterceptor(
             on_internal_error=lambda name, _: self.internal_errors.append(name)
         )
-        self.listener = Listener(methods, "127.0.0.1", noted.translate, 0, gate)
+        self.listener = Listener(methods, "127.0.0.1", noted.translate, 0, access_control)
 
     def connect(self) -> Connection:
         return Connection(self.connect_socket())

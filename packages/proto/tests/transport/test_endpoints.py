@@ -13,9 +13,9 @@ import pytest
 
 from edl_proto import unix_socket
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import listener as direct_listener
@@ -36,8 +36,10 @@ def start(place: Path) -> Listener:
     """A master's listener."""
     if not place.exists():
         IdentityFolder(place, "w").create([(Role.MASTER, None)])
-    gate = Gate(Credentials(IdentityFolder(place, "w").file(Role.MASTER)))
-    return Listener([("answer", answer)], "127.0.0.1", ErrorInterceptor().translate, 0, gate)
+    access_control = AccessControl(Credentials(IdentityFolder(place, "w").file(Role.MASTER)))
+    return Listener(
+        [("answer", answer)], "127.0.0.1", ErrorInterceptor().translate, 0, access_control
+    )
 
 
 def call(connected: socket.socket) -> bytes:

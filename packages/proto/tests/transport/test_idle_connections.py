@@ -17,9 +17,9 @@ from typing import Any, cast
 import pytest
 
 from edl_proto.errors import ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import listener as direct_listener
@@ -42,9 +42,9 @@ class Server:
     def __init__(self, place: Path) -> None:
         self._identities = IdentityFolder(place / "identity", "w")
         self._identities.create([(Role.MASTER, None), (Role.WORKER, 0), (Role.WORKER, 1)])
-        gate = Gate(Credentials(self._identities.file(Role.MASTER)))
+        access_control = AccessControl(Credentials(self._identities.file(Role.MASTER)))
         self.listener = Listener(
-            [("push", push)], "127.0.0.1", ErrorInterceptor().translate, 0, gate
+            [("push", push)], "127.0.0.1", ErrorInterceptor().translate, 0, access_control
         )
 
     def worker(self, number: int) -> Peer:

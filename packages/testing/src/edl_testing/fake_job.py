@@ -36,9 +36,9 @@ from google.protobuf import json_format
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
 from edl_proto.files import replace_file
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory
@@ -222,16 +222,19 @@ class FakeJob(job_pb2_grpc.JobServicer):
     def run(self) -> None:
         PageKey.provide(self.directory / job_directory.PAGE)
         identities = IdentityFolder(self.directory / job_directory.IDENTITY, self.spec.name)
-        gate = None
+        access_control = None
         if identities.exists:
-            gate = Gate(Credentials(identities.file(Role.MASTER)))
+            access_control = AccessControl(Credentials(identities.file(Role.MASTER)))
         server = grpc.server(
             futures.ThreadPoolExecutor(8),
             options=channels.SERVER_OPTIONS,
-            interceptors=[*([gate.interceptor] if gate else []), ErrorInterceptor()],
+            interceptors=[
+                *([access_control.interceptor] if access_control else []),
+                ErrorInterceptor(),
+            ],
         )
         job_pb2_grpc.add_JobServicer_to_server(self, server)
-        port = channels.add_port(server, "127.0.0.1:0", gate)
+        port = channels.add_port(server, "127.0.0.1:0", access_control)
         server.start()
         url = f"http://127.0.0.1:{self.spec.serving.dashboard_port or port + 1}/"
         self.status.dashboard_url = url

@@ -72,7 +72,7 @@ class BuilderClient:
         self._channel.close()
 
     def build(
-        self, order: BuildRequest, archive: IO[bytes] | None
+        self, request: BuildRequest, archive: IO[bytes] | None
     ) -> Iterator[BuildStatus | BuildLogLine]:
         """Have an image built, and yield its progress; the last status is final.
 
@@ -82,16 +82,16 @@ class BuilderClient:
             archive: the zoo, if it is a folder of this machine.
 
         Raises:
-            EdlError: the order is refused, or BUILDER_UNAVAILABLE.
+            EdlError: the request is refused, or BUILDER_UNAVAILABLE.
         """
         self._await_ready()
-        call = self._stub.Build(_requests(order, archive), metadata=self._metadata)
+        call = self._stub.Build(_requests(request, archive), metadata=self._metadata)
         build, seen, broken_at = "", 0, 0.0
         while True:
             try:
                 for news in call:
                     broken_at = 0.0
-                    told = codec.decode_build_news(news)
+                    told = codec.decode_build_progress(news)
                     if isinstance(told, BuildStatus):
                         build = told.id
                     elif told.number <= seen:
@@ -160,16 +160,18 @@ def _is_broken(error: grpc.RpcError) -> bool:
     )
 
 
-def _requests(order: BuildRequest, archive: IO[bytes] | None) -> Iterator[builder_pb2.BuildRequest]:
+def _requests(
+    request: BuildRequest, archive: IO[bytes] | None
+) -> Iterator[builder_pb2.BuildRequest]:
     spec = builder_pb2.BuildSpec(
-        base_image=order.base_image,
-        repository=order.repository,
-        tag=order.tag,
-        labels=dict(order.labels),
+        base_image=request.base_image,
+        repository=request.repository,
+        tag=request.tag,
+        labels=dict(request.labels),
     )
-    if isinstance(order.zoo, GitSource):
-        spec.git.url, spec.git.ref = str(order.zoo.url), order.zoo.ref
-        spec.git.folder, spec.git.credential = order.zoo.folder, order.credential
+    if isinstance(request.zoo, GitSource):
+        spec.git.url, spec.git.ref = str(request.zoo.url), request.zoo.ref
+        spec.git.folder, spec.git.credential = request.zoo.folder, request.credential
         return iter([builder_pb2.BuildRequest(spec=spec)])
     assert archive is not None, "a folder is sent as an archive"
     spec.archive.nbytes = archive.seek(0, os.SEEK_END)

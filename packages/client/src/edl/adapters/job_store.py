@@ -247,16 +247,7 @@ class JobStore:
 
     def events(self, name: str, after: int = 0) -> list[JobEvent]:
         """Events with a number above ``after``, oldest first; a line being written is left."""
-        found = []
-        for line in _lines(self.path(name) / job_directory.EVENTS):
-            message = job_pb2.Event()
-            try:
-                json_format.Parse(line, message, ignore_unknown_fields=True)
-            except json_format.ParseError:
-                continue
-            if message.number > after:
-                found.append(codec.decode_event(message))
-        return found
+        return codec.decode_events(_lines(self.path(name) / job_directory.EVENTS), after)
 
     def delete(self, name: str) -> None:
         """Delete a finished job: its state, logs and events; never its output.

@@ -35,7 +35,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 
 @contextlib.contextmanager
 def running(
-    order: BuildRequest,
+    request: BuildRequest,
     service: BuilderEndpoint,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
@@ -52,7 +52,7 @@ def running(
     log = folder / "builder.log"
     with (folder / "turn").open("w") as turn, _socket(folder) as socket:
         _take(turn.fileno(), say)
-        command = _command(order, service, folder, socket, environ)
+        command = _command(request, service, folder, socket, environ)
         process, address = _start(command, log, environ)
         try:
             yield address
@@ -100,13 +100,13 @@ def _take(turn: int, say: Callable[[str], None]) -> None:
 
 
 def _command(
-    order: BuildRequest,
+    request: BuildRequest,
     service: BuilderEndpoint,
     folder: Path,
     socket: Path,
     environ: Mapping[str, str],
 ) -> list[str]:
-    registry = order.repository.partition("/")[0]
+    registry = request.repository.partition("/")[0]
     custom = environ.get("EDL_BUILDER_COMMAND")
     command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]
     command += ["--listen", f"unix:{socket}", "--until-stdin-closes"]
@@ -115,7 +115,7 @@ def _command(
         # As the engine itself has it; the settings file may say otherwise.
         command += ["--plain-http", registry]
     for option, value in (
-        ("--base-image", order.base_image),
+        ("--base-image", request.base_image),
         ("--engine", service.engine),
         ("--network", service.network),
         ("--config", service.config),

@@ -59,8 +59,8 @@ from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.process_usage import usage_of_this_process
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
@@ -145,7 +145,7 @@ class MasterServices:
             config.parameter_servers,
             self.metrics.internal_errors.inc,
             hosting.stream_port,
-            self._build_gate(),
+            self._build_access_control(),
         )
         opened.callback(self._server.close, 0)
         if self.servers is not None:
@@ -203,11 +203,11 @@ class MasterServices:
                 return StatusServer(host, port, self.report, access)
         return StatusServer(host, wanted, self.report, access)
 
-    def _build_gate(self) -> Gate | None:
+    def _build_access_control(self) -> AccessControl | None:
         if self.identities is None:
             return None
         self.identities.renew()  # those of a job that was away for long
-        return Gate(Credentials(self.identities.provide(Role.MASTER)))
+        return AccessControl(Credentials(self.identities.provide(Role.MASTER)))
 
     def _build_parameter_servers(self, opened: ExitStack) -> ParameterServers | None:
         if not self._config.parameter_servers:

@@ -38,8 +38,8 @@ from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.process_usage import usage_of_this_process
 from edl_proto.transport import channels
@@ -113,8 +113,8 @@ class App:
         self._metrics = Metrics()
         transfer = PayloadTransfer(self._buffers, self._metrics)
         servicer = ShardServicer(self._shard, transfer, incarnation)
-        gate = Gate(credentials) if credentials is not None else None
-        self._serving = ShardServer(servicer, host, *ports, gate)
+        access_control = AccessControl(credentials) if credentials is not None else None
+        self._serving = ShardServer(servicer, host, *ports, access_control)
         shown = f"[{host}]" if ":" in host else host
         self._address = f"{shown}:{self._serving.port}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import grpc
 
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Peer
-from edl_proto.identity.gate import Gate
 from edl_proto.transport.secured_channel import SecuredChannel
 
 _MEGABYTE = 1 << 20
@@ -52,10 +52,14 @@ def connect(address: str, peer: Peer | None = None) -> grpc.Channel:
     return SecuredChannel(address, peer, CLIENT_OPTIONS)
 
 
-def add_port(server: grpc.Server, address: str, gate: Gate | None = None) -> int:
-    """Have a server listen at ``host:port``, where the gate lets in whom it may; returns the port.
+def add_port(server: grpc.Server, address: str, access_control: AccessControl | None = None) -> int:
+    """Have a server listen at ``host:port``; returns the port.
 
     Raises:
         RuntimeError: gRPC cannot listen there.
     """
-    return server.add_insecure_port(address) if gate is None else gate.add_port(server, address)
+    return (
+        server.add_insecure_port(address)
+        if access_control is None
+        else access_control.add_port(server, address)
+    )

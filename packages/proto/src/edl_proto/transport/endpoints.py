@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from edl_proto import unix_socket
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Peer
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Identity
 from edl_proto.identity.tickets import TICKET_BYTES, Tickets
 from edl_proto.transport.sockets import prepare, receive, remaining, shut_down
@@ -63,27 +63,27 @@ class TcpEndpoint:
     Args:
         host: address to listen on.
         port: 0 for a free one.
-        gate: lets callers in; None: everybody may come.
+        access_control: admits the callers that the job knows; None: admits everybody.
 
     Raises:
         OSError: the address is not available.
     """
 
-    def __init__(self, host: str, port: int, gate: Gate | None) -> None:
+    def __init__(self, host: str, port: int, access_control: AccessControl | None) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.port: int = self.listening.getsockname()[1]
-        self._gate = gate
+        self._access_control = access_control
 
     def wrap(self, accepted: socket.socket) -> socket.socket:
         prepare(accepted)
-        return accepted if self._gate is None else self._gate.wrap(accepted)
+        return accepted if self._access_control is None else self._access_control.wrap(accepted)
 
     def identify(self, connection: socket.socket, deadline: float) -> Identity | None:
-        if self._gate is None:
+        if self._access_control is None:
             return None
         assert isinstance(connection, ssl.SSLSocket)
-        return self._gate.identify(connection, remaining(deadline))
+        return self._access_control.identify(connection, remaining(deadline))
 
     def close(self) -> None:
         _stop_listening(self.listening)

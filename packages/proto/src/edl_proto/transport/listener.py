@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from edl_proto.errors import EdlError
 from edl_proto.identity import rules
-from edl_proto.identity.gate import Gate
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.names import Identity
 from edl_proto.transport.direct_connection import (
     ANSWER,
@@ -103,8 +103,8 @@ class Listener:
         host: address to listen on.
         failed: the error to answer for an exception of a method.
         port: 0 for a free one.
-        gate: lets callers in, and there is a Unix socket for those of this machine; None: everybody
-            may come, to the port alone.
+        access_control: admits the callers that the job knows, also through a Unix socket; None:
+            admits everybody, at the port alone.
 
     Raises:
         OSError: the address is not available.
@@ -116,13 +116,13 @@ class Listener:
         host: str,
         failed: Callable[[str, Exception], EdlError],
         port: int = 0,
-        gate: Gate | None = None,
+        access_control: AccessControl | None = None,
     ) -> None:
         self._methods = tuple(methods)
         self._failed = failed
-        tcp = TcpEndpoint(host, port, gate)
+        tcp = TcpEndpoint(host, port, access_control)
         self.port = tcp.port
-        self._local = _local_endpoint(gate, host) if gate is not None else None
+        self._local = _local_endpoint(access_control, host) if access_control is not None else None
         self._endpoints: dict[Endpoint, OpenConnections] = {tcp: OpenConnections()}
         if self._local is not None:
             self._endpoints[self._local] = OpenConnections()
@@ -247,10 +247,10 @@ class Listener:
         return True
 
 
-def _local_endpoint(gate: Gate, host: str) -> LocalEndpoint | None:
+def _local_endpoint(access_control: AccessControl, host: str) -> LocalEndpoint | None:
     """A Unix socket beside the identity of this process, where that is possible."""
     try:
-        return LocalEndpoint(gate.folder, host)
+        return LocalEndpoint(access_control.folder, host)
     except OSError as error:
         log.info("direct connections come over TCP alone: %s", error)
         return None

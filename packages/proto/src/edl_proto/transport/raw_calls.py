@@ -20,8 +20,8 @@ from typing import Any
 import grpc
 
 from edl_proto.errors import EdlError
+from edl_proto.identity.access_control import AccessControl, caller_of
 from edl_proto.identity.credentials import Peer
-from edl_proto.identity.gate import Gate, caller_of
 from edl_proto.transport.direct_connection import (
     CallError,
     Connection,
@@ -71,19 +71,19 @@ def listen(
     host: str,
     failed: Callable[[str, Exception], EdlError],
     port: int = 0,
-    gate: Gate | None = None,
+    access_control: AccessControl | None = None,
 ) -> Listener:
     """Answer direct calls of a service at a port of ``host``, 0 for a free one.
 
-    The gate lets callers in, and there is a Unix socket for those of this machine; without one
-    everybody may come.
+    With access control, there is also a Unix socket for callers of this machine. Without, the port
+    admits everybody.
 
     Raises:
         OSError: that is no address of this machine, or the port is taken.
     """
     named = zip(service.methods, service.implementations(servicer), strict=True)
     methods = [(service.path(name), method) for name, method in named]
-    return Listener(methods, host, failed, port, gate)
+    return Listener(methods, host, failed, port, access_control)
 
 
 def add_to_server(

@@ -81,16 +81,7 @@ class ClusterJob:
 
     def events(self, after: int) -> list[JobEvent]:
         """Recorded events with a number above ``after``, oldest first."""
-        found = []
-        for line in self.record.get(objects.EVENTS_KEY, "").splitlines():
-            message = job_pb2.Event()
-            try:
-                json_format.Parse(line, message, ignore_unknown_fields=True)
-            except json_format.ParseError:
-                continue
-            if message.number > after:
-                found.append(codec.decode_event(message))
-        return found
+        return codec.decode_events(self.record.get(objects.EVENTS_KEY, "").splitlines(), after)
 
     def logs(self) -> Mapping[str, Sequence[str]]:
         """The recorded ends of logs as lines, by ``master`` and ``worker-N``."""

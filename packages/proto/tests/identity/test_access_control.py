@@ -18,9 +18,9 @@ import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.folder import LIFETIME, IdentityFolder
-from edl_proto.identity.gate import Gate
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import listener as direct_listener
@@ -72,7 +72,7 @@ class Master:
         self.job, self.tasks = Job(), Tasks()
 
     def open(self, role: Role = Role.MASTER, number: int | None = None) -> None:
-        own = Gate(Credentials(self.identities.file(role, number)))
+        own = AccessControl(Credentials(self.identities.file(role, number)))
         self.server = grpc.server(
             futures.ThreadPoolExecutor(8),
             interceptors=[own.interceptor, ErrorInterceptor()],

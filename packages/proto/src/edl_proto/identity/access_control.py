@@ -1,4 +1,4 @@
-"""The gate of a process's ports: lets in whom the job's authority has signed, as the rules say."""
+"""Access control of the ports of a process: who may call, by certificate and by ``rules``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from edl_proto.identity.credentials import Credentials, server_credentials
 from edl_proto.identity.names import Identity
 
 
-class Gate:
-    """Of one process; all its ports have the same.
+class AccessControl:
+    """Authenticates the callers of one process, at all its ports, and checks each call.
 
     Args:
         credentials: of the process.
