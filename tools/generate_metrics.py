@@ -70,14 +70,14 @@ units are base units, and no label grows with tasks, records, workers or process
 | service | where |
 |---|---|
 | master | `/metrics` of the job's page, with its token; it has the figures of the whole job |
-| worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; nobody needs to ask |
+| worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; optional |
 | builder | `--metrics-port` |
 
-What a worker counts outlives it: heartbeats and its last message bring the counters to the master,
-which serves the sum over all workers, living and gone, under the same names; of histograms it has
-`_sum` and `_count`. Parameter servers report to the master likewise. A restarted master counts from
-0 what only passes by, and goes on from its snapshot with what the job counts. Sample values are
-those of a real run.
+Heartbeats and the last message of a worker carry its counters to the master, which serves the sum
+over all workers, present and past, under the same names; of histograms it has `_sum` and `_count`.
+Parameter servers report to the master in the same way. After a restart the master continues what
+the job counts from its snapshot; durations, bytes and outcomes of calls begin at 0. Sample values
+are those of a real run.
 """
 
 

@@ -27,7 +27,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.builds = Counter(
             "edl_image_builds_total",
-            "Requests for images that have ended: built, reused, merged, failed, cancelled.",
+            "Finished requests for images: built, reused, merged, failed, cancelled.",
             ["result"],
             registry=self.registry,
         )
@@ -35,7 +35,7 @@ class Metrics:
             self.builds.labels(result)
         self.duration = Histogram(
             "edl_image_build_duration_seconds",
-            "Time from the request to the image that can be pulled.",
+            "Time from the request to an image that can be pulled.",
             ["result"],
             buckets=_BUCKETS,
             registry=self.registry,
@@ -57,7 +57,7 @@ class Metrics:
         )
         self.cached_layers = Counter(
             "edl_image_build_layers_total",
-            "Steps of builds, by whether the engine had them.",
+            "Steps of builds, by whether they came from the cache of the engine.",
             ["cache"],
             registry=self.registry,
         )
@@ -73,7 +73,7 @@ class Metrics:
             self.refused.labels(str(reason))
         self.restarts = Counter(
             "edl_image_builds_recovered_total",
-            "Builds that were taken up again after a restart.",
+            "Builds that were started again after a restart of the builder.",
             registry=self.registry,
         )
         self.internal_errors = Counter(

@@ -87,11 +87,15 @@ def _progress(view: JobView) -> Iterator[Metric]:
     yield gauge("edl_job_epochs", "Epochs that the job has.", progress.num_epochs)
     yield gauge(
         "edl_job_records_per_second",
-        "Records done per second lately; other than a rate of edl_records_total, it has no step "
+        "Records done per second, recently; unlike a rate of edl_records_total, it has no step "
         "when a new master goes back to its snapshot.",
         progress.records_per_s,
     )
-    yield gauge("edl_goodput_ratio", "Useful time of workers / all.", progress.goodput)
+    yield gauge(
+        "edl_goodput_ratio",
+        "Share of the wanted workers' time that trained the model.",
+        progress.goodput,
+    )
     yield CounterMetricFamily(
         "edl_worker_productive_seconds",
         "Time of workers in work that counted.",

@@ -1,4 +1,4 @@
-"""What passes by and is observed where it passes: durations, bytes, outcomes."""
+"""Durations, bytes and outcomes of single calls, observed where they occur."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Metrics:
             self.parameter_bytes.labels(direction)
         self.staleness = Histogram(
             "edl_gradient_staleness",
-            "Updates between the version that a gradient was computed from and the one it met.",
+            "Updates between the version that a gradient was computed from and the one it changed.",
             buckets=_STALENESS_BUCKETS,
             registry=self.registry,
         )
@@ -94,7 +94,7 @@ class Metrics:
             self.exits.labels(reason)
         self.checkpoint_duration = Histogram(
             "edl_checkpoint_duration_seconds",
-            "Time to take a checkpoint: copy holds everything up, write does not.",
+            "Time to take a checkpoint: copy blocks updates, write does not.",
             ["phase"],
             buckets=_CHECKPOINT_BUCKETS,
             registry=self.registry,

@@ -138,7 +138,7 @@ class ServersCollector(Collector):
         restarts = max((server.restarts for server in servers), default=0)
         yield CounterMetricFamily(
             "edl_parameter_server_restarts",
-            "How often all parameter servers began again from a snapshot.",
+            "How often all parameter servers were restarted from a snapshot.",
             value=restarts,
         )
         figures = {str(server): told for server, told in self._figures().items()}
