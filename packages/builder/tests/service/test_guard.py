@@ -40,6 +40,31 @@ TOKENS = Access(tokens={hash_token("ann-token"): Token(ANN), hash_token("bob-tok
 AS_ANN = (("authorization", "Bearer ann-token"),)
 AS_BOB = (("authorization", "Bearer bob-token"),)
 STATUS = grpc.StatusCode
+MALFORMED = (
+    *(
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer eve",
+        "ann-token",
+        "Basic YW5uOmFubi10b2tlbg==",
+        "Bearer null",
+    ),
+    *(
+        "Bearer ann-toke",
+        "Bearer ann-token,",
+        "Bearer ANN-TOKEN",
+        "Bearer " + "A" * 4000,
+        "Bearer ../ann",
+    ),
+    # Identity tokens that nobody has signed, or that are none.
+    *(
+        "Bearer a.b.c",
+        "Bearer ..",
+        "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4ifQ.",
+        "Bearer e30.e30.e30",
+    ),
+)
 
 
 @pytest.fixture
@@ -92,12 +117,32 @@ def test_every_method_refuses_who_has_no_token_before_a_message(channel: grpc.Ch
     ]
     assert len(methods) == 6
     for method in methods:
-        for metadata in ((), (("authorization", "Bearer eve"),), (("authorization", "ann-token"),)):
+        for metadata in ((), *((("authorization", each),) for each in MALFORMED)):
             with silent() as messages:
                 call = channel.stream_stream(method)(
                     messages(), metadata=metadata, timeout=DEADLINE_S
                 )
                 assert call.code() is STATUS.UNAUTHENTICATED, method
+
+
+def test_ids_that_are_no_ids_find_nothing(channel: grpc.Channel) -> None:
+    stub = builder_pb2_grpc.BuilderStub(channel)
+    for text in (
+        "",
+        ".",
+        "..",
+        "../..",
+        "/etc/passwd",
+        "a/../b",
+        "%2e%2e",
+        "\0",
+        "0" * 16,
+        "x" * 9999,
+    ):
+        for call, request in ((stub.Get, pb.GetBuildRequest), (stub.Cancel, pb.CancelBuildRequest)):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(request(id=text), metadata=AS_ANN, timeout=DEADLINE_S)
+            assert caught.value.code() is STATUS.NOT_FOUND, text
 
 
 def test_idle_streams_of_strangers_do_not_stop_the_service(
