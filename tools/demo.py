@@ -2,7 +2,7 @@
 
 Writes real handwritten digits as RecordIO files, trains the MNIST CNN of the documents with two
 workers, evaluates and predicts, and checks what came out against the labels. With ``--platform
-kubernetes``, it trains and evaluates as pods of a cluster, in an image that the builder makes.
+kubernetes``, it does all of this as pods of a cluster, in an image that the builder makes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Processes:
     """Jobs as processes of this machine."""
 
     trust: tuple[str, ...] = ()
-    predicting: tuple[str, ...] = ()
 
     def __init__(self, environ: Mapping[str, str], arguments: tuple[str, ...] = ()) -> None:
         self.environ = {**os.environ, **environ}
@@ -73,8 +72,6 @@ class Pods(Processes):
 
     # The pods' user owns the model; they ran a job of this very demo.
     trust = ("--trust-model",)
-    # Beside what pods have evaluated: the same model predicts the same on this machine.
-    predicting = ("--platform", "processes")
 
     def __init__(self, demo_cluster: DemoCluster) -> None:
         super().__init__(demo_cluster.environ, demo_cluster.arguments)
@@ -163,9 +160,9 @@ def demonstrate(platform: Processes, place: Path, workers: str, epochs: int) -> 
         *platform.arguments,
         *trained_model,
     )
-    edl(
+    prediction = edl(
         "predict",
-        *platform.predicting,
+        *platform.arguments,
         *trained_model,
         *("--output", f"{place}/predictions"),
     )
@@ -181,7 +178,7 @@ def demonstrate(platform: Processes, place: Path, workers: str, epochs: int) -> 
         "images/s": f"{result['records_per_s']:,.0f} while training",
         "records": f"{result['records_trained']} trained, {epochs} epochs of {trained}",
         "trained model": result["output"],
-        **platform.facts(job, evaluation["job"]),
+        **platform.facts(job, evaluation["job"], prediction["job"]),
         "took": f"{time.monotonic() - begun:.0f} s",
     }
     print()
