@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
@@ -20,8 +21,24 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
 
 
+class Clock:
+    """Goes on by a second with each look at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
 def term(api: FakeApi, pod: str = "pod") -> MasterTerm:
-    return MasterTerm(api, "team", "edl-job", OWNER, pod)
+    return MasterTerm(api, "team", "edl-job", OWNER, pod, Clock())
+
+
+def disown(method: str, path: str) -> None:
+    """As the API server answers a token whose pod is gone."""
+    raise ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def test_each_master_has_a_higher_number_than_all_before() -> None:
@@ -112,6 +129,48 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
     term(api).take()
     while not older.is_superseded:
         pass  # the test's own limit ends this
+
+
+def test_a_master_whose_pod_is_gone_ends_though_it_cannot_read_the_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = FakeApi()
+    older = term(api)
+    older.take()
+    monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
+    api.before = disown
+    older.watch()
+    while not older.is_superseded:
+        pass  # the test's own limit ends this
+
+
+def test_a_master_whose_pod_is_gone_makes_nothing_final() -> None:
+    api = FakeApi()
+    older = term(api)
+    older.take()
+    api.before = disown
+    assert not older.confirm()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_token_that_is_refused_for_a_while_is_no_end(answers: bool) -> None:
+    """As by an API server that starts; silence between two refusals proves nothing either."""
+    api = FakeApi()
+    master = term(api)
+    master.take()
+    looks = itertools.count(1)
+
+    def refuse_mostly(method: str, path: str) -> None:
+        look = next(looks)
+        if look <= 60 and look % 15:
+            disown(method, path)
+        if look <= 60 and not answers:
+            raise ApiUnavailable("no route to host")
+
+    api.before = refuse_mostly
+    for _ in range(5):
+        assert master.confirm()
+    assert next(looks) > 60
 
 
 def test_a_lease_that_may_not_be_written_is_an_error_at_once() -> None:

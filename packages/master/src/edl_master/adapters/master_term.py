@@ -8,6 +8,11 @@ What this protects, and what not:
 
 - A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
+- A master whose pod was deleted, but whose process nobody ends since its kubelet is dead, cannot
+  read the Lease: a pod's token dies with the pod, and the API server answers 401. After
+  ``_DISOWNED_S`` of nothing but 401 it ends, as if it had seen a newer master, and its end releases
+  the lock of the job's directory to the next one. One such answer decides nothing: an API server
+  that starts, or that has lost its store, gives it to everybody.
 - A master that is cut off from the API server, but neither from its workers nor from the state
   volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
   volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
@@ -19,6 +24,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from edl_master.adapters.api_retry import retry_until_answered
@@ -28,6 +34,8 @@ from edl_proto.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
+_DISOWNED_S = 20.0
+_UNAUTHORIZED = 401
 _COUNT = "leaseTransitions"
 
 
@@ -40,16 +48,25 @@ class MasterTerm:
         name: of the Lease.
         owner: reference to the Job; the Lease is deleted with it.
         holder: name of the master's pod.
+        clock: seconds of a clock that never goes back.
     """
 
     def __init__(
-        self, api: KubernetesApi, namespace: str, name: str, owner: JsonObject, holder: str
+        self,
+        api: KubernetesApi,
+        namespace: str,
+        name: str,
+        owner: JsonObject,
+        holder: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
         self._owner = owner
         self._holder = holder
+        self._clock = clock
+        self._disowned_since: float | None = None
         self._superseded = threading.Event()
         self.number = 0
         """From 1; 0: it is not taken yet."""
@@ -72,7 +89,7 @@ class MasterTerm:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether a newer master was seen."""
+        """Whether a newer master was seen, or the pod of this one is gone."""
         return self._superseded.is_set()
 
     def confirm(self) -> bool:
@@ -95,10 +112,34 @@ class MasterTerm:
                 log.warning("the Lease cannot be read: %s", error.message)
 
     def _look(self) -> None:
-        newest = int(self._get()["spec"].get(_COUNT, 0))
+        try:
+            newest = int(self._get()["spec"].get(_COUNT, 0))
+        except ApiUnavailable:
+            self._disowned_since = None
+            raise
+        except ApiError as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+            self._count_disowned(error)
+            return
+        self._disowned_since = None
         if newest > self.number:
             log.warning("master %d has taken over from this one, %d", newest, self.number)
             self._superseded.set()
+
+    def _count_disowned(self, error: ApiError) -> None:
+        """Take the pod for gone, if the API server has not known its token for long.
+
+        Raises:
+            ApiUnavailable: it is not long yet; ask again.
+        """
+        now = self._clock()
+        if self._disowned_since is None:
+            self._disowned_since = now
+        if now - self._disowned_since < _DISOWNED_S:
+            raise ApiUnavailable(error.message) from error
+        log.warning("the API server no longer knows the pod of this master, %d", self.number)
+        self._superseded.set()
 
     def _increase(self) -> int:
         """The number that this call has taken; 0 if another one was faster."""
