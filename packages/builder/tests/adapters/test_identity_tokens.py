@@ -308,6 +308,6 @@ def test_keys_are_fetched_ahead_of_need(tokens: IdentityTokens, issuer: TokenIss
 
 
 def test_what_looks_like_an_identity_token(tokens: IdentityTokens) -> None:
-    assert tokens.looks_like_one(sign())
-    assert not tokens.looks_like_one("0123456789abcdef")
-    assert not IdentityTokens(()).looks_like_one(sign())
+    assert tokens.has_jwt_format(sign())
+    assert not tokens.has_jwt_format("0123456789abcdef")
+    assert not IdentityTokens(()).has_jwt_format(sign())

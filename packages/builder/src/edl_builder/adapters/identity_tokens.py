@@ -90,7 +90,7 @@ class IdentityTokens:
             with contextlib.suppress(KeysUnavailable):
                 keys.find("")
 
-    def looks_like_one(self, token: str) -> bool:
+    def has_jwt_format(self, token: str) -> bool:
         """Whether a bearer token may be an identity token, and somebody is there to verify it."""
         return bool(self._issuers) and len(token.split(".")) == _PARTS
 

@@ -70,7 +70,7 @@ class Authenticator:
             if token.expires is not None and self._clock() >= token.expires:
                 _refuse(context, "the bearer token has expired")
             return token.tenant
-        if self._identity_tokens is not None and self._identity_tokens.looks_like_one(shown):
+        if self._identity_tokens is not None and self._identity_tokens.has_jwt_format(shown):
             return _of_subject(access, self._identity_tokens, shown, context)
         if not access.is_open:
             _refuse(context, "the bearer token is not known")
