@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, train
-from wires import Wire
+from tcp_relay import TcpRelay
 
 from edl_proto.identity.credentials import Peer
 from edl_proto.identity.names import Role
@@ -24,7 +24,7 @@ from edl_proto.v1 import parameters_pb2
 
 TOTAL, EPOCHS = 12_007, 1
 HERE, FAR = "127.0.0.1", "127.0.0.2"
-"""The master is here; what goes to it by the other address travels over wires."""
+"""The master is here; what goes to it by the other address goes through relays."""
 
 
 def facts(edl: Edl, kind: str) -> list[dict[str, str]]:
@@ -45,18 +45,18 @@ def direct_port(address: str, service: RawService, peer: Peer) -> int:
 
 
 @pytest.fixture
-def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wire]]]:
-    """Takes worker 1's place in job ``w`` by a worker that reaches the master over wires."""
+def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[TcpRelay, TcpRelay]]]:
+    """Takes worker 1's place in job ``w`` by a worker that reaches the master through relays."""
     with ExitStack() as opened:
 
-        def begin() -> tuple[Wire, Wire]:
+        def begin() -> tuple[TcpRelay, TcpRelay]:
             facts = json.loads((edl.job_dir("w") / "master.json").read_bytes())
             port = int(facts["address"].rpartition(":")[2])
             mine = edl.credentials("w", Role.WORKER, 1)
             direct = direct_port(facts["address"], PARAMETERS, mine.to(Role.MASTER))
-            wires = Wire((FAR, port), (HERE, port)), Wire((FAR, direct), (HERE, direct))
-            for wire in wires:
-                opened.callback(wire.cut)
+            relays = TcpRelay((FAR, port), (HERE, port)), TcpRelay((FAR, direct), (HERE, direct))
+            for relay in relays:
+                opened.callback(relay.cut)
             log = opened.enter_context((tmp_path / "far-worker.log").open("w"))
             worker = subprocess.Popen(
                 [
@@ -70,7 +70,7 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wi
             )
             opened.callback(worker.wait, 60)
             opened.callback(worker.kill)
-            return wires
+            return relays
 
         yield begin
     print((tmp_path / "far-worker.log").read_text())
@@ -78,14 +78,14 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[Wire, Wi
 
 @pytest.mark.parametrize(
     ("what", "held_s"),
-    [("cut", 0.0), ("swallow", 0.0), ("swallow", 16.0)],
+    [("cut", 0.0), ("block", 0.0), ("block", 16.0)],
     ids=["cut", "silent", "silent-until-keepalive"],
 )
 def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
-    far_worker: Callable[[], tuple[Wire, Wire]],
+    far_worker: Callable[[], tuple[TcpRelay, TcpRelay]],
     held: HeldTraining,
     what: str,
     held_s: float,
@@ -98,18 +98,18 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
     )
     # The master's own worker 1 first: the later one of two has the place.
     eventually(lambda: happened(edl, "WorkerStarted") == 1, "worker 1", every=0.02)
-    wires = far_worker()
-    _, direct = wires
+    relays = far_worker()
+    _, direct = relays
     eventually(lambda: happened(edl, "WorkerReady") == 1, "the far worker is ready")
     before = direct.carried
     eventually(lambda: direct.carried > before + 300_000, "it trains over a direct connection")
 
-    for wire in wires:
-        getattr(wire, what)()
+    for relay in relays:
+        getattr(relay, what)()
     eventually(lambda: happened(edl, "WorkerLost") == 1, "it is missed", every=0.02)
     time.sleep(held_s)  # how long the fault lasts
-    for wire in wires:
-        wire.mend()
+    for relay in relays:
+        relay.restore()
     eventually(lambda: happened(edl, "WorkerRecovered") == 1, "it sends messages again")
 
     held.release()
@@ -131,24 +131,24 @@ while not ready.exists():
 begin = parameter_servers.ParameterServerClient.__init__
 
 
-def over_wires(self, master, shards, *others):
+def over_relays(self, master, shards, *others):
     shards = list(shards)
     address = shards[1].address.replace({here!r}, {far!r})
     shards[1] = dataclasses.replace(shards[1], address=address)
     begin(self, master, shards, *others)
 
 
-parameter_servers.ParameterServerClient.__init__ = over_wires
+parameter_servers.ParameterServerClient.__init__ = over_relays
 sys.argv = sys.argv[sys.argv.index("edl_worker"):]
 runpy.run_module("edl_worker", run_name="__main__", alter_sys=True)
 """
-"""Worker 1, which reaches parameter server 1 over wires, once these are there."""
+"""Worker 1, which reaches parameter server 1 through relays, once these are there."""
 
 
 @pytest.fixture
-def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
-    """Puts wires between worker 1 and parameter server 1 of job ``w``."""
-    ready = tmp_path / "wires-are-there"
+def relayed(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[TcpRelay]]]:
+    """Puts relays between worker 1 and parameter server 1 of job ``w``."""
+    ready = tmp_path / "relays-are-there"
     shim = tmp_path / "shim.py"
     shim.write_text(SHIM.format(ready=str(ready), here=HERE, far=FAR))
     python = tmp_path / "python"
@@ -163,7 +163,7 @@ def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
     edl.env["EDL_PYTHON"] = str(python)
     with ExitStack() as opened:
 
-        def begin() -> list[Wire]:
+        def begin() -> list[TcpRelay]:
             servers = eventually(
                 lambda: [
                     one["address"]
@@ -175,11 +175,11 @@ def wired(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[Wire]]]:
             port = int(servers[0].rpartition(":")[2])
             mine = edl.credentials("w", Role.WORKER, 1)
             direct = direct_port(servers[0], SHARD, mine.to(Role.SERVER, 1))
-            wires = [Wire((FAR, each), (HERE, each)) for each in (port, direct) if each]
-            for wire in wires:
-                opened.callback(wire.cut)
+            relays = [TcpRelay((FAR, each), (HERE, each)) for each in (port, direct) if each]
+            for relay in relays:
+                opened.callback(relay.cut)
             ready.touch()
-            return wires
+            return relays
 
         yield begin
 
@@ -189,7 +189,7 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
-    wired: Callable[[], list[Wire]],
+    relayed: Callable[[], list[TcpRelay]],
     held: HeldTraining,
     what: str,
 ) -> None:
@@ -199,24 +199,24 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
         *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
         *("--parameter-servers", "2", "--name", "w", "--detach"),
     )
-    wires = wired()
+    relays = relayed()
 
     def carried() -> int:
-        return sum(wire.carried for wire in wires)
+        return sum(relay.carried for relay in relays)
 
-    eventually(lambda: carried() > 300_000, "worker 1 trains over the wires")
-    for wire in wires:
+    eventually(lambda: carried() > 300_000, "worker 1 trains through the relays")
+    for relay in relays:
         if what == "cut":
-            wire.cut()
+            relay.cut()
         else:
-            wire.swallow()
+            relay.block()
     if what == "cut":
         time.sleep(3.0)  # how long the fault lasts
     else:
         eventually(lambda: happened(edl, "WorkerExited") == 1, "it leaves by itself")
     before = carried()
-    for wire in wires:
-        wire.mend()
+    for relay in relays:
+        relay.restore()
     eventually(lambda: carried() > before + 100_000, "it, or its next body, trains again")
 
     held.release()

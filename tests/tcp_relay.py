@@ -1,4 +1,4 @@
-"""Wires between processes that a test can cut, or have swallow everything."""
+"""TCP relays between processes, whose connections a test can break or block."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""
 
 
-class Wire:
-    """Carries connections made to one address on to another.
+class TcpRelay:
+    """Forwards connections to one address to another one.
 
     Args:
         listen: host and port of this end.
@@ -31,10 +31,10 @@ class Wire:
         self._lock = threading.Lock()
         self._ends: set[socket.socket] = set()
         self._listening: socket.socket | None = None
-        self.mend()
+        self.restore()
 
     def cut(self) -> None:
-        """Break all connections, and refuse new ones, until ``mend``."""
+        """Break all connections, and refuse new ones, until ``restore``."""
         listening, self._listening = self._listening, None
         if listening is not None:
             with contextlib.suppress(OSError):
@@ -50,12 +50,12 @@ class Wire:
             end.close()
         self._open.set()
 
-    def swallow(self) -> None:
-        """Nothing arrives any more, and nobody is told, until ``mend``: it arrives then."""
+    def block(self) -> None:
+        """Hold back all data, without any error, until ``restore``, which delivers it."""
         self._open.clear()
 
-    def mend(self) -> None:
-        """Work as ever."""
+    def restore(self) -> None:
+        """Forward again."""
         self._open.set()
         if self._listening is None:
             self._listening = socket.create_server(self._at)
