@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 from conformance.engine_suite import EngineSuite
 
+from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.docker_engine import DockerEngine
+from edl_builder.adapters.engine_images import steps_name
 from edl_builder.adapters.registry import HttpRegistry, RegistryAccess
 from edl_builder.core.names import BuilderError, Reason
-from edl_builder.core.recipe import IMAGE_LABEL
+from edl_builder.core.recipe import IMAGE_LABEL, SBOM
 from edl_builder.core.references import Reference, parse_reference
 
 from .docker_world import World, free_port
@@ -61,6 +64,33 @@ class TestDockerEngine(EngineSuite):
     @pytest.fixture
     def harness(self, world: World) -> _Harness:
         return _Harness(world)
+
+
+def test_equal_contexts_make_equal_images_without_a_cache_too(world: World, tmp_path: Path) -> None:
+    harness, suite = _Harness(world), TestDockerEngine()
+    name = replace(harness.repository, tag="equal")
+    files = {"requirements.txt": "toolz==1.0.0\n", "deep/er/m.py": "x = 1"}
+    context = suite.context(harness, tmp_path, files)
+    digests = []
+    for _ in range(2):
+        lines: list[str] = []
+        suite.build(harness, context, name, lines)
+        assert any("Collecting toolz" in line for line in lines), "nothing is left of the last one"
+        digests.append(harness.engine.push(name, lines.append, CancellationFlag()))
+        assert harness.engine.prune(0)
+        assert not harness.has_image(steps_name(name))
+    assert digests[0] == digests[1]
+    client = world.client()
+    try:
+        image = f"{harness.repository.repository}@{digests[0]}"
+        client.images.pull(image)
+        said = client.containers.run(image, ["cat", SBOM], remove=True)
+        client.images.remove(image)
+    finally:
+        client.close()
+    names = {each["purl"] for each in json.loads(said)["components"]}
+    assert "pkg:pypi/toolz@1.0.0" in names
+    assert any(each.startswith("pkg:deb/debian/libc6@") for each in names)
 
 
 def test_an_engine_that_is_not_there_is_a_clear_refusal(tmp_path: Path) -> None:

@@ -152,7 +152,11 @@ class FakeEngine:
         try:
             cancellation.check()
             if "-r /opt/edl-requirements" in step:
-                for line in files["requirements/requirements.txt"].decode().splitlines():
+                for line in (
+                    files["requirements/opt/edl-requirements/requirements.txt"]
+                    .decode()
+                    .splitlines()
+                ):
                     on_line(f"Collecting {line}")
                     if line.startswith("no-such-package"):
                         on_line(f"ERROR: No matching distribution found for {line}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.cancellation import CancellationFlag
-from edl_builder.adapters.git import Git
+from edl_builder.adapters.git import COMMIT, Git
 from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.core import events as ev
 from edl_builder.core.archive import ArchiveLimits
@@ -33,6 +33,8 @@ from edl_builder.core.references import Reference, key_tag
 log = logging.getLogger(__name__)
 
 ARCHIVE = "archive"
+
+_OCI = "org.opencontainers.image."
 
 HandleEvent = Callable[[ev.Event], None]
 WriteLine = Callable[[str], None]
@@ -99,7 +101,7 @@ class BuildSteps:
             str(base), self._runtime, bool(zoo.requirements), self._index, request.cache
         )
         repository = request.repository.repository
-        labels = dict(request.labels)
+        labels = _labels(request, base, folder)
         key = content_key(zoo, base.digest, self._runtime, recipe, labels, repository)
         write_line(f"key {key}")
         identity = BuildIdentity(repository, key, request.tag)
@@ -132,7 +134,7 @@ class BuildSteps:
                 Reason.RESTARTED, "the build's context is gone", remedy="Send the zoo again."
             )
         name = replace(request.repository, tag=key_tag(identity.key))
-        labels = {**dict(request.labels), KEY_LABEL: identity.key}
+        labels = {**_labels(request, base, folder), KEY_LABEL: identity.key}
         steps = self._engine.build(
             folder / "context.tar", base, name, labels, write_line, cancellation
         )
@@ -181,6 +183,17 @@ class BuildSteps:
         if identity.tag:
             self._registry.tag(image, identity.tag)
         return found
+
+
+def _labels(request: BuildRequest, base: Reference, folder: Path) -> dict[str, str]:
+    """The caller's labels, and where the image comes from."""
+    labels = dict(request.labels)
+    labels[f"{_OCI}base.name"] = str(replace(base, digest="", tag=request.base.tag))
+    labels[f"{_OCI}base.digest"] = base.digest
+    if request.git is not None:
+        labels[f"{_OCI}source"] = str(request.git.source.url)
+        labels[f"{_OCI}revision"] = (folder / COMMIT).read_text()
+    return labels
 
 
 def _result(

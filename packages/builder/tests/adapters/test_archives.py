@@ -18,6 +18,7 @@ from edl_builder.adapters import archives
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.content import Zoo
 from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.recipe import EPOCH
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 18, 50)
 
@@ -50,13 +51,14 @@ def test_content_goes_through_and_nothing_else(tmp_path: Path) -> None:
         zoos.tar({"./a.py": "a", "requirements.txt": "x\n"}, [odd, link]), tmp_path
     )
     assert names(context) == {
-        "zoo/a.py": (tarfile.REGTYPE, 0o644, b"a"),
-        "zoo/requirements.txt": (tarfile.REGTYPE, 0o644, b"x\n"),
-        "zoo/run.sh": (tarfile.REGTYPE, 0o755, b""),
-        "zoo/pkg/l": (tarfile.SYMTYPE, 0o644, b"../a.py"),
+        "zoo/model_zoo/a.py": (tarfile.REGTYPE, 0o644, b"a"),
+        "zoo/model_zoo/requirements.txt": (tarfile.REGTYPE, 0o644, b"x\n"),
+        "zoo/model_zoo/run.sh": (tarfile.REGTYPE, 0o755, b""),
+        "zoo/model_zoo/pkg/l": (tarfile.SYMTYPE, 0o644, b"../a.py"),
     }
     with tarfile.open(context) as tar:
-        assert {(m.uid, m.gid, m.mtime, m.uname) for m in tar} == {(0, 0, 0, "")}
+        assert {(m.uid, m.gid, m.mtime, m.uname) for m in tar} == {(0, 0, EPOCH, "")}
+        assert "zoo/model_zoo/pkg" in tar.getnames(), "the engine would date it"
     assert zoo.requirements == b"x\n"
     assert zoo.nbytes == 3
     assert [f.executable for f in sorted(zoo.files)] == [False, False, False, True]
@@ -176,8 +178,8 @@ def test_pip_gets_the_requirements_as_they_were_judged(tmp_path: Path) -> None:
     zoo, context = repack(zoos.tar({"requirements.txt": text, "m.py": ""}), tmp_path)
     archives.complete(context, "FROM x", zoo, [])
     found = names(context)
-    assert found["zoo/requirements.txt"][2] == text.encode()
-    assert found["requirements/requirements.txt"][2] == b"numpy==1.2\n"
+    assert found["zoo/model_zoo/requirements.txt"][2] == text.encode()
+    assert found["requirements/opt/edl-requirements/requirements.txt"][2] == b"numpy==1.2\n"
 
 
 def test_a_header_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_folder_of_the_repository(fetch: Fetching) -> None:
 
 def test_nothing_else_is_left(fetch: Fetching) -> None:
     archive = fetch()
-    assert list(fetch.folder.iterdir()) == [archive]
+    assert {path.name for path in fetch.folder.iterdir()} == {archive.name, "commit"}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_code_lies_above_the_requirements_and_the_worker() -> None:
     ).split("\n")
     request = [
         next(n for n, line in enumerate(recipe) if part in line)
-        for part in ("FROM x.com/base", "edl-worker", "-r /opt", "COPY zoo/ /model_zoo/", "USER 10")
+        for part in ("FROM x.com/base", "edl-worker", "-r /opt", "COPY zoo/ /", "USER 10")
     ]
     assert request == sorted(request)
     assert recipe[-2] == "USER 10001:10001"

@@ -18,7 +18,15 @@ from typing import IO, Any, cast
 from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator, too_large
 from edl_builder.core.content import Zoo, ZooFile
 from edl_builder.core.names import BuilderError, Reason
-from edl_builder.core.recipe import CONTEXT_REQUIREMENTS, CONTEXT_RUNTIME, CONTEXT_ZOO
+from edl_builder.core.recipe import (
+    CONTEXT_REQUIREMENTS,
+    CONTEXT_RUNTIME,
+    CONTEXT_ZOO,
+    EPOCH,
+    RUNTIME,
+    ZOO,
+)
+from edl_builder.core.recipe import REQUIREMENTS as REQUIREMENTS_FOLDER
 from edl_builder.core.requirements import FILE as REQUIREMENTS
 from edl_builder.core.requirements import read_requirements
 
@@ -102,11 +110,15 @@ def complete(context: Path, dockerfile: str, zoo: Zoo, wheels: Iterable[Path]) -
     with tarfile.open(context, "a", format=tarfile.PAX_FORMAT) as out:
         _add(out, _info("Dockerfile", len(dockerfile.encode())), io.BytesIO(dockerfile.encode()))
         if zoo.requirements:
-            name = f"{CONTEXT_REQUIREMENTS}/{REQUIREMENTS}"
+            name = f"{CONTEXT_REQUIREMENTS}{REQUIREMENTS_FOLDER}/{REQUIREMENTS}"
+            _Folders(out).add_above(name)
             _add(out, _info(name, len(zoo.requirements)), io.BytesIO(zoo.requirements))
+        folders = _Folders(out)
         for wheel in wheels:
             with wheel.open("rb") as file:
-                _add(out, _info(f"{CONTEXT_RUNTIME}/{wheel.name}", wheel.stat().st_size), file)
+                name = f"{CONTEXT_RUNTIME}{RUNTIME}/{wheel.name}"
+                folders.add_above(name)
+                _add(out, _info(name, wheel.stat().st_size), file)
 
 
 class _Content(io.RawIOBase):
@@ -241,7 +253,8 @@ def _copy(
     requirements = b""
     total = 0
     # The folder is there even if the zoo is empty.
-    _add(out, _info(CONTEXT_ZOO, 0, folder=True))
+    folders = _Folders(out)
+    folders.add(f"{CONTEXT_ZOO}{ZOO}")
     with tarfile.TarFile(
         fileobj=cast(IO[bytes], content),
         tarinfo=_Header,
@@ -251,10 +264,11 @@ def _copy(
         for member in tar:
             check()
             path = authorize.accept(_entry(member))
-            name = f"{CONTEXT_ZOO}/{path}"
+            name = f"{CONTEXT_ZOO}{ZOO}/{path}"
+            folders.add_above(name)
             if member.isdir():
                 if path:
-                    _add(out, _info(name, 0, folder=True))
+                    folders.add(name)
             elif member.issym():
                 info = _info(name, 0)
                 info.type, info.linkname = tarfile.SYMTYPE, member.linkname
@@ -290,6 +304,25 @@ def _copy(
             remedy="Pack the content of the model zoo's folder.",
         )
     return Zoo(tuple(files), total, requirements)
+
+
+class _Folders:
+    """Adds folders once, with those that an archive leaves out: the engine would date them."""
+
+    def __init__(self, out: tarfile.TarFile) -> None:
+        self._out = out
+        self._added: set[str] = set()
+
+    def add(self, name: str) -> None:
+        self.add_above(name)
+        if name not in self._added:
+            self._added.add(name)
+            _add(self._out, _info(name, 0, folder=True))
+
+    def add_above(self, name: str) -> None:
+        above, _, _ = name.rpartition("/")
+        if above and above not in self._added:
+            self.add(above)
 
 
 class _Hashing(io.RawIOBase):
@@ -335,7 +368,8 @@ def _info(
     info.size = nbytes
     info.mode = 0o755 if folder or executable else 0o644
     info.type = tarfile.DIRTYPE if folder else tarfile.REGTYPE
-    return info  # owner 0, time 0: neither is content
+    info.mtime = EPOCH
+    return info  # owner 0, one time for all: neither is content
 
 
 def _add(out: tarfile.TarFile, info: tarfile.TarInfo, content: IO[bytes] | None = None) -> None:

@@ -15,6 +15,7 @@ import requests
 import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound
 
+from edl_builder.adapters.engine_images import EngineImages, steps_name
 from edl_builder.adapters.registry import RegistryAccess
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
@@ -81,7 +82,7 @@ class DockerEngine:
                 messages = client.build(
                     fileobj=file,
                     custom_context=True,
-                    tag=str(name),
+                    tag=str(steps_name(name)),
                     labels=dict(labels),
                     network_mode=self._network or None,
                     rm=True,
@@ -97,6 +98,7 @@ class DockerEngine:
                         cached += line == _CACHED
                         last = [*last[-_LAST:], line]
                         on_line(line)
+            EngineImages(client).settle(str(steps_name(name)), str(name), on_line, str(base))
         return StepCounts(layers, cached)
 
     def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
@@ -124,16 +126,7 @@ class DockerEngine:
         """Remove half-built and old images. Raises: BuilderError: ENGINE."""
         mark = {"label": [f"{IMAGE_LABEL}=1"]}
         with self._client(_CALL_S * 5) as client:
-            tagged = [
-                image for image in client.images(filters=mark) if _names(image) != ["<none>:<none>"]
-            ]
-            # The list has whole seconds, and no order within them.
-            tagged.sort(key=lambda i: str(client.inspect_image(i["Id"])["Created"]), reverse=True)
-            for image in tagged[keep:]:
-                for one in _names(image):
-                    # In use by a container: it goes another time.
-                    with contextlib.suppress(APIError):
-                        client.remove_image(one)
+            EngineImages(client).remove_old(mark, keep)
             client.prune_images(filters={**mark, "dangling": True})
             return not client.images(filters={**mark, "dangling": True})
 
@@ -260,10 +253,6 @@ def _settled(message: Mapping[str, Any]) -> str:
         return ""
     status = str(message.get("status", ""))
     return f"{message['id']}: {status}" if "id" in message else status
-
-
-def _names(image: Mapping[str, Any]) -> list[str]:
-    return list(image.get("RepoTags") or ["<none>:<none>"])
 
 
 def pip_failure(lines: Iterable[str]) -> str:

@@ -37,6 +37,10 @@ class GitCredential:
     hosts: tuple[str, ...]
 
 
+COMMIT = "commit"
+"""File of a build's folder with the commit that was fetched."""
+
+
 class Git:
     """Fetches commits.
 
@@ -106,6 +110,7 @@ class Git:
             run([*git, *fetch, "--end-of-options", str(url), source.ref or "HEAD"])
             commit = run([*git, "rev-parse", "--verify", "FETCH_HEAD^{commit}"]).strip()
             on_line(f"commit {commit}")
+            (folder / COMMIT).write_text(commit)
             tree = f"{commit}:{source.folder}" if source.folder else commit
             # A few kilobytes can name one file a million times: the whole is added up first, and
             # counted again as it is written.
@@ -118,6 +123,7 @@ class Git:
             )
         except BaseException:
             archive.unlink(missing_ok=True)
+            (folder / COMMIT).unlink(missing_ok=True)
             raise
         finally:
             shutil.rmtree(repository, ignore_errors=True)

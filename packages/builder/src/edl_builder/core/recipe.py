@@ -6,9 +6,12 @@ code alone leaves the layers before it as they are.
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 import shlex
 from dataclasses import dataclass
 
+from edl_builder import in_image
 from edl_builder.core.content import Runtime
 from edl_builder.core.references import OUR_LABELS
 
@@ -16,6 +19,15 @@ ZOO = "/model_zoo"
 USER = "10001:10001"
 """Any number but 0; Kubernetes checks runAsNonRoot by number."""
 
+RUNTIME = "/opt/edl-runtime"
+REQUIREMENTS = "/opt/edl-requirements"
+SBOM = "/usr/share/edl/sbom.cdx.json"
+"""Where an image says what it contains."""
+
+EPOCH = 315532800
+"""The time of every file, in seconds since 1970: 1980, the first that zip files have."""
+
+# Each of these is copied to the root: folders that a step makes itself have a time of their own.
 CONTEXT_ZOO = "zoo"
 CONTEXT_RUNTIME = "runtime"
 CONTEXT_REQUIREMENTS = "requirements"
@@ -71,20 +83,33 @@ def dockerfile(
         asked = " ".join(shlex.quote(each) for each in runtime.requirements)
         found = ""
         if runtime.wheels:
-            lines.append(f"COPY {CONTEXT_RUNTIME}/ /opt/edl-runtime/")
-            found = " --find-links /opt/edl-runtime"
-        lines.append(f"RUN {pip}{found} {asked}")
-    lines.append(f"RUN python3 -c {shlex.quote(_CHECK)}")
+            lines.append(f"COPY {CONTEXT_RUNTIME}/ /")
+            found = f" --find-links {RUNTIME}"
+        lines.append(_run(f"{pip}{found} {asked}"))
+    lines.append(_run(f"python3 -B -c {shlex.quote(_CHECK)}"))
     if has_requirements:
         lines += [
-            f"COPY {CONTEXT_REQUIREMENTS}/ /opt/edl-requirements/",
-            f"RUN {pip} -r /opt/edl-requirements/requirements.txt",
+            f"COPY {CONTEXT_REQUIREMENTS}/ /",
+            _run(f"{pip} -r {REQUIREMENTS}/requirements.txt"),
         ]
     lines += [
-        f"COPY {CONTEXT_ZOO}/ {ZOO}/",
+        _run(f"{_program('sbom.py')} {SBOM}"),
+        f"COPY {CONTEXT_ZOO}/ /",
         # Libraries write caches below HOME; the user has no home of its own.
         "ENV HOME=/tmp PYTHONDONTWRITEBYTECODE=1",
         f"WORKDIR {ZOO}",
         f"USER {USER}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _run(command: str) -> str:
+    """A step whose layer has no times of its own; Python's own files are compiled without, too."""
+    settle = f'{_program("settle.py")} "$begin" {EPOCH}'
+    return f"RUN export SOURCE_DATE_EPOCH={EPOCH} begin=$(date +%s.%N) && {command} && {settle}"
+
+
+def _program(name: str) -> str:
+    """How a program of ``in_image`` is run in a step, without a file in the image."""
+    text = (importlib.resources.files(in_image) / name).read_text("utf-8")
+    return f"python3 -B -c {shlex.quote(f'exec({json.dumps(text)})')}"
