@@ -1,6 +1,14 @@
 """A layer that turns the columns of a table into one tensor of numbers."""
 
 import tensorflow as tf
+from column_functions import (
+    NUMBERS,
+    category_ids,
+    check_term,
+    embedding_of,
+    indicator,
+    indicator_size,
+)
 from table_schema import NULL_TEXT, columns_of
 
 from elasticdl.layers import Embedding
@@ -26,31 +34,104 @@ class Columns(tf.keras.layers.Layer):
         word_buckets: number of hash buckets for the words of a column, without a schema.
         schema: the content of ``schema.json``.
         label: name of the label, which is no input; by default that of the schema.
+        columns: names of columns, and functions of them (``column_functions``); by default all
+            columns as they are. They need a schema.
+        joined: the output is one tensor; else a list with a tensor for each column or function.
+
+    Raises:
+        ValueError: the columns do not fit the schema, or each other.
     """
 
-    def __init__(self, word_buckets=1024, schema=None, label=None, **kwargs):
+    def __init__(
+        self, word_buckets=1024, schema=None, label=None, columns=None, joined=True, **kwargs
+    ):
         super().__init__(**kwargs)
         self.word_buckets = word_buckets
-        self._known = tuple(columns_of(schema, label)) if schema else ()
+        self._joined = joined
+        self._known = {each.name: each for each in columns_of(schema, label)} if schema else {}
+        if columns and not schema:
+            raise ValueError("functions of columns need the schema of the data")
+        self._terms = tuple(columns or self._known)
+        for term in self._terms:
+            check_term(term, self._known)
         self._tables = {
-            column.name: Embedding(_ROW, name=f"texts_{number}")
-            for number, column in enumerate(self._known)
-            if column.vocabulary > _FEW
+            str(number): table
+            for number, term in enumerate(self._terms)
+            if (table := self._table(term, number)) is not None
         }
+
+    @property
+    def parts(self):
+        """Number of columns and functions.
+
+        Raises:
+            ValueError: it is not known without a schema.
+        """
+        if not self._terms:
+            raise ValueError(
+                "this model needs the parameter schema: the content of the schema.json that "
+                "edl data convert writes beside the records"
+            )
+        return len(self._terms)
+
+    @property
+    def width(self):
+        """Number of inputs that all columns and functions make together.
+
+        Raises:
+            ValueError: it is not known without a schema.
+        """
+        return sum(self._width(number) for number in range(self.parts))
+
+    def _width(self, number):
+        term = self._terms[number]
+        wanted = embedding_of(term)
+        if wanted is not None:
+            return wanted[0]
+        if not isinstance(term, str) and term[0] not in NUMBERS:
+            return indicator_size(term[1] if term[0] == "INDICATOR" else term, self._known)
+        known = self._known[term if isinstance(term, str) else term[1]]
+        if not known.is_text:
+            inputs = known.width
+        elif str(number) in self._tables:
+            inputs = known.width * _ROW
+        else:
+            inputs = _BUCKETS_PER_TEXT * max(known.vocabulary, 1)
+        return inputs + bool(known.nulls)
+
+    def _table(self, term, number):
+        wanted = embedding_of(term)
+        if wanted is not None:
+            return Embedding(wanted[0], combiner=wanted[1], name=f"rows_{number}")
+        if isinstance(term, str) and self._known[term].vocabulary > _FEW:
+            return Embedding(_ROW, name=f"texts_{number}")
+        return None
 
     def call(self, columns):
         if self._known:
-            parts = [part for known in self._known for part in self._parts(known, columns)]
+            parts = [self._part(number, columns) for number in range(len(self._terms))]
         else:
             parts = [self._plain(columns[name]) for name in sorted(columns)]
-        return tf.concat(parts, axis=1)
+        return tf.concat(parts, axis=1) if self._joined else parts
+
+    def _part(self, number, columns):
+        """What one term adds to the inputs: (n, inputs)."""
+        term = self._terms[number]
+        if isinstance(term, str):
+            return tf.concat(self._parts(number, self._known[term], columns), axis=1)
+        name, inner = term[0], term[1]
+        if name in NUMBERS:
+            return tf.concat(self._parts(number, self._known[inner], columns), axis=1)
+        if name == "EMBEDDING":
+            return self._tables[str(number)](category_ids(inner, columns, self._known))
+        return indicator(inner if name == "INDICATOR" else term, columns, self._known)
 
     def _plain(self, column):
         if column.dtype == tf.string:
             column = _buckets(column, self.word_buckets)
         return tf.cast(column, tf.float32)
 
-    def _parts(self, known, columns):
+    def _parts(self, number, known, columns):
         column = columns[known.name]
         if not known.is_text:
             column = tf.cast(column, tf.float32)
@@ -59,8 +140,8 @@ class Columns(tf.keras.layers.Layer):
             parts = [tf.where(is_null, tf.zeros_like(numbers), numbers)]
         else:
             is_null = tf.equal(column, NULL_TEXT)
-            if known.name in self._tables:
-                rows = self._tables[known.name](tf.strings.to_hash_bucket_fast(column, _IDS))
+            if str(number) in self._tables:
+                rows = self._tables[str(number)](tf.strings.to_hash_bucket_fast(column, _IDS))
                 parts = [tf.reshape(rows, (-1, known.width * _ROW))]
             else:
                 parts = [_buckets(column, _BUCKETS_PER_TEXT * max(known.vocabulary, 1))]

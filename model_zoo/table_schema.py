@@ -22,6 +22,7 @@ class Column:
         nulls: how many rows of the training data have none.
         mean, deviation: of the numbers.
         vocabulary: number of different texts.
+        least, greatest: of the numbers.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Column:
     mean: float = 0.0
     deviation: float = 1.0
     vocabulary: int = 0
+    least: float = 0.0
+    greatest: float = 0.0
 
     def values(self, records):
         """The values in these records: (n, width), float32 or bytes; a NULL is NaN or ``NULL_TEXT``.
@@ -119,4 +122,6 @@ def _column(given):
         given.get("mean", 0.0),
         given.get("deviation") or 1.0,
         given.get("vocabulary", {}).get("size", 0),
+        given.get("min", 0.0),
+        given.get("max", 0.0),
     )

@@ -20,15 +20,23 @@ class DNN(tf.keras.Model):
         word_buckets: number of hash buckets for words, without a schema.
         schema: the content of ``schema.json``, for statistics of the columns.
         label: name of the label; by default that of the schema.
+        columns: names of columns, and functions of them as in ``column_functions``; by default
+            all columns.
     """
 
     def __init__(
-        self, hidden_units=(64, 32), n_classes=None, word_buckets=1024, schema=None, label=None
+        self,
+        hidden_units=(64, 32),
+        n_classes=None,
+        word_buckets=1024,
+        schema=None,
+        label=None,
+        columns=None,
     ):
         super().__init__(name="dnn_classifier")
-        self._columns = Columns(word_buckets, schema, label)
+        self._columns = Columns(word_buckets, schema, label, columns)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
-        self._output = tf.keras.layers.Dense(n_classes or _classes(schema, label))
+        self._output = tf.keras.layers.Dense(n_classes or number_of_classes(schema, label))
 
     def call(self, inputs: dict, training=False):
         x = self._columns(inputs)
@@ -56,7 +64,12 @@ class DNN(tf.keras.Model):
         return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
 
 
-def _classes(schema, label):
+def number_of_classes(schema, label):
+    """One more than the greatest label of the schema, and two at least.
+
+    Raises:
+        ValueError: there is no schema, or the label is no class.
+    """
     found = label_column(schema, label)
     if found is None:
         raise ValueError("how many classes are there? Say so with n_classes=N")

@@ -22,11 +22,15 @@ class DNN(tf.keras.Model):
         schema: the content of ``schema.json``, for statistics of the columns. The network then
             predicts how many deviations a label is from the labels' mean.
         label: name of the label; by default that of the schema.
+        columns: names of columns, and functions of them as in ``column_functions``; by default
+            all columns.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None):
+    def __init__(
+        self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None, columns=None
+    ):
         super().__init__(name="dnn_regressor")
-        self._columns = Columns(word_buckets, schema, label)
+        self._columns = Columns(word_buckets, schema, label, columns)
         self._mean, self._deviation = label_scale(schema, label)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(1)

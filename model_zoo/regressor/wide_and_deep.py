@@ -4,7 +4,7 @@ edl train --model-zoo model_zoo --model-def regressor.wide_and_deep.MagicalWAD .
 """
 
 import tensorflow as tf
-from columns import Columns
+from table_networks import WideAndDeepNetwork
 
 from . import DNN, label_scale
 
@@ -17,22 +17,31 @@ class MagicalWAD(tf.keras.Model):
         word_buckets: number of hash buckets for words, without a schema.
         schema: the content of ``schema.json``, for statistics of the columns.
         label: name of the label; by default that of the schema.
+        columns: names of columns, and functions of them as in ``column_functions``; by default
+            all columns.
+        linear_feature_columns, dnn_feature_columns: the same for the linear model and for the
+            network: ``COLUMN … FOR linear_feature_columns``.
     """
 
-    def __init__(self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None):
+    def __init__(
+        self,
+        hidden_units=(64, 32),
+        word_buckets=1024,
+        schema=None,
+        label=None,
+        columns=None,
+        linear_feature_columns=None,
+        dnn_feature_columns=None,
+    ):
         super().__init__(name="wide_and_deep_regressor")
-        self._columns = Columns(word_buckets, schema, label)
         self._mean, self._deviation = label_scale(schema, label)
-        self._wide = tf.keras.layers.Dense(1, name="wide")
-        self._deep = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
-        self._output = tf.keras.layers.Dense(1, name="deep", use_bias=False)
+        given = {"word_buckets": word_buckets, "schema": schema, "label": label, "columns": columns}
+        self._network = WideAndDeepNetwork(
+            1, hidden_units, given, linear_feature_columns, dnn_feature_columns
+        )
 
     def call(self, inputs: dict, training=False):
-        columns = self._columns(inputs)
-        x = columns
-        for layer in self._deep:
-            x = layer(x)
-        return self._mean + self._deviation * (self._wide(columns) + self._output(x))
+        return self._mean + self._deviation * self._network(inputs)
 
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)

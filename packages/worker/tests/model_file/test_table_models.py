@@ -82,7 +82,10 @@ def r_squared(model_file: ModelFile, rows: Sequence[Row]) -> float:
     return float(1 - (error / deviation) ** 2)
 
 
-@pytest.mark.parametrize("model_def", ["regressor.DNN", "regressor.wide_and_deep.MagicalWAD"])
+@pytest.mark.parametrize(
+    "model_def",
+    ["regressor.DNN", "regressor.wide_and_deep.MagicalWAD", "regressor.deepfm.DeepFM"],
+)
 def test_regression_of_large_numbers_learns_with_a_schema(model_def: str) -> None:
     rows = houses()
     model_file = load(model_def, schema=schema_of(rows))
@@ -90,13 +93,23 @@ def test_regression_of_large_numbers_learns_with_a_schema(model_def: str) -> Non
     assert r_squared(model_file, rows) > 0.6
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_classifier_has_as_many_outputs_as_the_schema_has_classes(classes: int) -> None:
+@pytest.mark.parametrize(
+    ("model_def", "classes"),
+    [
+        ("classifier.DNN", 2),
+        ("classifier.DNN", 3),
+        ("classifier.wide_and_deep.WideAndDeep", 3),
+        ("classifier.deepfm.DeepFM", 3),
+    ],
+)
+def test_a_classifier_has_as_many_outputs_as_the_schema_has_classes(
+    model_def: str, classes: int
+) -> None:
     rows: list[Row] = [
         {"x": 1000.0 + i % classes, "kind": f"kind-{i % 7}".encode(), "label": i % classes}
         for i in range(240)
     ]
-    model_file = load("classifier.DNN", schema=schema_of(rows), hidden_units=[8])
+    model_file = load(model_def, schema=schema_of(rows), hidden_units=[8])
     train(model_file, records_of(rows), epochs=8)
     assert evaluate(model_file, records_of(rows))["accuracy"] > 0.95
     batch = batches(model_file, records_of(rows))[0]
@@ -196,3 +209,128 @@ def test_a_parameter_names_a_label_that_the_schema_does_not_name() -> None:
     assert sorted(batches(model_file, records_of(rows))[0].features) == ["x"]
     with pytest.raises(Exception, match="no column pay for the label; there are x, wage"):
         load("regressor.DNN", schema=schema_of(rows, None), label="pay")
+
+
+def tumours() -> tuple[list[Row], list[Row]]:
+    """Rows of scikit-learn's breast cancer data to learn from, and others."""
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer()
+    rows = [
+        {f"c{i:02}": float(value) for i, value in enumerate(values)} | {"label": int(label)}
+        for values, label in zip(found.data, found.target, strict=True)
+    ]
+    return [row for i, row in enumerate(rows) if i % 3], rows[::3]
+
+
+@pytest.mark.parametrize(
+    "model_def", ["classifier.wide_and_deep.WideAndDeep", "classifier.deepfm.DeepFM"]
+)
+def test_classifiers_are_as_good_as_logistic_regression(model_def: str) -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    learned, others = tumours()
+    (x, y), (test_x, test_y) = (
+        (np.array([list(row.values())[:-1] for row in rows]), [row["label"] for row in rows])
+        for rows in (learned, others)
+    )
+    baseline = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)
+    model_file = load(model_def, schema=schema_of(learned))
+    train(model_file, records_of(learned), epochs=12, size=32)
+    accuracy = evaluate(model_file, records_of(others))["accuracy"]
+    print(f"{model_def} {accuracy:.3f}, baseline {baseline.score(test_x, test_y):.3f}")
+    assert accuracy > 0.94
+    assert accuracy > baseline.score(test_x, test_y) - 0.025
+
+
+def test_an_autoencoder_tells_unlike_rows_without_a_label() -> None:
+    """It learns benign tumours (1) only; malignant ones (0) are unlike them."""
+    from sklearn.metrics import roc_auc_score
+
+    learned, others = tumours()
+    benign = [row for row in learned if row["label"]]
+    plain = [{k: v for k, v in row.items() if k != "label"} for row in benign]
+    model_file = load("anomaly.Autoencoder", schema=schema_of(plain, None))
+    losses = train(model_file, records_of(plain), epochs=25, size=32)
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    error = evaluate(model_file, records_of(others))["reconstruction_error"]
+    found = predictions(model_file, others, "label")
+    assert found.shape == (len(others), 1)
+    assert error == pytest.approx(found.mean(), rel=1e-4)
+    malignant = np.array([1 - row["label"] for row in others])
+    x, test_x = (np.array([list(row.values())[:30] for row in rows]) for rows in (benign, others))
+    # The baseline: how far a row is from the mean, in deviations.
+    distance = np.square((test_x - x.mean(axis=0)) / x.std(axis=0)).mean(axis=1)
+    auc = roc_auc_score(malignant, found.ravel())
+    print(f"area under the curve {auc:.3f}, baseline {roc_auc_score(malignant, distance):.3f}")
+    assert auc > roc_auc_score(malignant, distance) - 0.02
+
+
+def fares(number: int = 600) -> list[Row]:
+    """The class follows from the pair of town and month, and from a range of the age."""
+    random = np.random.default_rng(5)
+    rows = []
+    for _ in range(number):
+        town, month, age = (int(random.integers(0, n)) for n in (3, 4, 90))
+        row = {
+            "town": (b"Bonn", b"Ulm", b"Kiel")[town],
+            "month": month,
+            "age": age if random.random() < 0.9 else None,
+        }
+        rows.append(row | {"label": (town + month) % 2 if age < 60 else 2})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("model_def", "target"),
+    [
+        ("classifier.DNN", "columns"),
+        ("classifier.deepfm.DeepFM", "columns"),
+        ("classifier.wide_and_deep.WideAndDeep", "linear_feature_columns"),
+    ],
+)
+def test_functions_of_columns(model_def: str, target: str) -> None:
+    rows = [row for row in fares() if row["age"] is not None]
+    terms = [
+        ["CROSS", ["town", ["CATEGORY_ID", "month", 4]], 200],
+        ["BUCKET", "age", [20, 60]],
+        ["EMBEDDING", ["CATEGORY_HASH", "month", 50], 4],
+        ["INDICATOR", "town"],
+        ["NUMERIC", "age"],
+    ]
+    model_file = load(model_def, schema=schema_of(rows), hidden_units=[16], **{target: terms})
+    train(model_file, records_of(rows), epochs=10)
+    assert evaluate(model_file, records_of(rows))["accuracy"] > 0.95
+
+
+def test_categories_of_rows() -> None:
+    rows = fares(50)
+    terms: list[Any] = [["BUCKET", "age", [20, 60]], ["CATEGORY_ID", "month", 2]]
+    model_file = load("anomaly.Autoencoder", schema=schema_of(rows), columns=terms)
+    some = [rows[0] | {"age": age, "month": month} for age, month in AGES]
+    (batch,) = batches(model_file, records_of(some), mode=Mode.PREDICTION)
+    found = model_file.model._columns(batch.features)
+    np.testing.assert_array_equal(found, [CATEGORIES[age] + MONTHS[month] for age, month in AGES])
+    assert model_file.model._columns.width == 5
+
+
+CATEGORIES = {19: [1, 0, 0], 20: [0, 1, 0], 59: [0, 1, 0], 60: [0, 0, 1], None: [0, 0, 0]}
+MONTHS = {0: [1, 0], 1: [0, 1], 2: [0, 0], -1: [0, 0]}
+AGES = [(19, 0), (20, 1), (59, 2), (60, -1), (None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        ("nothing", "no column nothing; there are"),
+        (["BUCKET", "town", [1]], "BUCKET is of numbers, and town is a text"),
+        (["INDICATOR", "month"], "INDICATOR is of categories, and month is a number"),
+        (["CATEGORY_HASH", "id", 10], "id has integers beyond 16777216"),
+    ],
+)
+def test_functions_that_do_not_fit_their_columns(term: Any, message: str) -> None:
+    rows = [row | {"id": 1 << 40} for row in fares(20)]
+    with pytest.raises(Exception, match=message):
+        load("classifier.DNN", schema=schema_of(rows), columns=[term])

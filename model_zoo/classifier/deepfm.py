@@ -1,0 +1,45 @@
+"""DeepFM classification: a linear model, products of pairs of columns, and a network.
+
+edl train --model-zoo model_zoo --model-def classifier.deepfm.DeepFM ...
+"""
+
+import tensorflow as tf
+from table_networks import DeepFMNetwork
+
+from . import DNN, number_of_classes
+
+
+class DeepFM(tf.keras.Model):
+    """A factorization machine and a network that share the vectors of the columns.
+
+    Args:
+        hidden_units: width of each hidden layer of the network.
+        n_classes: number of classes; by default one more than the greatest label of the schema.
+        schema: the content of ``schema.json``.
+        label: name of the label; by default that of the schema.
+        columns: names of columns, and functions of them as in ``column_functions``; by default
+            all columns.
+        dim: length of the vector of a column.
+    """
+
+    def __init__(
+        self,
+        hidden_units=(64, 32),
+        n_classes=None,
+        schema=None,
+        label=None,
+        columns=None,
+        dim=8,
+    ):
+        super().__init__(name="deepfm_classifier")
+        classes = n_classes or number_of_classes(schema, label)
+        given = {"schema": schema, "label": label, "columns": columns}
+        self._network = DeepFMNetwork(classes, hidden_units, given, dim)
+
+    def call(self, inputs: dict, training=False):
+        return self._network(inputs)
+
+    default_input = staticmethod(DNN.default_input)
+    default_loss = staticmethod(DNN.default_loss)
+    default_metrics = staticmethod(DNN.default_metrics)
+    default_optimizer = staticmethod(DNN.default_optimizer)
