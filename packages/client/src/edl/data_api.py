@@ -25,6 +25,7 @@ def convert_data(
     query: str = "",
     columns: Sequence[str] = (),
     label: str = "",
+    classes: Sequence[str] = (),
     password_file: str = "",
     layout: FileLayout | None = None,
 ) -> ConversionResult:
@@ -36,6 +37,8 @@ def convert_data(
         query: a SELECT.
         columns: those to convert; all by default.
         label: the column that becomes the feature ``label``.
+        classes: the label's texts in the order of their numbers, for a query; by default those
+            that there are, in alphabetical order.
         password_file: file whose first line is the database's password.
         layout: how records are laid out in files; by default one file.
 
@@ -54,7 +57,9 @@ def convert_data(
     layout = layout or FileLayout(compression=Compression.SNAPPY)
     try:
         check_layout(place, layout)
-        with open_origin(origin, ConversionOptions(tuple(columns), label)) as records:
+        with open_origin(
+            origin, ConversionOptions(tuple(columns), label, classes=tuple(classes))
+        ) as records:
             return write(records, place, layout, lambda _: None)
     except Problem as problem:
         raise codec.error_of(problem) from None

@@ -14,12 +14,23 @@ from typing import Any
 
 from edl import api, data_api
 from edl.adapters.databases import Database
+from edl.adapters.model_zoo import source_of
 from edl.conversion.column_loading import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
-from edl.core.problem import Problem, usage
+from edl.conversion.result_table import append_row, check_columns
+from edl.core.model_file import learns_label
+from edl.core.problem import usage
 from edl.core.quantities import plural
-from edl.core.sql_statements import Predict, ShowTrain, Statement, Train, parse_statements
+from edl.core.sql_selection import check_known, check_types, select
+from edl.core.sql_statements import (
+    Evaluate,
+    Predict,
+    ShowTrain,
+    Statement,
+    Train,
+    parse_statements,
+)
 from edl.core.sql_tokens import Dialect
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
@@ -98,6 +109,8 @@ class SqlSession:
                 return self._train(statement)
             case Predict():
                 return self._predict(statement)
+            case Evaluate():
+                return self._evaluate(statement)
             case ShowTrain():
                 about = self._about(statement.model)
                 return {"model": statement.model, "statement": about["statement"]}
@@ -111,12 +124,17 @@ class SqlSession:
                 remedy="Choose another name after INTO, or delete the folder.",
             )
         zoo = self._model_zoo()
-        label, columns = self._label_and_columns(statement)
+        names = column_names(self._database, statement.select)
+        source, model = source_of(Path(zoo), statement.model_def)
+        chosen = select(statement, names, learns_label=learns_label(source, model))
+        label = chosen.label
+        if label and not statement.label:
+            self._tell(f"the label is {label}, the last column; LABEL names another one")
         with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
             rows = data_api.convert_data(
                 self._url,
                 query=statement.select,
-                columns=columns,
+                columns=chosen.columns,
                 label=label,
                 output=f"{folder}/rows",
                 password_file=self._places.password_file,
@@ -130,14 +148,14 @@ class SqlSession:
                 )
             settings: dict[str, Any] = {
                 "num_epochs": _epochs(schema["rows"]),
-                **statement.settings,
+                **_with_metrics(statement.settings),
             }
             self._tell(f"{plural(schema['rows'], 'row')}, {settings['num_epochs']} epochs")
             result = api.train(
                 progress=self._progress,
                 model_zoo=zoo,
                 model_def=statement.model_def,
-                params={**statement.params, "schema": schema},
+                params={**statement.params, **chosen.params, "schema": schema},
                 data=[f"{folder}/rows"],
                 output=str(output),
                 **settings,
@@ -164,21 +182,11 @@ class SqlSession:
             "job": result.job,
         }
 
-    def _label_and_columns(self, statement: Train) -> tuple[str, Sequence[str]]:
-        names = column_names(self._database, statement.select)
-        label = statement.label or names[-1]
-        if not statement.label:
-            self._tell(f"the label is {label}, the last column; LABEL names another one")
-        for name in (label, *statement.columns):
-            _check_known(name, names, "the SELECT")
-        features = [name for name in statement.columns if name != label]
-        return label, [*features, label] if features else ()
-
     def _predict(self, statement: Predict) -> dict[str, Any]:
         about = self._about(statement.using)
         names = column_names(self._database, statement.select)
         for name in about["texts"]:
-            _check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
+            check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
         with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
             rows = data_api.convert_data(
@@ -187,7 +195,7 @@ class SqlSession:
                 output=f"{folder}/rows",
                 password_file=self._places.password_file,
             )
-            _check_types(about["texts"], rows.schema or {})
+            check_types(about["texts"], rows.schema or {})
             self._tell(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
             options: dict[str, Any] = {"postprocess": "argmax"} if about["is_classifier"] else {}
             api.predict(
@@ -216,9 +224,51 @@ class SqlSession:
             "column_added": done.column_added,
         }
 
+    def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
+        about = self._about(statement.model)
+        names = column_names(self._database, statement.select)
+        label = statement.label or about["label"]
+        if label:
+            check_known(label, names, "the SELECT, and it is the label")
+        for name in about["texts"]:
+            check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
+        if statement.into:
+            check_columns(self._database, statement.into, ["model", "row_count"])
+        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+            rows = data_api.convert_data(
+                self._url,
+                query=statement.select,
+                label=label,
+                classes=about["classes"],
+                output=f"{folder}/rows",
+                password_file=self._places.password_file,
+            )
+            check_types(about["texts"], rows.schema or {})
+            result = api.evaluate(
+                progress=self._progress,
+                trained_model=str(self._model(statement.model)),
+                data=[f"{folder}/rows"],
+                **_with_metrics(statement.settings),
+            )
+        number = sum(rows.records.values())
+        metrics = {name: float(value) for name, value in result.metrics.items()}
+        self._tell(
+            f"{plural(number, 'row')}: "
+            + ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+        )
+        done: dict[str, Any] = {"model": statement.model, "rows": number, "metrics": metrics}
+        if statement.into:
+            row: dict[str, str | int | float] = {"model": statement.model, "row_count": number}
+            row.update(metrics)
+            check_columns(self._database, statement.into, list(row))
+            done["table_created"] = append_row(self._database, statement.into, row)
+            done["table"] = statement.into
+            self._tell(f"a row of metrics is in the table {statement.into}")
+        return done
+
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
         if self._places.key:
-            _check_known(self._places.key, names, "the SELECT")
+            check_known(self._places.key, names, "the SELECT")
             return self._places.key
         keys = identifying_columns(self._database, statement.table)
         found = next((name for name in keys if name in names), None)
@@ -263,30 +313,15 @@ class SqlSession:
         return about
 
 
-def _check_known(name: str, names: Sequence[str], place: str) -> None:
-    if name not in names:
-        raise _mismatch(
-            f"there is no column {name} in {place}",
-            did_you_mean(name, names) or f"There are {', '.join(names)}.",
+def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Settings with metrics as Keras spells them: SQLFlow says Accuracy for what fits the model."""
+    found: dict[str, Any] = dict(settings)
+    if isinstance(metrics := found.get("eval_metrics_fn"), str):
+        names = [name.strip() for name in metrics.split(",")]
+        found["eval_metrics_fn"] = ",".join(
+            "accuracy" if name == "Accuracy" else name for name in names
         )
-
-
-def _check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
-    """Check that columns hold what they held when the model was trained."""
-    for column in schema["columns"]:
-        was_text = texts.get(column["name"])
-        if was_text is None or column["feature"] is None:
-            continue
-        if was_text != (column["feature"] == "bytes"):
-            now, then = ("numbers", "texts") if was_text else ("texts", "numbers")
-            raise _mismatch(
-                f"the column {column['name']} has {now}; the model was trained with {then}",
-                "CAST it in the SELECT.",
-            )
-
-
-def _mismatch(what: str, remedy: str) -> Problem:
-    return usage(what, where="SELECT", remedy=remedy)
+    return found
 
 
 def _epochs(rows: int) -> int:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Done
@@ -15,6 +16,10 @@ import recordio.example
 from edl.__main__ import run
 from edl.conversion.predictions import Predictions
 from edl.core.columns import Cell
+from edl.core.job_result import JobResult
+from edl.core.model_file import learns_label
+from edl.core.sql_selection import Selection, select
+from edl.core.sql_statements import Train, parse_statements
 
 Call = Callable[..., Done]
 
@@ -73,6 +78,12 @@ def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
         ("SELECT id, role FROM people PREDICT none.p USING wages", "there is no table none"),
         ("SELECT id, 7 AS role FROM people PREDICT people.p USING wages", "has numbers; the model"),
         ("SELECT id FROM people PREDICT people.p USING wage", "Did you mean wages?"),
+        ("SELECT * FROM people TRAIN a.B COLUMN BUCKET(ag, [1]) INTO m", "there is no column ag"),
+        ("SELECT * FROM people TO EVALUATE wage", "Did you mean wages?"),
+        ("SELECT role FROM people TO EVALUATE wages", "there is no column wage"),
+        ("SELECT wage FROM people TO EVALUATE wages", "there is no column role"),
+        ("SELECT role, wage FROM people TO EVALUATE wages LABEL pay", "there is no column pay"),
+        ("SELECT * FROM people TO EVALUATE wages INTO people", "people has no column model"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_job_starts(
@@ -83,6 +94,7 @@ def test_what_does_not_fit_is_refused_before_a_job_starts(
 
     monkeypatch.setattr("edl.api.train", no_job)
     monkeypatch.setattr("edl.api.predict", no_job)
+    monkeypatch.setattr("edl.api.evaluate", no_job)
     failed = run(["sql", "--db", "sqlite:///my.db", "-e", statement])
     assert failed != 0
     assert words in sql("-e", statement, code=failed).err
@@ -101,3 +113,70 @@ def test_predicted_classes_are_written_by_their_names(tmp_path: Path) -> None:
 def test_statements_come_from_one_place(sql: Call) -> None:
     assert "not both" in sql(code=2).err
     assert "not both" in sql("s.sql", "-e", "SHOW TRAIN wages", code=2).err
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
+    """The records of each evaluation, in the place of jobs."""
+    found: list[list[dict[str, Any]]] = []
+
+    def evaluate(*, data: list[str], **_: object) -> JobResult:
+        (file,) = Path(data[0]).glob("*.recordio")
+        source = recordio.open_source(str(file))
+        found.append([recordio.example.decode(r) for r in source.read(0, source.count())])
+        return JobResult("job", "SUCCEEDED", metrics={"accuracy": 0.5, "loss": 2})
+
+    monkeypatch.setattr("edl.api.evaluate", evaluate)
+    return found
+
+
+def test_each_evaluation_is_a_row_of_a_table(sql: Call, evaluated: list[Any]) -> None:
+    statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
+    first, second = (json.loads(sql("-e", statement, "-o", "json").out)[0] for _ in range(2))
+    assert (first["table_created"], second["table_created"]) == (True, False)
+    assert first["metrics"] == {"accuracy": 0.5, "loss": 2.0}
+    with sqlite3.connect("my.db") as database:
+        rows = database.execute("SELECT model, row_count, accuracy, loss FROM results").fetchall()
+    database.close()
+    assert rows == [("wages", 2, 0.5, 2.0)] * 2
+    assert [record["label"][0] for record in evaluated[0]] == [5.5, 2.5]
+
+
+def test_a_table_of_other_results_is_left_as_it_is(sql: Call, evaluated: list[Any]) -> None:
+    with sqlite3.connect("my.db") as database:
+        database.execute("CREATE TABLE results (model TEXT, row_count INT, accuracy REAL)")
+    database.close()
+    statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
+    assert "results has no column loss" in sql("-e", statement, code=2).err
+    assert len(evaluated) == 1
+
+
+def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluated: list[Any]) -> None:
+    place = Path("models/wages/statement.json")
+    about = json.loads(place.read_text())
+    about |= {"label": "role", "classes": ["boss", "chief", "clerk"], "texts": {"wage": False}}
+    place.write_text(json.dumps(about))
+    sql("-e", "SELECT role, wage FROM people TO EVALUATE wages")
+    assert [record["label"][0] for record in evaluated[0]] == [0, 2]
+    statement = "SELECT 'cook' AS role, wage FROM people TO EVALUATE wages"
+    failed = run(["sql", "--db", "sqlite:///my.db", "-e", statement])
+    assert "'cook', which is no class of the model" in sql("-e", statement, code=failed).err
+
+
+def test_models_without_a_label_and_columns_by_pattern() -> None:
+    (statement,) = parse_statements('SELECT 1 TRAIN m COLUMN "[ab]1", c, BUCKET(B2, [1]) INTO x')
+    assert isinstance(statement, Train)
+    names = ["a1", "b1", "B2", "c", "y"]
+    chosen = select(statement, names, learns_label=True)
+    assert (chosen.label, chosen.columns) == ("y", ("a1", "b1", "c", "B2", "y"))
+    assert chosen.params == {"columns": ["a1", "b1", "c", ["BUCKET", "B2", [1]]]}
+    assert select(statement, names, learns_label=False).label == ""
+    (plain,) = parse_statements("SELECT 1 TRAIN m INTO x")
+    assert isinstance(plain, Train)
+    assert select(plain, names, learns_label=False) == Selection("", (), {})
+
+
+@pytest.mark.parametrize(("line", "learns"), [("learns_label = False", False), ("x = 1", True)])
+def test_a_model_says_that_it_learns_no_label(line: str, learns: bool) -> None:
+    source = f"import tensorflow\n\nclass M(tensorflow.keras.Model):\n    {line}\n"
+    assert learns_label(source, "M") is learns

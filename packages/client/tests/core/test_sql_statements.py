@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from edl.core.problem import Problem
-from edl.core.sql_statements import Predict, ShowTrain, Statement, Train, parse_statements
+from edl.core.sql_columns import as_lists, columns_in
+from edl.core.sql_statements import (
+    Evaluate,
+    Predict,
+    ShowTrain,
+    Statement,
+    Train,
+    parse_statements,
+)
 from edl.core.sql_tokens import Dialect
 
 MYSQL, POSTGRESQL, STANDARD = Dialect.MYSQL, Dialect.POSTGRESQL, Dialect.STANDARD
@@ -46,7 +54,7 @@ def test_the_later_form_of_sqlflow() -> None:
         "sqlflow_models.my-dnn_1",
         {"n_classes": 3, "hidden_units": [10, 20], "lr": 0.5},
         {"num_epochs": 10, "minibatch_size": 8},
-        ("sepal_length", "petal width"),
+        {"": ("sepal_length", "petal width")},
         "class",
     )
     (predict,) = parse_statements("SELECT * FROM t TO PREDICT iris.test.class USING m;")
@@ -104,6 +112,43 @@ def test_values(values: str, expected: dict[str, object]) -> None:
     assert train.params == expected
 
 
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("m", Evaluate("SELECT a FROM evaluate", "m")),
+        ("db.my-m LABEL 'y' INTO r.t", Evaluate("SELECT a FROM evaluate", "db.my-m", "y", "r.t")),
+        (
+            'm WITH validation.metrics="Accuracy,AUC" LABEL y INTO t',
+            Evaluate("SELECT a FROM evaluate", "m", "y", "t", {"eval_metrics_fn": "Accuracy,AUC"}),
+        ),
+    ],
+)
+@pytest.mark.parametrize("to", ["", "TO "])
+def test_a_model_is_evaluated(clauses: str, expected: Evaluate, to: str) -> None:
+    text = f"SELECT a FROM evaluate {to}EVALUATE {clauses};"
+    assert parse_statements(text + " SHOW TRAIN m") == [expected, ShowTrain("m")]
+
+
+def test_functions_of_columns() -> None:
+    (train,) = parse_statements(
+        "SELECT * FROM t TO TRAIN m.D COLUMN a, NUMERIC(b), bucket(DENSE(c, 1), [1, 2.5]),"
+        " EMBEDDING(CROSS([d, BUCKET(c, [1])], 100000), 8, 'mean'), INDICATOR(d) FOR wide"
+        ' COLUMN EMBEDDING(CATEGORY_ID(e, 9), 4), "BUCKET" FOR deep LABEL y INTO x'
+    )
+    assert isinstance(train, Train)
+    assert {target: list(map(as_lists, terms)) for target, terms in train.columns.items()} == {
+        "wide": [
+            "a",
+            ["NUMERIC", "b"],
+            ["BUCKET", ["DENSE", "c", 1], [1, 2.5]],
+            ["EMBEDDING", ["CROSS", ["d", ["BUCKET", "c", [1]]], 100000], 8, "mean"],
+            ["INDICATOR", "d"],
+        ],
+        "deep": [["EMBEDDING", ["CATEGORY_ID", "e", 9], 4], "BUCKET"],
+    }
+    assert list(columns_in(train.columns["wide"])) == ["a", "b", "c", "d", "c", "d"]
+
+
 def test_the_way_a_model_was_trained() -> None:
     shown: list[Statement] = [ShowTrain("m"), ShowTrain("n")]
     assert parse_statements("SHOW TRAIN m; show train n ; -- end") == shown
@@ -114,7 +159,7 @@ def test_the_way_a_model_was_trained() -> None:
     [
         ("", "there is no statement", ""),
         (" ; -- nothing", "there is no statement", ""),
-        ("SELECT a FROM t", "neither TRAIN nor PREDICT", ""),
+        ("SELECT a FROM t", "neither TRAIN nor PREDICT nor", ""),
         ("SELECT a FROM (SELECT b TRAIN m INTO x)", "neither TRAIN nor PREDICT", ""),
         ("SELECT a FROM t TRAIN m.D", "TRAIN must be followed by", "TRAIN m.D"),
         ("SELECT a FROM t TO TRAIN", "TRAIN must be followed by", "TRAIN"),
@@ -136,7 +181,21 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a) TRAIN m INTO x", "no ( is open here", ") TRAIN"),
         ("SELECT 'a TRAIN m INTO x", "this text does not end", "'a TRAIN"),
         ("SELECT a /* TRAIN m INTO x", "this comment does not end", "/* TRAIN"),
-        ("SELECT a TRAIN m COLUMN DENSE(a) INTO x", "no functions", "DENSE(a)"),
+        ("SELECT a TRAIN m COLUMN SPARSE(a) INTO x", "no function SPARSE here", "SPARSE(a)"),
+        ("SELECT a TRAIN m COLUMN BUCKET(a) INTO x", "number of arguments", "BUCKET(a)"),
+        ("SELECT a TRAIN m COLUMN BUCKET(a, [2, 1]) INTO x", "bounds must rise", "[2, 1]"),
+        ("SELECT a TRAIN m COLUMN BUCKET(CROSS([a, b], 2), [1]) INTO x", "no function", "CROSS"),
+        ("SELECT a TRAIN m COLUMN CROSS([a], 9) INTO x", "two columns at least", "]"),
+        ("SELECT a TRAIN m COLUMN CROSS(a, 9) INTO x", "takes a list", "a, 9"),
+        ("SELECT a TRAIN m COLUMN CATEGORY_ID(a, 0.5) INTO x", "no integer from 1 on", "0.5"),
+        ("SELECT a TRAIN m COLUMN EMBEDDING(a, 8, 'max') INTO x", "none of sum, mean", "'max'"),
+        ("SELECT a TRAIN m COLUMN CROSS([a, b], 99999) INTO x", "an input of the", "CROSS"),
+        ("SELECT a TRAIN m COLUMN a FOR b COLUMN c INTO x", "needs FOR", "c INTO"),
+        ("SELECT a TRAIN m COLUMN a FOR b COLUMN c FOR b INTO x", "appears twice", "b INTO"),
+        ("SELECT a TRAIN m COLUMN a COLUMN c INTO x", "COLUMN appears twice", "COLUMN c"),
+        ("SELECT a TO EVALUATE m WITH train.epoch=2 INTO x", "no setting train.epoch", "train.ep"),
+        ("SELECT a TO EVALUATE m INTO a.b.c", "schema.table", "a.b.c"),
+        ("SELECT a TO EVALUATE m USING n", "EVALUATE must be followed by", "EVALUATE m"),
         ("SELECT a TRAIN m LABEL INTO x", "expected the column to learn", "INTO x"),
         ("SELECT a TRAIN m USING n INTO x", "USING of a trained model is for PREDICT", "USING n"),
         ("SELECT a PREDICT c USING m", "PREDICT needs a table and a column", "c USING m"),

@@ -42,6 +42,15 @@ def check(job: Submission) -> None:
             _check_override(zoo, own, "--" + option.replace("_", "-"), name)
 
 
+def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
+    """The text of a model's file, and the model's name in it; both empty if there is no file."""
+    for candidate in reversed(candidates(model_def)):
+        file = _file_of(zoo, candidate)
+        if file is not None:
+            return file.read_text(encoding="utf-8", errors="replace"), candidate.attribute
+    return "", ""
+
+
 def check_folder(zoo: Path) -> None:
     """Raises: EdlError: MODEL_NOT_FOUND, if this is no folder."""
     if not zoo.is_dir():

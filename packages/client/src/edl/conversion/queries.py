@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4096
 _LABELS_AT_MOST = 100_000
+_SHOWN = 10
 
 
 class QuerySource:
@@ -45,7 +46,9 @@ class QuerySource:
             raise usage(
                 "the query is empty", where="--query", remedy="For example: SELECT * FROM employee"
             )
-        self.classes: Mapping[str, int] = self._number_labels(options.label)
+        self.classes: Mapping[str, int] = {
+            name: number for number, name in enumerate(options.classes)
+        } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
         self._columns = [SqlColumn(name) for name in self._selected()]
@@ -91,8 +94,21 @@ class QuerySource:
                     error.remedy,
                 ) from None
             if feature is not None:
-                features[name] = self.classes[value] if is_label and self.classes else feature
+                features[name] = feature
+            if is_label and self.classes:
+                features[name] = self._class_of(value, column.name, number)
         return features
+
+    def _class_of(self, value: Any, column: str, number: int) -> int:
+        found = self.classes.get(value)
+        if found is None:
+            some = ", ".join(list(self.classes)[:_SHOWN])
+            raise unreadable(
+                f"the label is {value!r}, which is no class of the model",
+                f"{self._where}, row {number}, column {column}",
+                f"Its classes are {some}{', …' if len(self.classes) > _SHOWN else ''}.",
+            )
+        return found
 
     def _choose(self, options: ConversionOptions) -> Chosen:
         if not self._result.returns_rows:

@@ -20,6 +20,8 @@ class ConversionOptions:
     image_form: ImageForm = ImageForm.FLOATS
     size: tuple[int, int] | None = None
     """Height and width that images are brought to."""
+    classes: tuple[str, ...] = ()
+    """The label's texts in the order of their numbers, for queries; by default those there are."""
 
 
 class ExampleSource(Protocol):

@@ -82,6 +82,29 @@ def definitions(source: str, filename: str) -> Definitions:
     return Definitions(frozenset(names), complete)
 
 
+def learns_label(source: str, name: str) -> bool:
+    """Whether a model needs labels: a class without says ``learns_label = False``.
+
+    Raises:
+        SyntaxError: the source is no Python.
+        ValueError: the source has a NUL character.
+    """
+    found = _definition(source, name)
+    for statement in getattr(found, "body", ()):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="learns_label")], value=ast.Constant(value=False)):
+                return False
+    return True
+
+
+def _definition(source: str, name: str) -> ast.stmt | None:
+    """The class or function of this name at the top of a module."""
+    for statement in _top(ast.parse(source).body):
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and statement.name == name:
+            return statement
+    return None
+
+
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements of a module, those within ``if``, ``try``, ``with`` and loops included."""
     for statement in body:

@@ -2,35 +2,47 @@
 
     SELECT … TRAIN regressor.DNN WITH hidden_units=[10, 100] LABEL price INTO my_model;
     SELECT … TO PREDICT testdata.predicted_price USING my_model;
+    SELECT … TO EVALUATE my_model LABEL price INTO my_results;
     SHOW TRAIN my_model;
 
-TRAIN and PREDICT are no words of SQL, and may be names in the SELECT. A statement is therefore cut
-at the last of them that stands outside of brackets, texts and comments and is followed by what must
-follow it. The SELECT is never changed.
+TRAIN, PREDICT and EVALUATE are no words of SQL, and may be names in the SELECT. A statement is
+therefore cut at the last of them that stands outside of brackets, texts and comments and is
+followed by what must follow it. The SELECT is never changed.
 """
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from edl.core.problem import Problem
+from edl.core.sql_clauses import CLAUSES, ClauseReader
+from edl.core.sql_columns import ColumnTerm, read_terms
 from edl.core.sql_tokens import Dialect, SqlToken, is_word, mistake, tokens
 
-_CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
-_FOLLOWERS = {"TRAIN": _CLAUSES, "PREDICT": ("WITH", "USING")}
-_TRAIN_EXAMPLE = "SELECT … TRAIN regressor.DNN WITH learning_rate=0.01 LABEL price INTO my_model;"
-_PREDICT_EXAMPLE = "SELECT … PREDICT testdata.predicted_price USING my_model;"
-_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_VERBS = ("TRAIN", "PREDICT", "EVALUATE")
+_FOLLOWERS = {
+    "TRAIN": CLAUSES,
+    "PREDICT": ("WITH", "USING"),
+    "EVALUATE": ("WITH", "LABEL", "INTO", ""),  # also nothing
+}
+_MEANT = {
+    "TRAIN": "WITH, COLUMN, LABEL or INTO",
+    "PREDICT": "USING",
+    "EVALUATE": "WITH, LABEL, INTO or nothing",
+}
+_EXAMPLES = {
+    "TRAIN": "SELECT … TRAIN regressor.DNN WITH learning_rate=0.01 LABEL price INTO my_model;",
+    "PREDICT": "SELECT … PREDICT testdata.predicted_price USING my_model;",
+    "EVALUATE": "SELECT … TO EVALUATE my_model LABEL price INTO my_results;",
+}
+_TRAIN_EXAMPLE = _EXAMPLES["TRAIN"]
+_METRICS = {"validation.metrics": "eval_metrics_fn"}
 _SETTINGS = {
     "train.epoch": "num_epochs",
     "train.batch_size": "minibatch_size",
     "train.num_workers": "num_workers",
 }
 _PREFIXES = ("model", "optimizer")
-_CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,8 @@ class Train:
         model_def: the model, as ``--model-def`` names it.
         params: of the model: WITH.
         settings: options of ``edl train`` by their Python names: ``WITH train.epoch=10``.
-        columns: of the SELECT that are features; none for all.
+        columns: what is learned from, by the target of FOR, which is empty without it; nothing
+            for all columns of the SELECT.
         label: the column to learn; empty for the last one.
         into: name of the trained model.
         text: the whole statement.
@@ -53,7 +66,7 @@ class Train:
     into: str
     params: dict[str, object] = field(default_factory=dict)
     settings: dict[str, object] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
+    columns: dict[str, tuple[ColumnTerm, ...]] = field(default_factory=dict)
     label: str = ""
     text: str = field(default="", compare=False)
 
@@ -75,13 +88,31 @@ class Predict:
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluate:
+    """``SELECT … EVALUATE``.
+
+    Attributes:
+        model: name of the trained model.
+        label: the column with the truth; empty for the one that the model has learned.
+        into: the table that gets a row of metrics; empty for none.
+        settings: options of ``edl evaluate`` by their Python names.
+    """
+
+    select: str
+    model: str
+    label: str = ""
+    into: str = ""
+    settings: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTrain:
     """``SHOW TRAIN``: how a model was trained."""
 
     model: str
 
 
-Statement = Train | Predict | ShowTrain
+Statement = Train | Predict | Evaluate | ShowTrain
 
 
 def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Statement]:
@@ -116,27 +147,30 @@ def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
     if not is_word(words[0], "SELECT", "WITH", "(", "VALUES", "TABLE"):
         raise mistake("this is no SELECT", text, words[0].start, _TRAIN_EXAMPLE)
     select = text[words[0].start : words[before - 1].end]
-    rest = _Reader(text, words[verb + 1 :])
-    if is_word(words[verb], "TRAIN"):
-        return replace(_train(select, rest), text=text[words[0].start : words[-1].end])
-    return _predict(select, rest)
+    word = words[verb].text.upper()
+    rest = ClauseReader(text, words[verb + 1 :], _EXAMPLES[word])
+    match word:
+        case "TRAIN":
+            return replace(_train(select, rest), text=text[words[0].start : words[-1].end])
+        case "PREDICT":
+            return _predict(select, rest)
+        case _:
+            return _evaluate(select, rest)
 
 
 def _show(text: str, words: Sequence[SqlToken]) -> ShowTrain:
     if len(words) < 2 or not is_word(words[1], "TRAIN"):
         raise mistake("only SHOW TRAIN is known", text, words[0].start, "SHOW TRAIN my_model;")
-    reader = _Reader(text, words[2:])
+    reader = ClauseReader(text, words[2:], "SHOW TRAIN my_model;")
     model = reader.model_name("SHOW TRAIN")
     reader.expect_end()
     return ShowTrain(model)
 
 
 def _cut(text: str, words: Sequence[SqlToken]) -> int:
-    """Index of TRAIN or PREDICT."""
+    """Index of TRAIN, PREDICT or EVALUATE."""
     at_top = [
-        index
-        for index, token in enumerate(words)
-        if not token.depth and is_word(token, "TRAIN", "PREDICT")
+        index for index, token in enumerate(words) if not token.depth and is_word(token, *_VERBS)
     ]
     for index in reversed(at_top):
         if _is_followed(words, index):
@@ -146,13 +180,17 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
     ]
     if meant:
         word = words[meant[-1]].text.upper()
-        example = _TRAIN_EXAMPLE if word == "TRAIN" else _PREDICT_EXAMPLE
-        after = "WITH, COLUMN, LABEL or INTO" if word == "TRAIN" else "USING"
         raise mistake(
-            f"{word} must be followed by a name and {after}", text, words[meant[-1]].start, example
+            f"{word} must be followed by a name and {_MEANT[word]}",
+            text,
+            words[meant[-1]].start,
+            _EXAMPLES[word],
         )
     raise mistake(
-        "the statement says neither TRAIN nor PREDICT", text, words[-1].end, _TRAIN_EXAMPLE
+        "the statement says neither TRAIN nor PREDICT nor EVALUATE",
+        text,
+        words[-1].end,
+        _TRAIN_EXAMPLE,
     )
 
 
@@ -162,24 +200,30 @@ def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
         return False
     while end + 2 < len(words) and words[end + 1].text == "." and words[end + 2].is_name:
         end += 2
-    return end + 1 < len(words) and is_word(words[end + 1], *_FOLLOWERS[words[index].text.upper()])
+    followers = _FOLLOWERS[words[index].text.upper()]
+    if "" in followers:  # the name of a trained model may have hyphens
+        while end + 1 < len(words) and words[end + 1].start == words[end].end:
+            end += 1
+    if end + 1 == len(words):
+        return "" in followers
+    return is_word(words[end + 1], *followers)
 
 
-def _train(select: str, rest: _Reader) -> Train:
+def _train(select: str, rest: ClauseReader) -> Train:
     model_def = ".".join(rest.dotted("a model such as regressor.DNN"))
     params: dict[str, object] = {}
     settings: dict[str, object] = {}
-    columns: tuple[str, ...] = ()
+    columns: dict[str, tuple[ColumnTerm, ...]] = {}
     label = into = ""
     seen: set[str] = set()
     while rest.more():
         clause = rest.clause(seen)
         if clause == "WITH":
-            params, settings = rest.attributes()
+            params, settings = rest.attributes({**_SETTINGS, **_METRICS}, _PREFIXES)
         elif clause == "COLUMN":
-            columns = rest.columns()
+            _columns(rest, columns, seen)
         elif clause == "LABEL":
-            label = rest.column("the column to learn")
+            label = rest.name("the column to learn")
         elif clause == "INTO":
             into = rest.model_name("INTO")
         else:
@@ -189,163 +233,53 @@ def _train(select: str, rest: _Reader) -> Train:
     return Train(select, model_def, into, params, settings, columns, label)
 
 
-def _predict(select: str, rest: _Reader) -> Predict:
+def _columns(
+    rest: ClauseReader, columns: dict[str, tuple[ColumnTerm, ...]], seen: set[str]
+) -> None:
+    """COLUMN, which appears again for each target of FOR."""
+    terms = read_terms(rest)
+    target = ""
+    if rest.takes("FOR"):
+        target = rest.name("a parameter of the model")
+        seen.discard("COLUMN")
+    if target in columns:
+        raise rest.mistake(f"FOR {target} appears twice", -1, _TRAIN_EXAMPLE)
+    if not target and columns:
+        raise rest.mistake("this COLUMN needs FOR, like those before it", -1, _TRAIN_EXAMPLE)
+    columns[target] = terms
+
+
+def _predict(select: str, rest: ClauseReader) -> Predict:
     start = rest.index
     target = rest.dotted("a column such as testdata.predicted_price")
     if len(target) not in (2, 3):
         rest.index = start
-        raise rest.mistake("PREDICT needs a table and a column", 0, _PREDICT_EXAMPLE)
-    if not rest.more() or not is_word(rest.words[rest.index], "USING"):
-        raise rest.mistake("expected USING and the name of a model", 0, _PREDICT_EXAMPLE)
-    rest.index += 1
+        raise rest.mistake("PREDICT needs a table and a column", 0, rest.example)
+    if not rest.takes("USING"):
+        raise rest.mistake("expected USING and the name of a model", 0, rest.example)
     using = rest.model_name("USING")
     rest.expect_end()
     return Predict(select, ".".join(target[:-1]), target[-1], using)
 
 
-class _Reader:
-    """Reads the clauses behind TRAIN or PREDICT."""
-
-    def __init__(self, text: str, words: Sequence[SqlToken]) -> None:
-        self.text = text
-        self.words = words
-        self.index = 0
-
-    def more(self) -> bool:
-        return self.index < len(self.words)
-
-    def mistake(self, what: str, offset: int, remedy: str) -> Problem:
-        """An error at the word so many places from here."""
-        index = self.index + offset
-        if 0 <= index < len(self.words):
-            place = self.words[index].start
+def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
+    model = rest.model_name("EVALUATE")
+    settings: dict[str, object] = {}
+    label = into = ""
+    seen: set[str] = set()
+    while rest.more():
+        clause = rest.clause(seen)
+        if clause == "WITH":
+            _, settings = rest.attributes(_METRICS, ())
+        elif clause == "LABEL":
+            label = rest.name("the column with the truth")
+        elif clause == "INTO":
+            start = rest.index
+            table = rest.dotted("the table of the results")
+            if len(table) > 2:
+                rest.index = start
+                raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
+            into = ".".join(table)
         else:
-            place = self.words[-1].end if self.words else len(self.text)
-        return mistake(what, self.text, place, remedy)
-
-    def expect_end(self) -> None:
-        if self.more():
-            raise self.mistake(
-                f"{self.words[self.index].text} is not expected here", 0, "End with a semicolon."
-            )
-
-    def clause(self, seen: set[str]) -> str:
-        token = self.words[self.index]
-        if not is_word(token, *_CLAUSES):
-            raise self.mistake(
-                f"{token.text} is not expected here; clauses are {', '.join(_CLAUSES)}",
-                0,
-                _TRAIN_EXAMPLE,
-            )
-        name = token.text.upper()
-        if name in seen:
-            raise self.mistake(f"{name} appears twice", 0, _TRAIN_EXAMPLE)
-        seen.add(name)
-        self.index += 1
-        return name
-
-    def column(self, what: str) -> str:
-        token = self.words[self.index] if self.more() else None
-        if token is None or not token.is_name or is_word(token, *_CLAUSES):
-            raise self.mistake(f"expected {what}", 0, _TRAIN_EXAMPLE)
-        self.index += 1
-        return self.words[self.index - 1].name
-
-    def dotted(self, what: str) -> list[str]:
-        found = [self.column(what)]
-        while self.more() and self.words[self.index].text == ".":
-            self.index += 1
-            found.append(self.column(what))
-        return found
-
-    def columns(self) -> tuple[str, ...]:
-        found = [self.column("a column")]
-        while self.more() and self.words[self.index].text == ",":
-            self.index += 1
-            found.append(self.column("a column"))
-        if self.more() and self.words[self.index].text == "(":
-            raise self.mistake(
-                "COLUMN takes names of columns, no functions",
-                -1,
-                "The models find types, vocabularies and scales in the data.",
-            )
-        return tuple(found)
-
-    def model_name(self, clause: str) -> str:
-        if not self.more() or is_word(self.words[self.index], *_CLAUSES):
-            raise self.mistake(f"the name of the model is missing after {clause}", 0, clause + " m")
-        start = self.index
-        self.index += 1
-        while self.more() and self.words[self.index].start == self.words[self.index - 1].end:
-            self.index += 1
-        first, last = self.words[start], self.words[self.index - 1]
-        name = first.name if first is last else self.text[first.start : last.end]
-        if not _MODEL_NAME.fullmatch(name):
-            self.index = start
-            raise self.mistake(
-                f"{name!r} is no name of a model", 0, "Use letters, digits, _ . and -"
-            )
-        return name
-
-    def attributes(self) -> tuple[dict[str, object], dict[str, object]]:
-        """WITH: parameters of the model, and options of the training."""
-        params: dict[str, object] = {}
-        settings: dict[str, object] = {}
-        while True:
-            start = self.index
-            name = self.dotted("name=value")
-            if not self.more() or self.words[self.index].text != "=":
-                raise self.mistake(f"expected = after {'.'.join(name)}", 0, "WITH name=value, …")
-            self.index += 1
-            place, key = self._place(name, params, settings, start)
-            place[key] = self._value(name[-1])
-            if not self.more() or self.words[self.index].text != ",":
-                return params, settings
-            self.index += 1
-
-    def _place(
-        self,
-        name: list[str],
-        params: dict[str, object],
-        settings: dict[str, object],
-        start: int,
-    ) -> tuple[dict[str, object], str]:
-        whole = ".".join(name)
-        if whole in _SETTINGS:
-            place, key = settings, _SETTINGS[whole]
-        elif len(name) == 1 or (len(name) == 2 and name[0] in _PREFIXES):
-            place, key = params, name[-1]
-        else:
-            self.index = start
-            raise self.mistake(
-                f"there is no setting {whole}",
-                0,
-                f"Parameters of the model need no prefix; others are {', '.join(_SETTINGS)}.",
-            )
-        if key in place:
-            self.index = start
-            raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
-        return place, key
-
-    def _value(self, name: str) -> object:
-        start = self.index
-        while self.more():
-            token = self.words[self.index]
-            if not token.depth and (token.text == "," or is_word(token, *_CLAUSES)):
-                break
-            self.index += 1
-        if start == self.index:
-            raise self.mistake(f"the value of {name} is missing", 0, "WITH name=value, …")
-        shown = self.text[self.words[start].start : self.words[self.index - 1].end]
-        if shown.lower() in _CONSTANTS:
-            return _CONSTANTS[shown.lower()]
-        try:
-            value: object = ast.literal_eval(shown)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            self.index = start
-            raise self.mistake(
-                f"the value of {name} is no number, text or list",
-                0,
-                f"A text needs quotes: {name}='relu'",
-            ) from None
-        return value
+            raise rest.mistake(f"{clause} is not for EVALUATE", -1, rest.example)
+    return Evaluate(select, model, label, into, settings)

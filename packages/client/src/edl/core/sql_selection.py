@@ -1,0 +1,102 @@
+"""Which columns of a SELECT a model learns from, and which one it learns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edl.core.problem import Problem, usage
+from edl.core.sql_columns import ColumnTerm, as_lists, columns_in
+from edl.core.sql_statements import Train
+from edl.core.suggestions import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a model is trained with.
+
+    Attributes:
+        label: the column to learn; empty for a model that learns none.
+        columns: those to convert, the label among them; none for all.
+        params: of the model: what COLUMN says, where it has functions or FOR.
+    """
+
+    label: str
+    columns: tuple[str, ...]
+    params: Mapping[str, object]
+
+
+def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Selection:
+    """Bind the clauses LABEL and COLUMN to the columns of the SELECT.
+
+    Args:
+        names: of the SELECT's columns.
+        learns_label: the model needs a label, which is the last column by default.
+
+    Raises:
+        Problem: a column is not there.
+    """
+    label = statement.label or (names[-1] if learns_label else "")
+    if label:
+        check_known(label, names, "the SELECT")
+    params: dict[str, object] = {}
+    used: list[str] = []
+    for target, terms in statement.columns.items():
+        expanded = list(_expanded(terms, names, label))
+        used += columns_in(expanded)
+        if target or not all(isinstance(term, str) for term in expanded):
+            params[target or "columns"] = [as_lists(term) for term in expanded]
+    for name in used:
+        check_known(name, names, "the SELECT")
+    features = [name for name in dict.fromkeys(used) if name != label]
+    return Selection(label, (*features, *([label] if label else ())) if features else (), params)
+
+
+def _expanded(
+    terms: Sequence[ColumnTerm], names: Sequence[str], label: str
+) -> Iterator[ColumnTerm]:
+    """Terms; a name that no column has is a pattern for several, as in SQLFlow."""
+    for term in terms:
+        if not isinstance(term, str) or term in names:
+            if term != label:
+                yield term
+            continue
+        try:
+            pattern = re.compile(term, re.IGNORECASE)
+        except re.error:
+            pattern = re.compile(re.escape(term))
+        fitting = [name for name in names if pattern.fullmatch(name) and name != label]
+        yield from fitting or [term]
+
+
+def check_known(name: str, names: Sequence[str], place: str) -> None:
+    """Raises: Problem: this is none of the columns."""
+    if name not in names:
+        raise _mismatch(
+            f"there is no column {name} in {place}",
+            did_you_mean(name, names) or f"There are {', '.join(names)}.",
+        )
+
+
+def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
+    """Check that columns hold what they held when the model was trained.
+
+    Raises:
+        Problem: one does not.
+    """
+    for column in schema["columns"]:
+        was_text = texts.get(column["name"])
+        if was_text is None or column["feature"] is None:
+            continue
+        if was_text != (column["feature"] == "bytes"):
+            now, then = ("numbers", "texts") if was_text else ("texts", "numbers")
+            raise _mismatch(
+                f"the column {column['name']} has {now}; the model was trained with {then}",
+                "CAST it in the SELECT.",
+            )
+
+
+def _mismatch(what: str, remedy: str) -> Problem:
+    return usage(what, where="SELECT", remedy=remedy)
