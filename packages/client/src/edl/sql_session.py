@@ -89,14 +89,18 @@ class SqlSession:
         self._tell = tell
         self._progress = progress
 
+    @property
+    def dialect(self) -> Dialect:
+        """What texts and comments of the database look like."""
+        return _DIALECTS.get(self._database.backend, Dialect.STANDARD)
+
     def parse(self, text: str) -> list[Statement]:
         """The statements of a text.
 
         Raises:
             Problem: one of them is wrong; nothing has been done then.
         """
-        dialect = _DIALECTS.get(self._database.backend, Dialect.STANDARD)
-        return parse_statements(text, dialect)
+        return parse_statements(text, self.dialect)
 
     def run(self, statement: Statement) -> dict[str, Any]:
         """What came of a statement, by name.

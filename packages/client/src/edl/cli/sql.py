@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ edl sql --db postgresql://me@host/shop \\
     -e "SELECT id, name, role FROM testdata PREDICT testdata.predicted_salary USING my_model;"
 edl sql --db sqlite:///shop.db -e "SHOW TRAIN my_model;"
 edl sql --db sqlite:///shop.db statements.sql
+edl sql --db sqlite:///shop.db
 """
 
 
@@ -63,14 +65,16 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
 ) -> None:
     """Train models with the rows of a SELECT, and predict columns of tables.
 
-    TRAIN keeps a model by its name, PREDICT writes a column. The SELECT is the database's own.
+    TRAIN keeps a model by its name, EVALUATE measures it, PREDICT writes a column. The SELECT is
+    the database's own. On a terminal, without -e and a file, statements are typed at a prompt.
     """
     with reporting(output_format):
         from edl.core.problem import usage
         from edl.render import terminal
         from edl.sql_session import SqlPlaces, SqlSession
 
-        if (file is None) == (not execute):
+        asks = file is None and not execute and sys.stdin.isatty()
+        if not asks and (file is None) == (not execute):
             raise usage(
                 "name a file of statements or give them with -e, and not both",
                 where="-e",
@@ -82,14 +86,23 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             (lambda _: None) if quiet else terminal.message,
             progress=not quiet,
         )
-        statements = session.parse(execute if file is None else _read(file))
-        results = [session.run(statement) for statement in statements]
-        put(
-            results,
-            output_format,
-            [str(result["statement"]) for result in results if "statement" in result],
-            [str(result["model"]) for result in results],
-        )
+
+        def run(text: str) -> None:
+            results = [session.run(statement) for statement in session.parse(text)]
+            put(
+                results,
+                output_format,
+                [str(result["statement"]) for result in results if "statement" in result],
+                [str(result["model"]) for result in results],
+            )
+
+        if asks:
+            from edl.cli.sql_prompt import prompt
+            from edl.core.sql_tokens import ends_with_semicolon
+
+            prompt(lambda text: ends_with_semicolon(text, session.dialect), run)
+        else:
+            run(execute if file is None else _read(file))
 
 
 def _read(file: Path) -> str:

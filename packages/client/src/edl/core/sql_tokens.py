@@ -52,6 +52,7 @@ _WORD = re.compile(r"[^\W\d]\w*(?:\$\w*)*")
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _DOLLAR = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 _SHOWN_BEFORE, _SHOWN_AFTER = 70, 30
+_NEVER_OPENED = "is open here"
 _PAIRS = {")": "(", "]": "["}
 
 
@@ -80,7 +81,7 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
         word = text[position:end]
         if word in _PAIRS:
             if not opened or opened[-1][0] != _PAIRS[word]:
-                raise mistake(f"no {_PAIRS[word]} is open here", text, position)
+                raise mistake(f"no {_PAIRS[word]} {_NEVER_OPENED}", text, position)
             opened.pop()
         yield SqlToken(word, position, end, len(opened))
         if word in _PAIRS.values():
@@ -88,6 +89,21 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
         position = end
     if opened:
         raise mistake("this bracket is never closed", text, opened[-1][1])
+
+
+def ends_with_semicolon(text: str, dialect: Dialect) -> bool:
+    """Whether the last word of a text is a semicolon that ends a statement.
+
+    It is not within a text or a comment that does not end yet, or within open brackets.
+    """
+    last = None
+    try:
+        for token in tokens(text, dialect):
+            last = token
+    except Problem as problem:
+        # More text cannot mend a bracket that was never opened.
+        return problem.what.endswith(_NEVER_OPENED) and text.rstrip().endswith(";")
+    return last is not None and last.text == ";"
 
 
 def mistake(what: str, text: str, position: int, remedy: str = "") -> Problem:
