@@ -165,6 +165,35 @@ def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluated: list[Any
     assert "'cook', which is no class of the model" in sql("-e", statement, code=failed).err
 
 
+def test_what_a_model_is_trained_with(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[dict[str, Any]] = []
+
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        jobs.append(options)
+        return JobResult("job", "SUCCEEDED")
+
+    monkeypatch.setattr("edl.api.train", train)
+    Path("model_zoo/anomaly.py").write_text("class Unlike:\n    learns_label = False\n")
+    rest = "WITH a=1, train.epoch=3, validation.metrics='Accuracy,AUC'"
+    done = sql(
+        "-e",
+        f"SELECT * FROM people TO TRAIN a.B {rest} COLUMN EMBEDDING(role, 8) INTO m;"
+        "SELECT id, role FROM people TO TRAIN anomaly.Unlike COLUMN role INTO unlike;",
+    )
+    labelled, unlabelled = jobs
+    schema = labelled["params"].pop("schema")
+    assert labelled["params"] == {"a": 1, "columns": [["EMBEDDING", "role", 8]]}
+    assert (labelled["num_epochs"], labelled["eval_metrics_fn"]) == (3, "accuracy,AUC")
+    assert (schema["label"], [c["name"] for c in schema["columns"]]) == ("label", ["role", "label"])
+    assert "the label is wage, the last column" in done.err
+    schema = unlabelled["params"].pop("schema")
+    assert (schema["label"], [c["name"] for c in schema["columns"]]) == (None, ["role"])
+    assert unlabelled["params"] == {}
+    about = json.loads(Path("models/unlike/statement.json").read_text())
+    assert (about["label"], about["texts"]) == ("", {"role": True})
+
+
 def test_models_without_a_label_and_columns_by_pattern() -> None:
     (statement,) = parse_statements('SELECT 1 TRAIN m COLUMN "[ab]1", c, BUCKET(B2, [1]) INTO x')
     assert isinstance(statement, Train)
