@@ -171,18 +171,21 @@ class Dispatcher:
     def _close(self, task: OpenTask, examples: int) -> None:
         """Close a task that is done; say once if records are not examples one by one."""
         type_ = task.key.type
-        before, records = self._ledger.examples(type_)
-        place = self._ledger.place(task)
-        self._ledger.close(task, examples=examples)
         counted = type_ is self._workflow.main and type_ is not TaskType.PREDICTION
-        if counted and before == records and examples != task.length:
-            made = "drops" if examples < task.length else "multiplies"
-            line = (
-                f"The input function {made} records: {task.length} became {examples} examples "
-                f"({place}). Records count as done; the status shows both numbers."
-            )
-            facts = {"records": str(task.length), "examples": str(examples)}
-            self._emit(LogEvent("ExamplesDiffer", line, Severity.WARNING, facts))
+        if counted and examples != task.length:
+            before, records = self._ledger.examples(type_)
+            if before == records:
+                self._examples_differ(task, examples)
+        self._ledger.close(task, examples=examples)
+
+    def _examples_differ(self, task: OpenTask, examples: int) -> None:
+        made = "drops" if examples < task.length else "multiplies"
+        line = (
+            f"The input function {made} records: {task.length} became {examples} examples "
+            f"({self._ledger.place(task)}). Records count as done; the status shows both numbers."
+        )
+        facts = {"records": str(task.length), "examples": str(examples)}
+        self._emit(LogEvent("ExamplesDiffer", line, Severity.WARNING, facts))
 
     def _accepts(self, event: TaskCompleted, lease: Lease, now: float) -> bool:
         """Take the result of a task; False if its counts show that it is not complete."""

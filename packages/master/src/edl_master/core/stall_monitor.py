@@ -52,26 +52,34 @@ class StallMonitor:
 
     def _check(self, worker: Worker, lease: Lease | None, now: float) -> None:
         """Check a worker: at work on a task, before its first one, or between two."""
+        activity = _activity(worker, lease)
+        verdict = self._stalls.check(worker.watch, now, activity)
+        if verdict is StallVerdict.NOTHING:
+            return
         facts = {"worker": str(worker.id)}
-        place, activity = "loading the model file", WorkerActivity.LOADING
-        if lease is None and worker.state is WorkerState.READY and worker.phase != LOADING:
-            place, activity = "asking for its next task", WorkerActivity.ASKING
-        elif lease is not None:
+        place = "asking for its next task"
+        if lease is not None:
             facts["task"] = str(lease.task.key)
             place = self._ledger.place(lease.task)
-            training = lease.task.key.type is TaskType.TRAINING
-            activity = WorkerActivity.STEPS if training else WorkerActivity.WHOLE_TASK
+        elif activity is WorkerActivity.LOADING:
+            place = "loading the model file"
         stalled_s = now - worker.watch.since
-        match self._stalls.check(worker.watch, now, activity):
-            case StallVerdict.NOTHING:
-                pass
-            case StallVerdict.ASK:
-                line = f"{worker.name} made no progress for {stalled_s:.0f} s in {place};"
-                line += " asking for its stacks."
-                self._emit(LogEvent("WorkerStallSuspected", line, Severity.WARNING, facts))
-            case StallVerdict.STOP:
-                reason = f"it made no progress for {stalled_s:.0f} s in {place}"
-                end = self._instances.stop_stalled(worker, reason, now)
-                line = f"{worker.name} is stopped: {reason}."
-                self._emit(LogEvent("WorkerStalled", line, Severity.ERROR, facts))
-                self._recovery.take_back_all(worker, end, now)
+        if verdict is StallVerdict.ASK:
+            line = f"{worker.name} made no progress for {stalled_s:.0f} s in {place};"
+            line += " asking for its stacks."
+            self._emit(LogEvent("WorkerStallSuspected", line, Severity.WARNING, facts))
+        else:
+            reason = f"it made no progress for {stalled_s:.0f} s in {place}"
+            end = self._instances.stop_stalled(worker, reason, now)
+            line = f"{worker.name} is stopped: {reason}."
+            self._emit(LogEvent("WorkerStalled", line, Severity.ERROR, facts))
+            self._recovery.take_back_all(worker, end, now)
+
+
+def _activity(worker: Worker, lease: Lease | None) -> WorkerActivity:
+    if lease is not None:
+        training = lease.task.key.type is TaskType.TRAINING
+        return WorkerActivity.STEPS if training else WorkerActivity.WHOLE_TASK
+    if worker.state is WorkerState.READY and worker.phase != LOADING:
+        return WorkerActivity.ASKING
+    return WorkerActivity.LOADING
