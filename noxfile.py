@@ -215,7 +215,7 @@ def engine(session: nox.Session) -> None:
     Needs root and Debian's docker.io, docker-registry and debootstrap. Skipped where these are
     not, with the reason; CI must have them.
     """
-    ask = "from tests.builder.docker_world import missing_requirements as m; print(m())"
+    ask = "from tests.builder.docker_environment import missing_requirements as m; print(m())"
     reason = session.run("python", "-c", ask, silent=True)
     if isinstance(reason, str) and reason.strip() and not os.environ.get("CI"):
         session.skip(reason.strip())

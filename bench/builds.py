@@ -23,7 +23,7 @@ def measures() -> list[dict[str, Any]]:
     sys.path.insert(0, str(ROOT / "packages" / "builder" / "tests"))
     import zoos
 
-    from tests.builder.docker_world import NoEngine, missing_requirements, open_world
+    from tests.builder.docker_environment import NoEngine, missing_requirements, open_environment
     from tests.builder.service import build, serving
 
     reason = missing_requirements()
@@ -33,9 +33,9 @@ def measures() -> list[dict[str, Any]]:
     seconds: list[tuple[float, float, float]] = []
     try:
         with (
-            open_world() as world,
+            open_environment() as docker_env,
             tempfile.TemporaryDirectory() as folder,
-            serving(world, Path(folder) / "state") as service,
+            serving(docker_env, Path(folder) / "state") as service,
             service.caller() as stub,
         ):
             for _ in range(RUNS):
@@ -44,7 +44,7 @@ def measures() -> list[dict[str, Any]]:
                 for code in ("x = 1\n", "x = 2\n", "x = 2\n"):
                     wanted = f"toolz==1.0.0 ; platform_version != '{name}'\n"
                     archive = zoos.tar({"requirements.txt": wanted, "m.py": code})
-                    outcome = build(stub, f"{world.registry}/bench/{name}", archive)
+                    outcome = build(stub, f"{docker_env.registry}/bench/{name}", archive)
                     if outcome.error is not None:
                         raise outcome.error
                     found.append(float(outcome.last.result.seconds))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.builder import docker_world, layers
+from tests.builder import docker_environment, layers
 from tests.kubernetes.cluster import binaries, job_image, jobs_namespace, requirements
 from tests.kubernetes.cluster.__main__ import ROOT as RUNNING
 from tests.kubernetes.cluster.cluster import Cluster
@@ -54,20 +54,20 @@ def open_cluster(place: Path) -> Iterator[DemoCluster]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if missing := requirements.missing():
         sys.exit(f"demo: a cluster needs: {', '.join(missing)}")
-    if reason := docker_world.missing_requirements():
+    if reason := docker_environment.missing_requirements():
         sys.exit(f"demo: {reason}")
     with contextlib.ExitStack() as running:
         cluster = running.enter_context(_cluster())
-        world = running.enter_context(docker_world.open_world(bases=False))
+        docker_env = running.enter_context(docker_environment.open_environment(bases=False))
         _say("making the base image, which has edl and TensorFlow, in a registry")
-        base = f"{world.registry}/edl/job:1"
+        base = f"{docker_env.registry}/edl/job:1"
         layers.push(base, job_image.make().layers, job_image.CONFIG)
-        running.enter_context(cluster.registry(int(world.registry.rpartition(":")[2])))
+        running.enter_context(cluster.registry(int(docker_env.registry.rpartition(":")[2])))
         submitter = jobs_namespace.prepare(cluster, place, image=False)
         running.callback(jobs_namespace.remove, cluster, submitter)
         built = {
-            "EDL_ENGINE": world.engine,
-            "EDL_REPOSITORY": f"{world.registry}/demo/zoo",
+            "EDL_ENGINE": docker_env.engine,
+            "EDL_REPOSITORY": f"{docker_env.registry}/demo/zoo",
             "EDL_BASE_IMAGE": base,
             "EDL_BUILD_NETWORK": "host",
         }

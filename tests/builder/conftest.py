@@ -20,22 +20,22 @@ _ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(_ROOT / "packages" / "builder" / "tests"))
 
 from . import job_base  # noqa: E402  (needs the path above)
-from .docker_world import (  # noqa: E402  (the same)
+from .docker_environment import (  # noqa: E402  (the same)
+    DockerEnvironment,
     NoEngine,
-    World,
     missing_requirements,
-    open_world,
+    open_environment,
     until,
 )
 
 
 @pytest.fixture(scope="session")
-def world() -> Iterator[World]:
+def docker_env() -> Iterator[DockerEnvironment]:
     """An engine and a registry with a base image; skipped, or failed in CI, where none can be."""
     reason = missing_requirements()
     if not reason:
         try:
-            with open_world() as found:
+            with open_environment() as found:
                 yield found
             return
         except NoEngine as error:
@@ -46,34 +46,34 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
-def job_world(world: World) -> World:
-    """The same with ``world.job_base``, an image in which a whole job runs."""
-    job_base.make(world)
-    return world
+def job_docker_env(docker_env: DockerEnvironment) -> DockerEnvironment:
+    """The same with ``docker_env.job_base``, an image in which a whole job runs."""
+    job_base.make(docker_env)
+    return docker_env
 
 
 @pytest.fixture
-def in_containers(job_world: World, edl: Edl) -> Iterator[Edl]:
+def in_containers(job_docker_env: DockerEnvironment, edl: Edl) -> Iterator[Edl]:
     """The command ``edl`` with this engine and registry; no container may be left behind it."""
     edl.env |= {
-        "EDL_ENGINE": job_world.engine,
-        "EDL_REPOSITORY": f"{job_world.registry}/jobs/{uuid.uuid4().hex[:8]}",
-        "EDL_BASE_IMAGE": job_world.job_base,
+        "EDL_ENGINE": job_docker_env.engine,
+        "EDL_REPOSITORY": f"{job_docker_env.registry}/jobs/{uuid.uuid4().hex[:8]}",
+        "EDL_BASE_IMAGE": job_docker_env.job_base,
         "EDL_BUILD_NETWORK": "host",
         "EDL_PLATFORM": "docker",
     }
     yield edl
     try:
-        until("all containers of the jobs are gone", lambda: not of_jobs(job_world, edl))
+        until("all containers of the jobs are gone", lambda: not of_jobs(job_docker_env, edl))
     finally:
-        for container in of_jobs(job_world, edl):
+        for container in of_jobs(job_docker_env, edl):
             with contextlib.suppress(Exception):
                 container.remove(force=True)
 
 
-def of_jobs(world: World, edl: Edl, role: str = "") -> list[Any]:
+def of_jobs(docker_env: DockerEnvironment, edl: Edl, role: str = "") -> list[Any]:
     """Containers of the jobs of this home."""
-    client = world.client()
+    client = docker_env.client()
     with contextlib.closing(client):
         return [
             each

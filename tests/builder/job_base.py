@@ -1,4 +1,4 @@
-"""An image in which a whole job runs: master, worker and TensorFlow, on the world's bare one.
+"""An image in which a whole job runs: master, worker and TensorFlow, on the bare base image.
 
 The packages come from the cache of ``./dev``, so that nothing is downloaded twice on a machine;
 the worker's own Dockerfile is tried in ``test_images.py``.
@@ -17,7 +17,7 @@ from tests import image_packages
 from tests.debian_base import SITE
 
 from . import layers
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 
 _OURS: dict[str, tuple[str, ...]] = {
     "proto": (),
@@ -27,29 +27,29 @@ _OURS: dict[str, tuple[str, ...]] = {
 }
 
 
-def make(world: World) -> None:
-    """Put ``world.job_base`` into the registry and the engine.
+def make(docker_env: DockerEnvironment) -> None:
+    """Put ``docker_env.job_base`` into the registry and the engine.
 
     Raises:
         Unavailable: a package cannot be had.
     """
-    folder = world.folder / f"job-base-{os.getpid()}"
+    folder = docker_env.folder / f"job-base-{os.getpid()}"
     folder.mkdir()
     with _removed(folder):
         wanted = image_packages.outside(_OURS)
-        # A developer's own world has it from the last run, unless something else is wanted now.
+        # A developer's own environment has it from the last run, unless something else is wanted.
         tag = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
-        outside = f"{world.registry}/edl-test/outside:{tag}"
+        outside = f"{docker_env.registry}/edl-test/outside:{tag}"
         if not layers.exists(outside):
             image_packages.install_outside(folder / "outside", wanted)
-            layers.add(world.bare, folder / "outside", SITE, outside)
+            layers.add(docker_env.bare, folder / "outside", SITE, outside)
             shutil.rmtree(folder / "outside")
         image_packages.install_own(folder / "own", _OURS)
         env = ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"]
-        layers.add(outside, folder / "own", SITE, world.job_base, User="10001:10001", Env=env)
-    client = world.client()
+        layers.add(outside, folder / "own", SITE, docker_env.job_base, User="10001:10001", Env=env)
+    client = docker_env.client()
     with contextlib.closing(client):
-        client.images.pull(world.job_base)
+        client.images.pull(docker_env.job_base)
 
 
 @contextlib.contextmanager

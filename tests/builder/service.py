@@ -16,7 +16,7 @@ import grpc
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
 
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 
 _CHUNK = 64 * 1024
 _CALL_S = 600.0
@@ -43,16 +43,16 @@ def _stub(address: str) -> Iterator[builder_pb2_grpc.BuilderStub]:
 
 
 @contextlib.contextmanager
-def serving(world: World, state: Path, *options: str) -> Iterator[Service]:
-    """``python -m edl_builder`` with the world's engine and registry."""
+def serving(docker_env: DockerEnvironment, state: Path, *options: str) -> Iterator[Service]:
+    """``python -m edl_builder`` with the environment's engine and registry."""
     log = state.parent / f"{state.name}.log"
     with log.open("ab") as file:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "edl_builder", "--state-dir", str(state)),
-                *("--engine", world.engine, "--network", "host"),
-                *("--registry", world.registry, "--plain-http", world.registry),
-                *("--base-image", world.base, "--metrics-port", "0"),
+                *("--engine", docker_env.engine, "--network", "host"),
+                *("--registry", docker_env.registry, "--plain-http", docker_env.registry),
+                *("--base-image", docker_env.base, "--metrics-port", "0"),
                 # Even if this run is killed, it ends with it.
                 *("--until-stdin-closes", *options),
             ],
@@ -151,9 +151,9 @@ def read(
     return found
 
 
-def left_in(world: World) -> tuple[int, int]:
+def left_in(docker_env: DockerEnvironment) -> tuple[int, int]:
     """How many half-built images of the builder are in the engine, and how many containers."""
-    client = world.client()
+    client = docker_env.client()
     try:
         # Not the list with all details: an image may go while it is made.
         half_built = client.api.images(filters={"dangling": True, "label": "io.edl.image=1"})

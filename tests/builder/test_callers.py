@@ -18,7 +18,7 @@ from git_server import serving as git_serving
 from edl_builder.access import hash_token
 
 from . import sqlflow
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 from .service import Service, serving
 from .test_jobs_in_containers import trained_model
 
@@ -33,7 +33,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 @pytest.fixture(scope="module")
 def guarded(
-    world: World, remote: Remote, tmp_path_factory: pytest.TempPathFactory
+    docker_env: DockerEnvironment, remote: Remote, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Service, Path]]:
     """A service with TLS and one tenant; and the certificate by which it is trusted."""
     folder = tmp_path_factory.mktemp("guarded")
@@ -46,7 +46,7 @@ def guarded(
     settings.write_text(f"""
 [tenants.team]
 token_sha256 = ["{hash_token(TOKEN)}"]
-repositories = ["{world.registry}/team/*"]
+repositories = ["{docker_env.registry}/team/*"]
 credentials = ["company"]
 
 [git.company]
@@ -62,12 +62,14 @@ ca_file = "{remote.ca}"
 certificate = "{mine.certificate}"
 key = "{mine.key}"
 """)
-    with serving(world, folder / "state", "--config", str(settings)) as service:
+    with serving(docker_env, folder / "state", "--config", str(settings)) as service:
         yield service, ca.certificate
 
 
 @pytest.fixture
-def calling(edl: Edl, world: World, guarded: tuple[Service, Path], tmp_path: Path) -> Edl:
+def calling(
+    edl: Edl, docker_env: DockerEnvironment, guarded: tuple[Service, Path], tmp_path: Path
+) -> Edl:
     """The command ``edl``, of somebody who may use the guarded service."""
     service, ca = guarded
     token = tmp_path / "token"
@@ -77,7 +79,7 @@ def calling(edl: Edl, world: World, guarded: tuple[Service, Path], tmp_path: Pat
         "EDL_BUILDER": service.address,
         "EDL_BUILDER_CA": str(ca),
         "EDL_BUILDER_TOKEN_FILE": str(token),
-        "EDL_REPOSITORY": f"{world.registry}/team/{uuid.uuid4().hex[:8]}",
+        "EDL_REPOSITORY": f"{docker_env.registry}/team/{uuid.uuid4().hex[:8]}",
     }
     return edl
 
@@ -139,14 +141,14 @@ def test_a_repository_is_fetched_by_the_service_with_its_own_credential(
 )
 def test_a_refusal_has_an_exit_code(
     calling: Edl,
-    world: World,
+    docker_env: DockerEnvironment,
     zoo: str,
     environment: dict[str, str],
     arguments: tuple[str, ...],
     code: int,
     said: str,
 ) -> None:
-    named = tuple(each.replace("{registry}", world.registry) for each in arguments)
+    named = tuple(each.replace("{registry}", docker_env.registry) for each in arguments)
     done = calling.run("zoo", "build", "--model-zoo", zoo, *named, env=environment)
     assert done.code == code, str(done)
     assert said in done.err
@@ -162,14 +164,14 @@ def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
 
 
 def test_sqlflow_builds_trains_and_predicts(
-    job_world: World, in_containers: Edl, tmp_path: Path
+    job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path
 ) -> None:
     """Build by the stubs alone; then the Python API with the image that came of it."""
     zoo = tmp_path / "zoo"
     in_containers("zoo", "init", str(zoo))
-    repository = f"{job_world.registry}/sqlflow/{uuid.uuid4().hex[:8]}"
-    options = ("--base-image", job_world.job_base)
-    with serving(job_world, tmp_path / "state", *options) as service:
+    repository = f"{job_docker_env.registry}/sqlflow/{uuid.uuid4().hex[:8]}"
+    options = ("--base-image", job_docker_env.job_base)
+    with serving(job_docker_env, tmp_path / "state", *options) as service:
         called = subprocess.run(
             [sys.executable, sqlflow.__file__, service.address, repository, str(zoo)],
             capture_output=True,

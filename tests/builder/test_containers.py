@@ -27,7 +27,7 @@ from edl_proto.local.containers import (
 )
 from edl_proto.v1 import job_pb2
 
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 
 _MASTER_TESTS = Path(__file__).parents[2] / "packages" / "master" / "tests" / "conformance"
 
@@ -52,10 +52,10 @@ Behaviour, ZERO, LONG_S = suite.Behaviour, suite.ZERO, suite.LONG_S
 class Harness:
     """Real containers of one job, in a directory of its own, and what starts them."""
 
-    def __init__(self, world: World, folder: Path) -> None:
-        self.world = world
+    def __init__(self, docker_env: DockerEnvironment, folder: Path) -> None:
+        self.docker_env = docker_env
         self.folder = folder
-        self.engine = world.client()
+        self.engine = docker_env.client()
         self.platforms: list[LocalContainers] = []
         self.opened = contextlib.ExitStack()
 
@@ -63,13 +63,13 @@ class Harness:
         self, behaviour: str, mounts: Mapping[str, bool] | None = None, *command: str
     ) -> LocalContainers:
         # What cannot be started in a container is an image that is not there.
-        image = "none.invalid/nothing:1" if behaviour == Behaviour.MISSING else self.world.bare
+        image = "none.invalid/nothing:1" if behaviour == Behaviour.MISSING else self.docker_env.bare
         places = {str(_MASTER_TESTS): False, **(mounts or {})}
         spec = job_pb2.JobSpec(
             name="suite",
             image=image,
             containers=job_pb2.ContainersSpec(
-                engine=self.world.engine,
+                engine=self.docker_env.engine,
                 user="1234:1234",
                 mounts=[
                     *(
@@ -137,9 +137,9 @@ class Harness:
 
 
 @pytest.fixture
-def containers(world: World, tmp_path: Path) -> Iterator[Harness]:
+def containers(docker_env: DockerEnvironment, tmp_path: Path) -> Iterator[Harness]:
     tmp_path.chmod(0o755)
-    found = Harness(world, tmp_path)
+    found = Harness(docker_env, tmp_path)
     yield found
     found.close()
 
@@ -269,7 +269,7 @@ def test_a_master_can_start_nothing_but_workers_of_its_job(containers: Harness) 
     )
     found = containers.inspect(InstanceId(name))
     assert found["Config"]["User"] == "1234:1234"
-    assert found["Config"]["Image"] == containers.world.bare
+    assert found["Config"]["Image"] == containers.docker_env.bare
     assert not found["HostConfig"]["Privileged"]
     assert found["HostConfig"]["CapDrop"] == ["ALL"]
     seen = {each["Destination"] for each in found["Mounts"]}
@@ -281,7 +281,7 @@ def test_a_master_reaches_no_container_of_another_job(containers: Harness) -> No
     name = "edl-suite-worker-7-0-0123abcd"  # of a job of this name, in another directory
     labels = {LABEL_JOB: "suite", LABEL_JOB_DIR: "/elsewhere/suite", LABEL_ROLE: "worker"}
     other = containers.engine.containers.run(
-        containers.world.bare, ["sleep", "600"], name=name, labels=labels, detach=True
+        containers.docker_env.bare, ["sleep", "600"], name=name, labels=labels, detach=True
     )
     try:
         for request in (

@@ -18,23 +18,23 @@ from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.recipe import IMAGE_LABEL, SBOM
 from edl_builder.core.references import Reference, parse_reference
 
-from .docker_world import World, free_port
+from .docker_environment import DockerEnvironment, free_port
 
 
 class _Harness:
-    def __init__(self, world: World) -> None:
-        self._world = world
-        access = {world.registry: RegistryAccess(plain_http=True)}
-        self.engine = DockerEngine(world.engine, "host", access)
+    def __init__(self, docker_env: DockerEnvironment) -> None:
+        self._docker_env = docker_env
+        access = {docker_env.registry: RegistryAccess(plain_http=True)}
+        self.engine = DockerEngine(docker_env.engine, "host", access)
         self.registry = HttpRegistry(access)
-        base = parse_reference(world.base, "base")
+        base = parse_reference(docker_env.base, "base")
         found = self.registry.find(base)
         assert found is not None
         self.base = replace(base, tag="", digest=found.digest)
-        self.repository = Reference(world.registry, "suite/zoo")
+        self.repository = Reference(docker_env.registry, "suite/zoo")
 
     def leftovers(self) -> tuple[int, int]:
-        client = self._world.client()
+        client = self._docker_env.client()
         try:
             mark = {"label": f"{IMAGE_LABEL}=1", "dangling": True}
             return len(client.images.list(filters=mark)), len(client.containers.list(all=True))
@@ -53,7 +53,7 @@ class _Harness:
             tar.add(context.parent / "Dockerfile", "Dockerfile")
 
     def has_image(self, name: Reference) -> bool:
-        client = self._world.client()
+        client = self._docker_env.client()
         try:
             return bool(client.images.list(name=str(name)))
         finally:
@@ -62,12 +62,14 @@ class _Harness:
 
 class TestDockerEngine(EngineSuite):
     @pytest.fixture
-    def harness(self, world: World) -> _Harness:
-        return _Harness(world)
+    def harness(self, docker_env: DockerEnvironment) -> _Harness:
+        return _Harness(docker_env)
 
 
-def test_equal_contexts_make_equal_images_without_a_cache_too(world: World, tmp_path: Path) -> None:
-    harness, suite = _Harness(world), TestDockerEngine()
+def test_equal_contexts_make_equal_images_without_a_cache_too(
+    docker_env: DockerEnvironment, tmp_path: Path
+) -> None:
+    harness, suite = _Harness(docker_env), TestDockerEngine()
     name = replace(harness.repository, tag="equal")
     files = {"requirements.txt": "toolz==1.0.0\n", "deep/er/m.py": "x = 1"}
     context = suite.context(harness, tmp_path, files)
@@ -80,7 +82,7 @@ def test_equal_contexts_make_equal_images_without_a_cache_too(world: World, tmp_
         assert harness.engine.prune(0)
         assert not harness.has_image(steps_name(name))
     assert digests[0] == digests[1]
-    client = world.client()
+    client = docker_env.client()
     try:
         image = f"{harness.repository.repository}@{digests[0]}"
         client.images.pull(image)
@@ -108,7 +110,9 @@ def test_a_registry_that_is_not_there_is_a_clear_refusal() -> None:
     assert refused.value.failure.reason is Reason.REGISTRY
 
 
-def test_a_registry_without_tls_is_refused_with_the_option_that_allows_it(world: World) -> None:
+def test_a_registry_without_tls_is_refused_with_the_option_that_allows_it(
+    docker_env: DockerEnvironment,
+) -> None:
     with pytest.raises(BuilderError) as refused:
-        HttpRegistry({}).find(Reference(world.registry, "a/b", "c"))
-    assert f"--plain-http {world.registry}" in refused.value.failure.remedy
+        HttpRegistry({}).find(Reference(docker_env.registry, "a/b", "c"))
+    assert f"--plain-http {docker_env.registry}" in refused.value.failure.remedy

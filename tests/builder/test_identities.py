@@ -36,7 +36,7 @@ from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, task_pb2
 
 from .conftest import of_jobs
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 
 WAIT_S = 200.0
 NOBODY = 65534
@@ -111,7 +111,7 @@ class Closed:
     """The job: two workers and a parameter server, at work until it is stopped."""
 
     edl: Edl
-    world: World
+    docker_env: DockerEnvironment
     other: IdentityFolder
 
     @property
@@ -139,11 +139,13 @@ class Closed:
         return int(self.edl.written_status("closed").get("progress", {}).get("steps", 0))
 
     def containers(self, role: str) -> list[Any]:
-        return sorted(of_jobs(self.world, self.edl, role), key=lambda each: str(each.name))
+        return sorted(of_jobs(self.docker_env, self.edl, role), key=lambda each: str(each.name))
 
 
 @pytest.fixture
-def closed(job_world: World, in_containers: Edl, tmp_path: Path) -> Iterator[Closed]:
+def closed(
+    job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path
+) -> Iterator[Closed]:
     edl, zoo = in_containers, tmp_path / "circle"
     edl("zoo", "init", str(zoo))
     edl(
@@ -154,7 +156,7 @@ def closed(job_world: World, in_containers: Edl, tmp_path: Path) -> Iterator[Clo
     )
     other = IdentityFolder(tmp_path / "other", "closed")  # a job of the same name, even
     other.create([(Role.CLIENT, None)])
-    found = Closed(edl, job_world, other)
+    found = Closed(edl, job_docker_env, other)
     try:
         eventually(lambda: found.steps() > 20, "the job at work")
         eventually(lambda: len(edl.workers("closed")) == 2, "both workers")
@@ -272,11 +274,11 @@ def check_another_container(closed: Closed, refused: Counter[str]) -> None:
     ports = [int(address.rpartition(":")[2]) for address in (closed.address, closed.server)]
     ports.append(direct_port(closed, COORDINATOR, closed.address, Role.MASTER))
     ports.append(direct_port(closed, SHARD, closed.server, Role.SERVER))
-    client = closed.world.client()
+    client = closed.docker_env.client()
     with contextlib.closing(client):
         for user in ("0:0", f"{NOBODY}:{NOBODY}"):
             said = client.containers.run(
-                closed.world.bare,
+                closed.docker_env.bare,
                 ["python3", "-c", IN_ANOTHER_CONTAINER, *map(str, ports)],
                 user=user,
                 network_mode="host",

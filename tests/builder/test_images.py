@@ -9,7 +9,7 @@ from typing import Any
 
 import zoos
 
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 from .service import build, serving
 
 _IMAGES = Path(__file__).parents[2] / "deploy" / "docker" / "images.py"
@@ -24,13 +24,20 @@ def _images() -> Any:
     return module
 
 
-def test_the_workers_image_is_a_base_for_zoos(world: World, tmp_path: Path) -> None:
+def test_the_workers_image_is_a_base_for_zoos(
+    docker_env: DockerEnvironment, tmp_path: Path
+) -> None:
     """Without TensorFlow, which is 600 MB that change nothing here."""
-    name = f"{world.registry}/edl-test/worker"
+    name = f"{docker_env.registry}/edl-test/worker"
     _images().build_image(
-        "worker", tag=f"{name}:1", base=world.bare, extra="", network="host", engine=world.engine
+        "worker",
+        tag=f"{name}:1",
+        base=docker_env.bare,
+        extra="",
+        network="host",
+        engine=docker_env.engine,
     )
-    client = world.client()
+    client = docker_env.client()
     try:
         image = client.images.get(f"{name}:1")
         assert image.attrs["Config"]["User"] == "10001:10001"
@@ -45,10 +52,10 @@ def test_the_workers_image_is_a_base_for_zoos(world: World, tmp_path: Path) -> N
         assert there, "a container, which may write nothing, need not compile numpy"
         for news in client.api.push(f"{name}:1", stream=True, decode=True):
             assert "error" not in news, news
-        options = ("--allow-base", f"{world.registry}/edl-test/*")
+        options = ("--allow-base", f"{docker_env.registry}/edl-test/*")
         archive = zoos.tar({"requirements.txt": "toolz==1.0.0\n", "m.py": "import toolz\n"})
-        with serving(world, tmp_path / "state", *options) as service, service.caller() as stub:
-            repository = f"{world.registry}/tests/{uuid.uuid4().hex[:8]}"
+        with serving(docker_env, tmp_path / "state", *options) as service, service.caller() as stub:
+            repository = f"{docker_env.registry}/tests/{uuid.uuid4().hex[:8]}"
             outcome = build(stub, repository, archive, base_image=f"{name}:1")
             assert outcome.error is None, outcome.text
         program = (

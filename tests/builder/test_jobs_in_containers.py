@@ -18,14 +18,14 @@ from conftest import Edl, eventually, read_all
 from edl_proto.v1 import model_pb2
 
 from .conftest import of_jobs
-from .docker_world import World
+from .docker_environment import DockerEnvironment
 
 MNIST = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api")
 
 
-def built_images(world: World) -> set[str]:
+def built_images(docker_env: DockerEnvironment) -> set[str]:
     """Images in the engine that the builder has made."""
-    client = world.client()
+    client = docker_env.client()
     with contextlib.closing(client):
         return {image.id for image in client.images.list(filters={"label": "io.edl.image=1"})}
 
@@ -44,7 +44,7 @@ def spec(edl: Edl, name: str) -> dict[str, Any]:
 
 
 def test_mnist_from_folder_to_predictions(
-    job_world: World, in_containers: Edl, digit_data: Path, tmp_path: Path
+    job_docker_env: DockerEnvironment, in_containers: Edl, digit_data: Path, tmp_path: Path
 ) -> None:
     edl, results = in_containers, tmp_path / "results"
     train = (
@@ -60,7 +60,7 @@ def test_mnist_from_folder_to_predictions(
     assert spec(edl, "first")["image"] == image
     for path in (results / "model").rglob("*"):
         assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid()), path
-    images = built_images(job_world)
+    images = built_images(job_docker_env)
 
     again = edl(*train, "--name", "again", "--output", str(results / "again"))
     assert "nothing was built" in again.err
@@ -72,7 +72,7 @@ def test_mnist_from_folder_to_predictions(
     assert "image: " not in predicted.err  # neither built nor asked for
     assert spec(edl, "use")["image"] == image
     assert len(read_all(results / "predictions")) == 80
-    assert built_images(job_world) == images
+    assert built_images(job_docker_env) == images
     evaluated = edl("evaluate", *use, "-o", "json")
     assert evaluated.json["metrics"]["accuracy"] == pytest.approx(
         first.json["metrics"]["accuracy"], abs=1e-6
@@ -94,7 +94,7 @@ def circle(tmp_path: Path, in_containers: Edl) -> tuple[str, ...]:
 
 
 def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothing(
-    job_world: World, in_containers: Edl, circle: tuple[str, ...]
+    job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...]
 ) -> None:
     edl = in_containers
     edl(*circle, "--name", "long", "--num-workers", "2")
@@ -105,17 +105,17 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
         with browser.open(page, timeout=200) as answer:
             assert b'id="job-name"' in answer.read()
     eventually(lambda: steps(edl, "long") > 20, "the job at work")
-    doomed, other = sorted(of_jobs(job_world, edl, "worker"), key=lambda each: str(each.name))
+    doomed, other = sorted(of_jobs(job_docker_env, edl, "worker"), key=lambda each: str(each.name))
     # Where a worker runs, it sees what it needs: neither the engine nor the job's directory.
     seen = {mount["Destination"] for mount in doomed.attrs["Mounts"]}
-    assert job_world.engine.removeprefix("unix://") not in seen
+    assert job_docker_env.engine.removeprefix("unix://") not in seen
     assert str(edl.job_dir("long")) not in seen
     assert "edl_worker" in " ".join(doomed.attrs["Config"]["Cmd"])
     # The master does not see the engine either, and changes nothing that this machine believes.
-    (master,) = of_jobs(job_world, edl, "master")
+    (master,) = of_jobs(job_docker_env, edl, "master")
     place = edl.job_dir("long")
     writable = {mount["Destination"]: mount["RW"] for mount in master.attrs["Mounts"]}
-    assert job_world.engine.removeprefix("unix://") not in writable
+    assert job_docker_env.engine.removeprefix("unix://") not in writable
     assert not any("docker.sock" in path for path in writable)
     for name in ("spec.json", "supervisor.json", "container.json", "containers"):
         assert writable[str(place / name)] is False
@@ -128,13 +128,13 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     doomed.kill()
 
     def replaced() -> bool:
-        names = {each.name for each in of_jobs(job_world, edl, "worker")}
+        names = {each.name for each in of_jobs(job_docker_env, edl, "worker")}
         return len(names) == 2 and doomed.name not in names and other.name in names
 
     eventually(replaced, "another container in its place")
     eventually(lambda: edl.status("long")["preemptions"] == 1, "the preemption counted")
     edl("scale", "long", "--workers", "1")
-    eventually(lambda: len(of_jobs(job_world, edl, "worker")) == 1, "one worker to be left")
+    eventually(lambda: len(of_jobs(job_docker_env, edl, "worker")) == 1, "one worker to be left")
     assert "records/s" in edl("logs", "long", "--tail", "200").out
     stopped = edl("stop", "long", "-o", "json")
     assert stopped.json["state"] == "CANCELLED"
@@ -143,19 +143,19 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
 
 
 def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
-    job_world: World, in_containers: Edl, circle: tuple[str, ...]
+    job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...]
 ) -> None:
     edl = in_containers
     edl(*circle, "--name", "again")
     eventually(lambda: steps(edl, "again") > 20, "the job at work")
     # What is on the disk is what the next master goes on from.
     eventually(lambda: list((edl.job_dir("again") / "snapshots").glob("again-*")), "a snapshot")
-    (worker,) = of_jobs(job_world, edl, "worker")
-    (master,) = of_jobs(job_world, edl, "master")
+    (worker,) = of_jobs(job_docker_env, edl, "worker")
+    (master,) = of_jobs(job_docker_env, edl, "master")
     master.kill()
 
     def replaced() -> bool:
-        names = {each.name for each in of_jobs(job_world, edl, "master")}
+        names = {each.name for each in of_jobs(job_docker_env, edl, "master")}
         return len(names) == 1 and master.name not in names
 
     eventually(replaced, "another container in its place")
@@ -163,14 +163,14 @@ def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
     eventually(lambda: "CheckpointRestored" in events.read_text(), "it goes on from its snapshot")
     before = steps(edl, "again")
     eventually(lambda: steps(edl, "again") > before + 20, "more steps")
-    assert [each.name for each in of_jobs(job_world, edl, "worker")] == [worker.name]
+    assert [each.name for each in of_jobs(job_docker_env, edl, "worker")] == [worker.name]
     edl("stop", "again", "--now")
     edl("delete", "again", "--yes")
-    assert not of_jobs(job_world, edl)
+    assert not of_jobs(job_docker_env, edl)
 
 
 def test_ctrl_c_during_a_build_names_the_state_of_the_build(
-    job_world: World, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
+    job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
 ) -> None:
     edl = in_containers
     unique = f"toolz==1.0.0 ; platform_version != '{edl.env['EDL_REPOSITORY']}'\n"
@@ -212,7 +212,9 @@ def test_paths_that_containers_cannot_see_are_reported(
     assert not (in_containers.home / "jobs").exists()
 
 
-def test_the_same_from_python(job_world: World, in_containers: Edl, tmp_path: Path) -> None:
+def test_the_same_from_python(
+    job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path
+) -> None:
     zoo = tmp_path / "zoo"
     in_containers("zoo", "init", str(zoo))
     program = f"""

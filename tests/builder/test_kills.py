@@ -18,7 +18,7 @@ from git_server import serving as git_serving
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import error_pb2
 
-from .docker_world import World, until
+from .docker_environment import DockerEnvironment, until
 from .service import Service, left_in, read, requests, serving, spec_for
 
 News = Callable[[pb.BuildProgress], bool]
@@ -65,7 +65,11 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 @pytest.mark.parametrize("where", list(POINTS))
 def test_killed(
-    where: str, world: World, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    docker_env: DockerEnvironment,
+    remote: Remote,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     point = POINTS[where]
     scratch = tmp_path / "tmp"
@@ -76,7 +80,7 @@ def test_killed(
         f'[git_policy]\nprivate_hosts = ["127.0.0.1:{remote.port}"]\nca_file = "{remote.ca}"\n'
     )
     state, options = tmp_path / "state", ("--config", str(settings))
-    repository = f"{world.registry}/kills/{uuid.uuid4().hex[:8]}"
+    repository = f"{docker_env.registry}/kills/{uuid.uuid4().hex[:8]}"
     # Like nobody else's: neither the registry nor the engine's cache has it.
     unique = f"toolz==1.0.0 ; platform_version != '{repository}'\n"
     archive = zoos.tar({"requirements.txt": unique, "m.py": "x = 1\n"})
@@ -84,12 +88,12 @@ def test_killed(
     if point.git:
         git = pb.GitSource(url=remote.url(), ref="v1", folder="zoo")
         spec = pb.BuildSpec(repository=repository, git=git, labels={"of": repository[-8:]})
-    until("nothing is there", lambda: left_in(world) == (0, 0))
+    until("nothing is there", lambda: left_in(docker_env) == (0, 0))
 
-    with serving(world, state, *options) as first:
+    with serving(docker_env, state, *options) as first:
         _until_killed(first, spec, archive, point)
 
-    with serving(world, state, *options) as second, second.caller() as stub:
+    with serving(docker_env, state, *options) as second, second.caller() as stub:
         builds = list(stub.List(pb.ListBuildsRequest()).builds)
         for each in builds:
             outcome = read(stub.Watch(pb.WatchBuildRequest(id=each.id), timeout=200))
@@ -103,7 +107,7 @@ def test_killed(
         after = read(stub.Build(_messages(spec, archive), timeout=200))
         assert after.error is None, after.text
         assert after.last.phase == pb.DONE
-        until("nothing is left", lambda: left_in(world) == (0, 0))
+        until("nothing is left", lambda: left_in(docker_env) == (0, 0))
     kept = {path.name for path in (state / "builds").rglob("*") if path.is_file()}
     assert kept <= {"build.json", "log.jsonl"}
     assert list(scratch.iterdir()) == []

@@ -20,7 +20,7 @@ from edl_builder.core.references import Reference
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import error_pb2
 
-from .docker_world import World, free_port, started, until
+from .docker_environment import DockerEnvironment, free_port, started, until
 from .service import build, serving
 
 PASSWORD = "only-the-builder-knows"
@@ -101,13 +101,13 @@ def settings_for(guarded: Guarded, folder: Path, password: str) -> Path:
 
 
 def test_an_image_goes_to_a_registry_with_a_password(
-    world: World, guarded: Guarded, tmp_path: Path
+    docker_env: DockerEnvironment, guarded: Guarded, tmp_path: Path
 ) -> None:
     archive = zoos.tar({"m.py": f"x = '{uuid.uuid4().hex}'\n"})
     options = ("--registry", guarded.host, "--config")
     settings = settings_for(guarded, tmp_path, PASSWORD)
     with (
-        serving(world, tmp_path / "state", *options, str(settings)) as service,
+        serving(docker_env, tmp_path / "state", *options, str(settings)) as service,
         service.caller() as stub,
     ):
         first = build(stub, f"{guarded.host}/team/zoo", archive, tag="v1")
@@ -117,18 +117,18 @@ def test_an_image_goes_to_a_registry_with_a_password(
         assert again.last.result.reused
         told = first.text + again.text + service.log.read_text()
     assert PASSWORD not in told
-    client = world.client()
+    client = docker_env.client()
     with contextlib.closing(client):
         history = str(client.api.history(f"{guarded.host}/team/zoo:edl-{first.last.result.key}"))
     assert PASSWORD not in history
 
 
 def test_a_wrong_password_is_reported_and_not_shown(
-    world: World, guarded: Guarded, tmp_path: Path
+    docker_env: DockerEnvironment, guarded: Guarded, tmp_path: Path
 ) -> None:
     settings = settings_for(guarded, tmp_path, "a-wrong-one")
     options = ("--registry", guarded.host, "--config", str(settings))
-    with serving(world, tmp_path / "state", *options) as service, service.caller() as stub:
+    with serving(docker_env, tmp_path / "state", *options) as service, service.caller() as stub:
         outcome = build(stub, f"{guarded.host}/team/zoo", zoos.tar({"m.py": "x = 1\n"}))
         assert outcome.last.phase == pb.BUILD_FAILED
         assert outcome.last.error.code == error_pb2.REGISTRY_UNAVAILABLE

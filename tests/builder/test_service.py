@@ -14,21 +14,23 @@ import zoos
 
 from edl_proto.v1 import builder_pb2 as pb
 
-from .docker_world import World, until
+from .docker_environment import DockerEnvironment, until
 from .service import Outcome, Service, build, left_in, read, requests, serving, spec_for
 
 REQUIREMENTS = "toolz==1.0.0\n"
 
 
 @pytest.fixture(scope="module")
-def service(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(world, tmp_path_factory.mktemp("builder") / "state") as found:
+def service(
+    docker_env: DockerEnvironment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    with serving(docker_env, tmp_path_factory.mktemp("builder") / "state") as found:
         yield found
 
 
 @pytest.fixture
-def repository(world: World) -> str:
-    return f"{world.registry}/tests/{uuid.uuid4().hex[:8]}"
+def repository(docker_env: DockerEnvironment) -> str:
+    return f"{docker_env.registry}/tests/{uuid.uuid4().hex[:8]}"
 
 
 def zoo(repository: str, code: str = "x = 1\n", requirements: str = REQUIREMENTS) -> bytes:
@@ -40,9 +42,9 @@ def zoo(repository: str, code: str = "x = 1\n", requirements: str = REQUIREMENTS
     )
 
 
-def run_in(world: World, image: str, *command: str) -> str:
+def run_in(docker_env: DockerEnvironment, image: str, *command: str) -> str:
     """What a command prints in a container of an image, as the image's own user."""
-    client = world.client()
+    client = docker_env.client()
     try:
         output = client.containers.run(image, list(command), remove=True, network_mode="host")
         return str(output.decode())
@@ -50,7 +52,9 @@ def run_in(world: World, image: str, *command: str) -> str:
         client.close()
 
 
-def test_cold_code_only_and_no_change(world: World, service: Service, repository: str) -> None:
+def test_cold_code_only_and_no_change(
+    docker_env: DockerEnvironment, service: Service, repository: str
+) -> None:
     with service.caller() as stub:
         cold = build(stub, repository, zoo(repository), tag="v1", labels={"team": "a"})
         assert cold.error is None, cold.text
@@ -73,11 +77,13 @@ def test_cold_code_only_and_no_change(world: World, service: Service, repository
         assert "BUILDING" not in same.phases
 
 
-def test_the_image_is_what_it_should_be(world: World, service: Service, repository: str) -> None:
+def test_the_image_is_what_it_should_be(
+    docker_env: DockerEnvironment, service: Service, repository: str
+) -> None:
     with service.caller() as stub:
         outcome = build(stub, repository, zoo(repository, "x = 42\n"), labels={"team": "a"})
     result = outcome.last.result
-    client = world.client()
+    client = docker_env.client()
     try:
         for image in client.images.list(name=repository):
             client.images.remove(image.id, force=True)
@@ -95,13 +101,13 @@ def test_the_image_is_what_it_should_be(world: World, service: Service, reposito
         "print(os.getuid(), os.getcwd(), model.x, toolz.__version__,"
         " bool(importlib.util.find_spec('edl_worker')), os.access('/model_zoo', os.W_OK))"
     )
-    assert run_in(world, result.image, "python3", "-c", program).split() == [
+    assert run_in(docker_env, result.image, "python3", "-c", program).split() == [
         *("10001", "/model_zoo", "42", "1.0.0", "True", "False")
     ]
 
 
 def test_twenty_callers_with_three_contents_are_three_builds(
-    world: World, service: Service, repository: str
+    docker_env: DockerEnvironment, service: Service, repository: str
 ) -> None:
     contents = [zoo(repository, f"x = {n}\n") for n in range(3)]
     outcomes: list[Outcome] = []
@@ -139,7 +145,7 @@ def test_pips_reason_for_a_missing_requirement_is_shown(service: Service, reposi
 
 
 def test_cancelling_ends_the_build_in_the_engine(
-    world: World, service: Service, repository: str
+    docker_env: DockerEnvironment, service: Service, repository: str
 ) -> None:
     begun = threading.Event()
     found: list[Outcome] = []
@@ -163,11 +169,11 @@ def test_cancelling_ends_the_build_in_the_engine(
         thread.join(200)
         assert stub.Get(pb.GetBuildRequest(id=mine.id)).phase == pb.BUILD_CANCELLED
     assert found[0].last.phase == pb.BUILD_CANCELLED
-    until("nothing of the build is left", lambda: left_in(world) == (0, 0))
+    until("nothing of the build is left", lambda: left_in(docker_env) == (0, 0))
 
 
-def test_it_ends_with_its_parent(world: World, tmp_path: Path) -> None:
-    with serving(world, tmp_path / "state") as service:
+def test_it_ends_with_its_parent(docker_env: DockerEnvironment, tmp_path: Path) -> None:
+    with serving(docker_env, tmp_path / "state") as service:
         assert service.process.stdin is not None
         service.process.stdin.close()
         assert service.process.wait(200) == 0

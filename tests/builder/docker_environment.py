@@ -57,7 +57,7 @@ def missing_requirements() -> str:
 
 
 @dataclass(frozen=True)
-class World:
+class DockerEnvironment:
     """An engine and a registry.
 
     Attributes:
@@ -94,7 +94,7 @@ class NoEngine(Exception):
 
 
 @contextlib.contextmanager
-def open_world(*, bases: bool = True) -> Iterator[World]:
+def open_environment(*, bases: bool = True) -> Iterator[DockerEnvironment]:
     """Start everything, and end it.
 
     Args:
@@ -103,10 +103,10 @@ def open_world(*, bases: bool = True) -> Iterator[World]:
     Raises:
         NoEngine: one of the parts does not start on this machine.
     """
-    if running := os.environ.get("EDL_DOCKER_WORLD"):
-        # `python -m tests.builder.docker_world` keeps one for a developer's many runs.
+    if running := os.environ.get("EDL_DOCKER_ENVIRONMENT"):
+        # `python -m tests.builder.docker_environment` keeps one for a developer's many runs.
         url, registry = running.split()
-        yield World(url, registry, Path(url.removeprefix("unix://")).parent)
+        yield DockerEnvironment(url, registry, Path(url.removeprefix("unix://")).parent)
         return
     # Not below pytest's folder: a socket's path is short, and images are large.
     folder = Path(tempfile.mkdtemp(prefix="edl-docker-", dir=_fast_folder()))
@@ -115,10 +115,10 @@ def open_world(*, bases: bool = True) -> Iterator[World]:
             port = free_port()
             running.enter_context(_registry(folder, port))
             url = running.enter_context(_engine(folder))
-            world = World(url, f"127.0.0.1:{port}", folder)
+            docker_env = DockerEnvironment(url, f"127.0.0.1:{port}", folder)
             if bases:
-                _make_base(world)
-            yield world
+                _make_base(docker_env)
+            yield docker_env
     finally:
         debian_base.remove(folder)
 
@@ -231,26 +231,26 @@ def _engine(folder: Path) -> Iterator[str]:
     raise NoEngine("no engine starts here: " + " | ".join(problems))
 
 
-def _make_base(world: World) -> None:
+def _make_base(docker_env: DockerEnvironment) -> None:
     try:
         packed = debian_base.make()
     except debian_base.Unavailable as error:
         raise NoEngine(str(error)) from error
-    client = world.client()
+    client = docker_env.client()
     with contextlib.closing(client):
-        repository, _, tag = world.bare.rpartition(":")
+        repository, _, tag = docker_env.bare.rpartition(":")
         with packed.open("rb") as file:
             # In pieces: the package announces them, but would send a file as a whole.
             pieces = iter(lambda: file.read(1 << 20), b"")
             client.api.import_image_from_stream(pieces, repository=repository, tag=tag)
-        push(client, world.bare)
-        context = world.folder / "base"
+        push(client, docker_env.bare)
+        context = docker_env.folder / "base"
         shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
         (context / "Dockerfile").write_text(
-            f"FROM {world.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
+            f"FROM {docker_env.bare}\nCOPY edl_worker /usr/lib/python3/dist-packages/edl_worker\n"
         )
-        client.images.build(path=str(context), tag=world.base, rm=True)
-        push(client, world.base)
+        client.images.build(path=str(context), tag=docker_env.base, rm=True)
+        push(client, docker_env.base)
 
 
 def push(client: Any, name: str) -> None:
@@ -260,13 +260,13 @@ def push(client: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    # For a developer's many runs: keep a world, and name it to the tests.
+    # For a developer's many runs: keep an environment, and name it to the tests.
     missing = missing_requirements()
     if missing:
         raise SystemExit(missing)
     for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell lets them be ignored
         signal.signal(number, signal.default_int_handler)
-    with open_world() as kept:
-        print(f'export EDL_DOCKER_WORLD="{kept.engine} {kept.registry}"', flush=True)
+    with open_environment() as kept:
+        print(f'export EDL_DOCKER_ENVIRONMENT="{kept.engine} {kept.registry}"', flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
