@@ -183,7 +183,9 @@ def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
     rate = message.learning_rate if message.HasField("learning_rate") else None
     if rate is not None and not isfinite(rate):
         raise malformed(f"callbacks have set the learning rate to {rate}")
-    return events.CallbackReply(message.state, message.stopped_by, rate)
+    return events.CallbackReply(
+        message.state, message.stopped_by, rate, message.keep_best, message.restore_best
+    )
 
 
 def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:

@@ -79,7 +79,9 @@ class Play:
                 self.calls.append((key.round, call.state, call.logs, call.learning_rate))
                 stop = "EarlyStopping" if call.logs.get("loss", 9.0) < 8.5 else ""
                 rate = 0.5 if key.round == 1 else None
-                done = replace(done, callbacks=ev.CallbackReply(call.state + b"x", stop, rate))
+                keeps, restores = key.round == 2, bool(stop)
+                reply = ev.CallbackReply(call.state + b"x", stop, rate, keeps, restores)
+                done = replace(done, callbacks=reply)
         self.say(done)
         return True
 
@@ -111,6 +113,10 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
     assert play.effects.count(fx.ChangeLearningRate(0.5)) == 1
     kinds = [e.kind for e in play.effects if isinstance(e, fx.LogEvent)]
     assert kinds.count("TrainingStopped") == kinds.count("LearningRateSet") == 1
+    assert kinds.count("BestRestored") == 1
+    decided = [e for e in play.effects if not isinstance(e, fx.LogEvent)]
+    kept, back = decided.index(fx.KeepBest()), decided.index(fx.RestoreBest())
+    assert kept < back < decided.index(fx.WriteCheckpoint("training is complete"))
 
 
 def test_logs_have_the_evaluation_of_the_epoch() -> None:
@@ -142,6 +148,8 @@ def test_a_master_that_dies_at_any_moment_changes_no_decision(validation: tuple[
         for epoch in range(3):
             assert trained.count(f"training {epoch}") == 2
         assert "training 3" not in trained
+        decided = play.effects + again.effects
+        assert decided.count(fx.KeepBest()) == decided.count(fx.RestoreBest()) == 1
         assert again.job.view(0.0).progress.num_epochs == 3
 
 

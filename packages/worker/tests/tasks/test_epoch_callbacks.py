@@ -15,6 +15,7 @@ from edl_proto.errors import EdlError
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks.epoch_callbacks import CallbackCaller
+from edl_worker.tasks.loaded_model import check_best_values
 from edl_worker.training.arena import Arena
 
 CALLBACKS = """
@@ -125,7 +126,10 @@ callbacks = [Own()]
     ("made", "what"),
     [
         ("tf.keras.callbacks.EarlyStopping('accuracy')", "monitors 'accuracy', which no epoch"),
-        ("tf.keras.callbacks.EarlyStopping(restore_best_weights=True)", "restore_best_weights"),
+        (
+            "*[tf.keras.callbacks.EarlyStopping(restore_best_weights=True) for _ in 'ab']",
+            "two callbacks with restore_best_weights",
+        ),
         ("tf.keras.callbacks.ModelCheckpoint('x.keras', save_freq=10)", "save_freq=10"),
         ("tf.keras.callbacks.LambdaCallback(on_train_batch_end=print)", "on_train_batch_end"),
         ("tf.keras.callbacks.SwapEMAWeights()", "on_test_begin"),
@@ -203,3 +207,51 @@ def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) 
     file.resolve_callbacks(validates=True)
     with pytest.raises(ContractErrors, match="--validation-data"):
         file.resolve_callbacks(validates=False)
+
+
+@pytest.mark.parametrize("options", ["patience=2", "patience=9", "patience=2, start_from_epoch=3"])
+def test_the_weights_of_keras_best_epoch_are_kept_and_restored(
+    zoo: ZooFolder, options: str
+) -> None:
+    """The stores keep what is best when the call says so; each call may be another worker's."""
+    losses = [1.0, 0.5, 0.6, 0.4, 0.45, 0.5, 0.55]
+    stop = f"tf.keras.callbacks.EarlyStopping(restore_best_weights=True, {options})"
+    text = MODEL + REST + LOSS + f"callbacks = [{stop}]\n"
+    zoo.write("mine.py", text)
+    alone = zoo.load("mine")
+    alone.build(batches(alone, rows())[0])
+    alone.resolve_callbacks(validates=True)
+    (keras_own,) = alone.callbacks
+    model: Any = alone.model
+    keras_own.set_model(model)
+    keras_own.on_train_begin({})
+    callers = [caller(zoo, text) for _ in range(2)]
+    for each in callers:
+        each._epochs = len(losses)
+    state, kept = callers[0].call(0, EpochLogs()).state, None
+    for ended, loss in enumerate(losses, 1):
+        model.set_weights([np.full_like(w, ended) for w in model.get_weights()])
+        model.stop_training = False
+        keras_own.on_epoch_end(ended - 1, {"val_loss": loss})
+        result = callers[ended % 2].call(ended, EpochLogs(state, {"val_loss": loss}))
+        state = result.state
+        kept = ended if result.keep_best else kept
+        over = model.stop_training or ended == len(losses)
+        assert bool(result.stopped_by) == model.stop_training
+        assert result.restore_best == over
+        if over:
+            break
+    keras_own.on_train_end({})
+    assert {float(w.flat[0]) for w in model.get_weights()} == {kept}
+
+
+def test_an_average_of_weights_has_no_best_epoch(zoo: ZooFolder) -> None:
+    stop = "tf.keras.callbacks.EarlyStopping(restore_best_weights=True)"
+    zoo.write("mine.py", MODEL + REST + LOSS + f"callbacks = [{stop}]\n")
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.resolve_callbacks(validates=True)
+    check_best_values(file, None)
+    file.optimizer.use_ema = True
+    with pytest.raises(EdlError, match="use_ema"):
+        check_best_values(file, None)

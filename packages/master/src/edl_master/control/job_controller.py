@@ -23,12 +23,14 @@ from edl_master.core.effects import (
     FreezeParameters,
     HeartbeatAnswer,
     JobPhase,
+    KeepBest,
     LeaseGranted,
     LeaveJob,
     LogEvent,
     LogScalar,
     Refused,
     ReleaseFrozen,
+    RestoreBest,
     RevokeLease,
     StartWorker,
     StopWorker,
@@ -256,6 +258,8 @@ class JobController:
         | CloseTask
         | FlushGradients
         | ChangeLearningRate
+        | KeepBest
+        | RestoreBest
         | ReleaseFrozen
         | StartWorker
         | StopWorker
@@ -275,6 +279,10 @@ class JobController:
                 self._plane.flush()
             case ChangeLearningRate(rate):
                 self._plane.set_learning_rate(rate)
+            case KeepBest():
+                self._plane.keep_best()
+            case RestoreBest():
+                self._plane.restore_best()
             case ReleaseFrozen(name):
                 self._plane.release(name)
             case StartWorker(worker, attempt):

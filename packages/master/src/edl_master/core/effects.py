@@ -152,6 +152,16 @@ class ChangeLearningRate:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepBest:
+    """The present values are the best so far: keep a copy, which snapshots have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBest:
+    """Training is over: the values kept as the best become the present ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class FreezeParameters:
     """Freeze the present version under a name; answered by ``ParametersFrozen``."""
 
@@ -250,6 +260,8 @@ Effect = (
     | CloseTask
     | FlushGradients
     | ChangeLearningRate
+    | KeepBest
+    | RestoreBest
     | FreezeParameters
     | ReleaseFrozen
     | StartWorker

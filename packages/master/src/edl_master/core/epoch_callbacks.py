@@ -12,7 +12,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edl_master.core.effects import CallbackCall, ChangeLearningRate, Effect, LogEvent
+from edl_master.core.effects import (
+    CallbackCall,
+    ChangeLearningRate,
+    Effect,
+    KeepBest,
+    LogEvent,
+    RestoreBest,
+)
 from edl_master.core.events import CallbackReply
 from edl_master.core.identifiers import TaskType
 from edl_master.core.ledger import Ledger
@@ -27,6 +34,8 @@ class EpochCallbacks:
         called: calls that are done; call 0 comes before the first epoch, call n after epoch n.
         stopped: a callback has ended the training.
         learning_rate: what callbacks have set; None: as the optimizer says.
+        best_epoch: the epoch after which the values were the best, for a callback that wants them
+            back; None: no values are kept.
     """
 
     def __init__(self, ledger: Ledger, emit: Callable[[Effect], None]) -> None:
@@ -36,6 +45,7 @@ class EpochCallbacks:
         self.called = 0
         self.stopped = False
         self.learning_rate: float | None = None
+        self.best_epoch: int | None = None
         self._state = b""
         self._is_open = False
         self._loss = (0.0, 0)
@@ -79,10 +89,17 @@ class EpochCallbacks:
             line = f"The learning rate is {reply.learning_rate:.6g} from epoch {epoch + 1} on."
             facts = {"learning_rate": repr(reply.learning_rate)}
             self._emit(LogEvent("LearningRateSet", line, facts=facts))
+        if reply.keep_best:
+            self.best_epoch = epoch
+            self._emit(KeepBest())
         if reply.stopped_by:
             self.stopped = True
             line = f"{reply.stopped_by} ends the training after epoch {epoch}."
             self._emit(LogEvent("TrainingStopped", line, facts={"epoch": str(epoch)}))
+        if reply.restore_best and self.best_epoch is not None and self.best_epoch != epoch:
+            self._emit(RestoreBest())
+            line = f"The model gets the values that it had after epoch {self.best_epoch}."
+            self._emit(LogEvent("BestRestored", line, facts={"epoch": str(self.best_epoch)}))
 
     def snapshot(self) -> dict[str, Any]:
         """Return what outlives the master as JSON-able values."""
@@ -91,6 +108,7 @@ class EpochCallbacks:
             "called": self.called,
             "stopped": self.stopped,
             "learning_rate": self.learning_rate,
+            "best_epoch": self.best_epoch,
             "state": b64encode(self._state).decode(),
             "loss": list(self._loss),
         }
@@ -99,6 +117,7 @@ class EpochCallbacks:
         """Take over what ``snapshot`` saved; a call that was under way is made again."""
         self.wanted, self.called = saved["wanted"], saved["called"]
         self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
+        self.best_epoch = saved.get("best_epoch")
         self._state = b64decode(saved["state"])
         total, records = saved["loss"]
         self._loss = total, records

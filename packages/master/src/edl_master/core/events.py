@@ -199,6 +199,10 @@ class CallbackReply:
     """The callback that ends the training; empty: it goes on."""
     learning_rate: float | None = None
     """From now on; None: as before."""
+    keep_best: bool = False
+    """The present values are the best so far."""
+    restore_best: bool = False
+    """Training ends, and the best values become the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ from edl_master.core.parameters.commands import (
     FinishTraining,
     FlushAccumulated,
     FreezeVersion,
+    KeepBestValues,
     ReleaseVersion,
+    RestoreBestValues,
     SetLearningRate,
 )
 from edl_master.core.parameters.payload import PayloadError
@@ -241,6 +243,17 @@ class Coordinator:
         with self._changed:
             self._made.learning_rate = rate
             self._stores.append(SetLearningRate(rate))
+
+    def keep_best(self) -> None:
+        """Keep the present values as the best so far."""
+        with self._changed:
+            self._stores.append(KeepBestValues())
+
+    def restore_best(self) -> None:
+        """Make the best values the present ones; no gradient may come after this."""
+        with self._changing() as ledger:
+            ledger.restore_best()
+            self._stores.append(RestoreBestValues(ledger.version))
 
     def freeze(self, name: str) -> Version:
         """Keep the present values under a name."""

@@ -13,7 +13,9 @@ from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, Up
 from edl_proto.v1 import job_pb2, servers_pb2, task_pb2
 
 
-def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntry:
+def command_to(  # noqa: C901  (one case for each command)
+    command: commands.Command, index: int
+) -> servers_pb2.CommandEntry:
     """The entry of the command log at ``index``."""
     message = servers_pb2.CommandEntry(index=index)
     match command:
@@ -32,6 +34,10 @@ def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntr
             message.flush_accumulated = version
         case commands.SetLearningRate(rate):
             message.set_learning_rate = rate
+        case commands.KeepBestValues():
+            message.keep_best.SetInParent()
+        case commands.RestoreBestValues(version):
+            message.restore_best = version
         case commands.FinishTraining(version):
             message.finish_training = version
         case commands.FreezeVersion(name):
@@ -45,7 +51,9 @@ def command_to(command: commands.Command, index: int) -> servers_pb2.CommandEntr
     return message
 
 
-def command_from(message: servers_pb2.CommandEntry) -> commands.Command:
+def command_from(  # noqa: C901  (one case for each command)
+    message: servers_pb2.CommandEntry,
+) -> commands.Command:
     """The command of an entry of the log.
 
     Raises:
@@ -70,6 +78,10 @@ def command_from(message: servers_pb2.CommandEntry) -> commands.Command:
             return commands.FlushAccumulated(Version(message.flush_accumulated))
         case "set_learning_rate":
             return commands.SetLearningRate(message.set_learning_rate)
+        case "keep_best":
+            return commands.KeepBestValues()
+        case "restore_best":
+            return commands.RestoreBestValues(Version(message.restore_best))
         case "finish_training":
             return commands.FinishTraining(Version(message.finish_training))
         case "freeze_version":

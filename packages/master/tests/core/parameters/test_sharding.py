@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
-from edl_master.core.parameters.commands import Command, CommitPush, TakeSnapshot
+from edl_master.core.parameters.commands import (
+    Command,
+    CommitPush,
+    KeepBestValues,
+    RestoreBestValues,
+    TakeSnapshot,
+)
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Array, Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
@@ -439,6 +445,39 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
             np.testing.assert_array_equal(again.snapshot().arrays[name], array)
     ids = np.arange(30)
     np.testing.assert_array_equal(store_rows(again, 0, ids), store_rows(one.store, 0, ids))
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_the_best_values_outlive_servers_and_their_number(servers: int) -> None:
+    model = Layout(VARIABLES)
+    plane = ShardedPlane(model, sgd(), Async(), servers)
+    plane.begin(np.full(model.parameter_nbytes, 60, np.uint8).tobytes())
+    best = plane.values()
+
+    def train(plane: ShardedPlane, number: int) -> bytes:
+        task, token = training_task(number), Token(number)
+        plane.ledger.grant(task, token)
+        gradient = np.full(model.gradient_nbytes, 61 + number, np.uint8).tobytes()
+        push = a_push(task, token, 0, 1, plane.ledger.version, gradient)
+        result = plane.coordinator.commit(push.claim, "", plane.prepare(push))
+        assert result.outcome is PushOutcome.APPLIED
+        plane.ledger.close(task)
+        return plane.values()
+
+    plane.log.append(KeepBestValues())
+    assert train(plane, 1) != best
+    plane.log.append(KeepBestValues())  # better still
+    best = plane.values()
+    later = train(plane, 2)
+    for other in (1, 2, 3):
+        again = plane.reshard_to(other)
+        assert again.values() == later != best
+        again.ledger.restore_best()
+        again.log.append(RestoreBestValues(again.ledger.version))
+        assert again.values() == best
+    plane.ledger.restore_best()
+    plane.log.append(RestoreBestValues(plane.ledger.version))
+    assert plane.values() == best
 
 
 def test_a_shard_that_lacks_a_committed_gradient_is_a_violation() -> None:

@@ -243,6 +243,8 @@ class CommandEntry(_message.Message):
     RELEASE_VERSION_FIELD_NUMBER: _builtins.int
     TAKE_SNAPSHOT_FIELD_NUMBER: _builtins.int
     SET_LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    KEEP_BEST_FIELD_NUMBER: _builtins.int
+    RESTORE_BEST_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     commit_initial_values: _builtins.int
     """the worker that has proposed them"""
@@ -253,12 +255,18 @@ class CommandEntry(_message.Message):
     freeze_version: _builtins.str
     release_version: _builtins.str
     set_learning_rate: _builtins.float
+    restore_best: _builtins.int
+    """the version after the command"""
     @_builtins.property
     def begin(self) -> Global___Begin: ...
     @_builtins.property
     def commit_push(self) -> Global___CommitPush: ...
     @_builtins.property
     def take_snapshot(self) -> Global___TakeSnapshot: ...
+    @_builtins.property
+    def keep_best(self) -> Global___Nothing:
+        """the present values are the best so far"""
+
     def __init__(
         self,
         *,
@@ -272,12 +280,14 @@ class CommandEntry(_message.Message):
         release_version: _builtins.str = ...,
         take_snapshot: Global___TakeSnapshot | None = ...,
         set_learning_rate: _builtins.float = ...,
+        keep_best: Global___Nothing | None = ...,
+        restore_best: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "release_version", b"release_version", "set_learning_rate", b"set_learning_rate", "take_snapshot", b"take_snapshot"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "keep_best", b"keep_best", "release_version", b"release_version", "restore_best", b"restore_best", "set_learning_rate", b"set_learning_rate", "take_snapshot", b"take_snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "index", b"index", "release_version", b"release_version", "set_learning_rate", b"set_learning_rate", "take_snapshot", b"take_snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "command", b"command", "commit_initial_values", b"commit_initial_values", "commit_push", b"commit_push", "finish_training", b"finish_training", "flush_accumulated", b"flush_accumulated", "freeze_version", b"freeze_version", "index", b"index", "keep_best", b"keep_best", "release_version", b"release_version", "restore_best", b"restore_best", "set_learning_rate", b"set_learning_rate", "take_snapshot", b"take_snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["begin", "commit_initial_values", "commit_push", "flush_accumulated", "finish_training", "freeze_version", "release_version", "take_snapshot", "set_learning_rate"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["begin", "commit_initial_values", "commit_push", "flush_accumulated", "finish_training", "freeze_version", "release_version", "take_snapshot", "set_learning_rate", "keep_best", "restore_best"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 

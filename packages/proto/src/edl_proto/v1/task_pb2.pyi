@@ -306,22 +306,30 @@ class CallbackReply(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     STOPPED_BY_FIELD_NUMBER: _builtins.int
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    KEEP_BEST_FIELD_NUMBER: _builtins.int
+    RESTORE_BEST_FIELD_NUMBER: _builtins.int
     state: _builtins.bytes
     """opaque: for the next call, whichever worker makes it"""
     stopped_by: _builtins.str
     """the callback that ends the training; empty: it goes on"""
     learning_rate: _builtins.float
     """from now on; absent: as before"""
+    keep_best: _builtins.bool
+    """the present values are the best so far"""
+    restore_best: _builtins.bool
+    """at the end: the best values become the model"""
     def __init__(
         self,
         *,
         state: _builtins.bytes = ...,
         stopped_by: _builtins.str = ...,
         learning_rate: _builtins.float | None = ...,
+        keep_best: _builtins.bool = ...,
+        restore_best: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "state", b"state", "stopped_by", b"stopped_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "keep_best", b"keep_best", "learning_rate", b"learning_rate", "restore_best", b"restore_best", "state", b"state", "stopped_by", b"stopped_by"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015

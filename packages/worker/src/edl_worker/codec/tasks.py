@@ -169,7 +169,11 @@ def encode_result(
 
 def _encode_callbacks(found: CallbackResult) -> task_pb2.CallbackReply:
     return task_pb2.CallbackReply(
-        state=found.state, stopped_by=found.stopped_by, learning_rate=found.learning_rate
+        state=found.state,
+        stopped_by=found.stopped_by,
+        learning_rate=found.learning_rate,
+        keep_best=found.keep_best,
+        restore_best=found.restore_best,
     )
 
 

@@ -131,11 +131,15 @@ class CallbackResult:
         state: what they remember; opaque to the master.
         stopped_by: the callback that ends the training; empty: it goes on.
         learning_rate: from now on; None: as before.
+        keep_best: the present values are the best so far.
+        restore_best: training ends, and the best values become the model.
     """
 
     state: bytes
     stopped_by: str = ""
     learning_rate: float | None = None
+    keep_best: bool = False
+    restore_best: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,16 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.model_file import ModelFile
+from edl_worker.model_file.adapters.callbacks import restores_best
 from edl_worker.training.arena import Arena
 
 log = logging.getLogger(__name__)
 
 _MOST_STATE = 1 << 20
 """Bytes; the master takes no more."""
+
+_KEPT = "kept"
+"""The ``best_weights`` of an EarlyStopping: the parameter stores have them."""
 
 
 class CallbackCaller:
@@ -63,18 +67,20 @@ class CallbackCaller:
             self._optimizer.learning_rate = rate
         rate = self._rate()
         self._begin(ended, call.state)
-        stopped_by = ""
+        stopped_by, keeps_best = "", False
         for callback in self._callbacks if ended else ():
             if isinstance(callback, keras.callbacks.CSVLogger):
                 _log_epoch(callback, ended - 1, logs)
             else:
                 callback.on_epoch_end(ended - 1, logs)
+            keeps_best |= _hand_over_best(callback)
             if model.stop_training and not stopped_by:
                 stopped_by = type(callback).__name__
         over = bool(stopped_by) or ended >= self._epochs
+        restores_best = False
         for callback in self._callbacks:
             if over:
-                callback.on_train_end(logs)
+                restores_best |= _end(callback, logs)
             else:
                 callback.on_epoch_begin(ended, {})
         if not np.array_equal(before, self._arena.pack()):
@@ -89,7 +95,8 @@ class CallbackCaller:
                 f"the callbacks remember {len(state)} bytes, more than {_MOST_STATE}",
                 "Keep large values out of their attributes, for example in a file.",
             )
-        return CallbackResult(state, stopped_by, None if new == rate else float(new))
+        changed = None if new == rate else float(new)
+        return CallbackResult(state, stopped_by, changed, keeps_best, restores_best)
 
     def _begin(self, ended: int, state: bytes) -> None:
         """Make the callbacks what they were after the last call, wherever that was made."""
@@ -108,6 +115,29 @@ class CallbackCaller:
 
     def _rate(self) -> np.float32:
         return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
+
+
+def _hand_over_best(callback: keras.callbacks.Callback) -> bool:
+    """Whether a callback has taken the present weights for the best; the stores keep them."""
+    if not restores_best(callback):
+        return False
+    stopping: Any = callback
+    if stopping.best_weights is None or isinstance(stopping.best_weights, str):
+        return False
+    stopping.best_weights = _KEPT
+    return True
+
+
+def _end(callback: keras.callbacks.Callback, logs: dict[str, Any]) -> bool:
+    """The training is over; return whether the best weights become the model's."""
+    if not restores_best(callback):
+        callback.on_train_end(logs)
+        return False
+    stopping: Any = callback
+    kept, stopping.best_weights = stopping.best_weights, None  # the stores restore them
+    stopping.on_train_end(logs)
+    stopping.best_weights = kept
+    return kept is not None
 
 
 def _log_epoch(callback: keras.callbacks.CSVLogger, epoch: int, logs: dict[str, Any]) -> None:

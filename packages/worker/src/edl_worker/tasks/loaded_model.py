@@ -20,6 +20,7 @@ from edl_worker.core.tasks import Lease, RecordRange, TaskType
 from edl_worker.embedding.lookup_stages import LayerPurpose, serving
 from edl_worker.embedding.tables import EmbeddingTables
 from edl_worker.model_file import Batch, ModelFile, load_model_file
+from edl_worker.model_file.adapters.callbacks import restores_best
 from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.evaluation import Inference
@@ -226,6 +227,7 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     local = options.local_steps > 1
     if local and tables is not None:
         raise _tables_with_local_steps(tables)
+    check_best_values(file, tables)
     trainer = Trainer(file, arena, tables, local=local, precision=options.precision)
     trainer.prime(sample)
     exporter = Exporter(job, file, open_size_spec(sample.features, sample.size))
@@ -236,6 +238,30 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
         Inference(file, tables),
         sample,
         TrainableModel(arena, trainer, exporter, tables),
+    )
+
+
+def check_best_values(file: ModelFile, tables: EmbeddingTables | None) -> None:
+    """Check that the values of the best epoch can be kept, if a callback wants them back.
+
+    Raises:
+        EdlError: MODEL_CONTRACT; they cannot.
+    """
+    if not any(restores_best(each) for each in file.callbacks):
+        return
+    if tables is not None:
+        what = f"the model has embedding tables ({', '.join(t.name for t in tables.tables)})"
+        remedy = "keep keras.layers.Embedding layers whole with --embedding-threshold 0"
+    elif file.optimizer.use_ema:
+        what = "the optimizer has use_ema=True, whose average becomes the model"
+        remedy = "leave use_ema out"
+    else:
+        return
+    raise EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"{what}, so EarlyStopping(restore_best_weights=True) cannot have former values back",
+        where="callbacks",
+        remedy=f"Leave restore_best_weights out, or {remedy}.",
     )
 
 

@@ -64,3 +64,9 @@ class GradientAccumulator:
 
     def _accumulate(self, totals: Arenas, addends: Arenas, weight: float, first: bool) -> None:
         arithmetic.accumulate(totals, addends, weight, first=first, executor=self._executor)
+
+
+def counts_of(accumulator: GradientAccumulator | None) -> dict[str, int]:
+    """What snapshots say of accumulated gradients: how many there are, and of how many records."""
+    count, records = (accumulator.count, accumulator.records) if accumulator else (0, 0)
+    return {"accumulated": count, "accumulated_records": records}

@@ -63,6 +63,18 @@ class SetLearningRate:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepBestValues:
+    """Keep the present values as the best so far, instead of those kept before."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreBestValues:
+    """Make the best values the present ones, which gives this version."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
 class FinishTraining:
     """Make the optimizer's average the values if it keeps one, which gives this version."""
 
@@ -101,6 +113,8 @@ Command: TypeAlias = (
     | CommitPush
     | FlushAccumulated
     | SetLearningRate
+    | KeepBestValues
+    | RestoreBestValues
     | FinishTraining
     | FreezeVersion
     | ReleaseVersion

@@ -239,6 +239,10 @@ class PushLedger:
         self._advance(1)
         return True
 
+    def restore_best(self) -> None:
+        """Training is over, and the best values become the present ones: a new version."""
+        self._next_version(1)
+
     def finish(self) -> bool:
         """Training is over: decide whether the optimizer's average becomes the values.
 

@@ -18,7 +18,9 @@ from edl_master.core.parameters.commands import (
     FinishTraining,
     FlushAccumulated,
     FreezeVersion,
+    KeepBestValues,
     ReleaseVersion,
+    RestoreBestValues,
     SetLearningRate,
     TakeSnapshot,
 )
@@ -105,7 +107,9 @@ class Shard:
 
     # --- commands --------------------------------------------------------------------------
 
-    def apply(self, command: Command) -> ShardSnapshot | None:
+    def apply(  # noqa: C901  (one case for each command)
+        self, command: Command
+    ) -> ShardSnapshot | None:
         """Apply the next command of the log.
 
         Returns:
@@ -128,6 +132,11 @@ class Shard:
                 self._check(command, version)
             case SetLearningRate(rate):
                 self.store.set_learning_rate(rate)
+            case KeepBestValues():
+                self.store.keep_best()
+            case RestoreBestValues(version):
+                self.store.restore_best()
+                self._check(command, version)
             case FinishTraining(version):
                 self.store.finish()
                 self._check(command, version)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from edl_master.core.identifiers import Version
-from edl_master.core.parameters.accumulator import GradientAccumulator
+from edl_master.core.parameters.accumulator import GradientAccumulator, counts_of
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
@@ -100,19 +100,15 @@ class ParameterStore:
             PayloadError: the buffer has another size or is read-only.
         """
         self._require_values()
+        version = self.version
+        values: Arenas = self._values.arenas
         if frozen:
             version, values, _ = self._frozen.get(frozen)
-            self._values.store(values, out)
-            return version
-        self._values.store(self._values.arenas, out)
-        return self.version
+        self._values.store(values, out)
+        return version
 
     def frozen_version(self, name: str) -> Version:
-        """The version that is frozen under a name.
-
-        Raises:
-            KeyError: none is.
-        """
+        """The version that is frozen under a name; ``KeyError`` if none is."""
         return self._frozen.get(name)[0]
 
     def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:
@@ -228,14 +224,11 @@ class ParameterStore:
         self._preserve_views()
         accumulator = self._accumulator
         if accumulator is None:
-            resolved = prepared.resolved
-            self._update(
-                prepared.values,
-                prepared.state,
-                rows=self._tables.resolve(prepared.rows) if resolved is None else resolved,
-                squares=commit.squares,
-                updates=commit.minibatches,
-            )
+            rows, squares = prepared.resolved, commit.squares
+            if rows is None:
+                rows = self._tables.resolve(prepared.rows)
+            done = commit.minibatches
+            self._update(prepared.values, prepared.state, rows=rows, squares=squares, updates=done)
             return
         self._accumulated_rows.add(prepared.rows, accumulator.weight(commit.records))
         accumulator.add(prepared.values, prepared.state, commit.records)
@@ -252,6 +245,16 @@ class ParameterStore:
         """Give all updates from now on this learning rate."""
         self._updater.rate = rate
 
+    def keep_best(self) -> None:
+        """Keep the present values as the best so far; snapshots have them. Rows are left out."""
+        self._values.keep_best()
+
+    def restore_best(self) -> None:
+        """Make the best values the present ones."""
+        self._preserve_views()
+        self._values.restore_best()
+        self.version = Version(self.version + 1)
+
     def finish(self) -> None:
         """Make the optimizer's average the values, if it keeps one."""
         self._preserve_views()
@@ -259,10 +262,7 @@ class ParameterStore:
             self.version = Version(self.version + 1)
 
     def freeze(self, name: str) -> None:
-        """Keep the present values under a name, unless the name is in use.
-
-        Frozen versions are no part of a snapshot.
-        """
+        """Keep the present values under a name that is not in use; snapshots leave them out."""
         self._require_values()
         self._frozen.keep(name, self.version, self._values.arenas, self._tables.take_view)
 
@@ -278,7 +278,6 @@ class ParameterStore:
         The arrays are views: they are copied when they are read, or when they are about to change.
         So this takes no time, and others may read them while updates go on.
         """
-        accumulator = self._accumulator
         meta: dict[str, Any] = {
             "format": FORMAT,
             "layout": self.layout.describe(),
@@ -286,12 +285,12 @@ class ParameterStore:
             "optimizer": dict(self._updater.optimizer.config),
             "mode": describe(self._mode),
             "initialized": self.initialized,
+            "best": self._values.best is not None,
             "version": self.version,
             "iterations": self._updater.iterations,
             "memory": dict(self._updater.memory),
             "learning_rate": self._updater.rate,
-            "accumulated": accumulator.count if accumulator else 0,
-            "accumulated_records": accumulator.records if accumulator else 0,
+            **counts_of(self._accumulator),
         }
         arrays: dict[str, Stored] = {
             name: self._views.take(array) for name, array in self._named_arrays()
@@ -331,9 +330,11 @@ class ParameterStore:
         self.version = Version(meta["version"])
         self._updater.iterations, self._updater.rate = meta["iterations"], meta["learning_rate"]
         self._updater.memory = dict(meta["memory"])
+        if meta.get("best"):
+            self._values.keep_best()  # filled below
         if self._accumulator is not None:
-            counts = meta["accumulated"], meta["accumulated_records"]
-            self._accumulator.count, self._accumulator.records = counts
+            self._accumulator.count = meta["accumulated"]
+            self._accumulator.records = meta["accumulated_records"]
         snapshot.fill(self._named_arrays())
         try:
             self._tables.restore(meta.get("tables", ()), snapshot.arrays)
@@ -352,13 +353,12 @@ class ParameterStore:
 
     def _named_arrays(self) -> Iterator[tuple[str, Array]]:
         """Everything that a snapshot has of arrays."""
-        groups: dict[str, Arenas] = {"values": self._values.arenas}
+        groups = self._values.groups()
         groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
         if self._accumulator and self._accumulator.records:
             groups |= self._accumulator.groups()
         for group, arenas in groups.items():
-            for key, array in arenas.items():
-                yield f"{group}/{key}", array
+            yield from ((f"{group}/{key}", array) for key, array in arenas.items())
 
     def _preserve_views(self) -> None:
         """Before anything changes: snapshots keep what they have."""

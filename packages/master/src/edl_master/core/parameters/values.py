@@ -18,6 +18,7 @@ class Values:
         trainable: the arenas that gradients update.
         state: the arenas that state deltas update.
         arenas: both.
+        best: copies of ``arenas`` as they were at their best; None: none are kept.
     """
 
     def __init__(self, layout: Layout, executor: Executor | None) -> None:
@@ -26,6 +27,7 @@ class Values:
         self.trainable = zeros(layout.sizes, layout.arenas(trainable=True))
         self.state = zeros(layout.sizes, layout.arenas(trainable=False))
         self.arenas: dict[ArenaKey, Array] = {**self.trainable, **self.state}
+        self.best: dict[ArenaKey, Array] | None = None
         self._executor = executor
         trainable = [place for place in layout.places if place.variable.trainable]
         state = [place for place in layout.places if not place.variable.trainable]
@@ -68,6 +70,21 @@ class Values:
     def move_state(self, delta: Arenas, scale: float) -> None:
         """Add ``scale`` times a state delta."""
         arithmetic.accumulate(self.state, delta, scale, first=False, executor=self._executor)
+
+    def groups(self) -> dict[str, Arenas]:
+        """What snapshots have of this, by name: the values, and the best ones if they are kept."""
+        values: dict[str, Arenas] = {"values": self.arenas}
+        return values if self.best is None else {**values, "best": self.best}
+
+    def keep_best(self) -> None:
+        """Copy the present values to ``best``, in new arrays: views have the former ones."""
+        self.best = {key: array.copy() for key, array in self.arenas.items()}
+
+    def restore_best(self) -> None:
+        """Make ``best``, which is not None, the present values."""
+        assert self.best is not None, "no values are kept"
+        for key, array in self.best.items():
+            np.copyto(self.arenas[key], array)
 
     def not_finite(self, gradient: Arenas, state: Arenas | None) -> str:
         """Name of the first variable with an infinity or NaN, or an empty string."""

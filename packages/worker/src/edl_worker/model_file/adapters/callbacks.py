@@ -52,7 +52,17 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
     called = [each for each in found if not _is_done_already(each)]
     for each in called:
         _check(definition, each)
+    if sum(restores_best(each) for each in called) > 1:
+        raise definition.error(
+            "has two callbacks with restore_best_weights=True, and the model has one best",
+            "Leave it out of all but one.",
+        )
     return tuple(called)
+
+
+def restores_best(callback: keras.callbacks.Callback) -> bool:
+    """Whether the callback makes the values of the best epoch the model."""
+    return bool(getattr(callback, "restore_best_weights", False))
 
 
 def _is_done_already(callback: keras.callbacks.Callback) -> bool:
@@ -79,10 +89,11 @@ def _check(definition: Definition, callback: keras.callbacks.Callback) -> None:
             "workers, and evaluations by others",
             "Do it in on_epoch_begin or on_epoch_end.",
         )
-    if getattr(callback, "restore_best_weights", False):
+    stops = isinstance(callback, keras.callbacks.EarlyStopping)
+    if getattr(callback, "restore_best_weights", False) and not stops:
         raise definition.error(
-            f"has {name}(restore_best_weights=True): no process has the values of former epochs",
-            "Leave it out; ModelCheckpoint(..., save_best_only=True) keeps the best model.",
+            f"has {name}, whose restore_best_weights only works in EarlyStopping",
+            "Derive the callback from keras.callbacks.EarlyStopping.",
         )
 
 
