@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl, eventually
+from conftest import ROOT, Edl, HeldTraining, eventually
 from safetensors.numpy import load_file
 
 import recordio
@@ -306,6 +306,40 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     kinds = [json.loads(e)["kind"] for e in edl("events", "fit", "-o", "json").out.splitlines()]
     assert kinds.count("ExamplesDiffer") == kinds.count("TrainingStopped") == 1
     assert kinds.count("LearningRateSet") == 1
+
+
+BEST = """
+callbacks = [tf.keras.callbacks.EarlyStopping(
+    "loss", mode="max", patience=1, restore_best_weights=True)]
+"""
+
+
+def test_the_best_epoch_becomes_the_model_though_the_master_is_killed(
+    edl: Edl, held: HeldTraining, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """The loss falls by itself, so with ``mode="max"`` the first epoch is the best.
+
+    Each record adds 1 to its weight in an epoch: 1 after the best one, 2 after the last one.
+    """
+    file = held.zoo / "counting.py"
+    file.write_text(file.read_text() + BEST)
+    edl(
+        *("train", "--model-zoo", str(held.zoo), "--model-def", "counting"),
+        *("--dataset-fn", "held.dataset_fn"),
+        *("--params", "size=300", "--data", str(numbered(300)), "--num-epochs", "5"),
+        *("--minibatch-size", "8", "--num-workers", "2", "--parameter-servers", "2"),
+        *("--name", "best", "--detach", "--output", str(tmp_path / "model")),
+    )
+    eventually(lambda: int(edl.status("best")["records_trained"]) > 300, "epoch 2 has begun")
+    directory = edl.job_dir("best")
+    os.kill(json.loads((directory / "master.json").read_bytes())["pid"], signal.SIGKILL)
+    held.release()
+    result = edl("wait", "best", "-o", "json").json
+    assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 600)
+    (weights,) = load_file(tmp_path / "model" / "parameters.safetensors").values()
+    np.testing.assert_array_equal(weights.reshape(-1), np.ones(300))
+    kinds = [json.loads(e)["kind"] for e in edl("events", "best", "-o", "json").out.splitlines()]
+    assert kinds.count("BestRestored") == kinds.count("TrainingStopped") == 1
 
 
 GAN = """
