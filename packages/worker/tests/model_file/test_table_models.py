@@ -238,7 +238,7 @@ def test_classifiers_are_as_good_as_logistic_regression(model_def: str) -> None:
     )
     baseline = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)
     model_file = load(model_def, schema=schema_of(learned))
-    train(model_file, records_of(learned), epochs=12, size=32)
+    train(model_file, records_of(learned), epochs=8, size=32)
     accuracy = evaluate(model_file, records_of(others))["accuracy"]
     print(f"{model_def} {accuracy:.3f}, baseline {baseline.score(test_x, test_y):.3f}")
     assert accuracy > 0.94
@@ -253,7 +253,7 @@ def test_an_autoencoder_tells_unlike_rows_without_a_label() -> None:
     benign = [row for row in learned if row["label"]]
     plain = [{k: v for k, v in row.items() if k != "label"} for row in benign]
     model_file = load("anomaly.Autoencoder", schema=schema_of(plain, None))
-    losses = train(model_file, records_of(plain), epochs=25, size=32)
+    losses = train(model_file, records_of(plain), epochs=20, size=32)
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
     error = evaluate(model_file, records_of(others))["reconstruction_error"]
     found = predictions(model_file, others, "label")
@@ -301,7 +301,7 @@ def test_functions_of_columns(model_def: str, target: str) -> None:
         ["NUMERIC", "age"],
     ]
     model_file = load(model_def, schema=schema_of(rows), hidden_units=[16], **{target: terms})
-    train(model_file, records_of(rows), epochs=10)
+    train(model_file, records_of(rows), epochs=8)
     assert evaluate(model_file, records_of(rows))["accuracy"] > 0.95
 
 
