@@ -272,3 +272,4 @@ def lock(session: nox.Session) -> None:
         external=True,
         env={"UV_NO_PROGRESS": "1", **{k: v for k, v in os.environ.items() if k == "HOME"}},
     )
+    session.run("python", "deploy/docker/lock.py", external=True)

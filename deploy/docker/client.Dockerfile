@@ -4,19 +4,39 @@ ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /src
-RUN python3 -m venv --without-pip /opt/edl
-COPY requirements.lock ./
+ENV PYTHONDONTWRITEBYTECODE=1
+# Every package is of the lock, with its hash, and so is what builds our own.
+RUN python3 -m venv --without-pip /opt/edl && python3 -m venv --without-pip /opt/build
+COPY locks/ locks/
+RUN for each in build:build edl:client; do \
+      python3 -m pip --python /opt/${each%%:*}/bin/python install --no-cache-dir --no-compile --no-deps \
+        --disable-pip-version-check --root-user-action=ignore --require-hashes --only-binary=:all: \
+        --requirement locks/${each#*:}.lock || exit 1; \
+    done
 COPY packages/ packages/
-RUN python3 -m pip --python /opt/edl/bin/python install --no-cache-dir --no-compile \
-      --disable-pip-version-check --root-user-action=ignore --constraint requirements.lock packages/proto packages/recordio packages/client
-# Compiled here: what runs may write nothing. What is for other Pythons does not compile.
-RUN /opt/edl/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/edl/lib \
+RUN for each in packages/proto packages/recordio packages/client; do \
+      /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-cache-dir \
+        --disable-pip-version-check --wheel-dir /opt/wheels ./$each || exit 1; \
+    done \
+ && python3 -m pip --python /opt/edl/bin/python install --no-compile --no-deps --no-index \
+      --disable-pip-version-check --root-user-action=ignore /opt/wheels/*.whl
+# Compiled here: what runs may write nothing. What is for other Pythons does not compile. All of it
+# anew, and nothing by itself: that would have the time of its source in it.
+RUN /opt/edl/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/edl/lib \
       >/dev/null || true
+# All of one time, so that equal sources make equal layers.
+ARG SOURCE_DATE_EPOCH=315532800
+COPY sbom.py ./
+RUN mkdir -p /image/opt /image/usr/share/edl /image/work \
+ && /opt/edl/bin/python -B sbom.py /image/usr/share/edl/sbom.cdx.json \
+ && mv /opt/edl /image/opt/edl \
+ && find /image -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
 
 FROM ${BASE}
-COPY --from=build /opt/edl /opt/edl
+COPY --from=build /image/ /
 ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
+# It is there already: a folder that this step makes would have a time of its own.
 WORKDIR /work
 ENTRYPOINT ["edl"]
 CMD ["--help"]

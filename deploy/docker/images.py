@@ -1,11 +1,13 @@
 """Builds edl's own images: ``python deploy/docker/images.py [client builder master worker]``.
 
-Needs the ``docker`` package and an engine (``DOCKER_HOST`` or its usual socket).
+Needs the packages ``docker`` and ``edl_builder``, and an engine (``DOCKER_HOST`` or its usual
+socket).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.resources
 import io
 import subprocess
 import sys
@@ -17,6 +19,8 @@ from typing import Any
 
 import docker
 from docker.errors import DockerException
+
+from edl_builder.adapters.engine_images import EngineImages
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -36,6 +40,7 @@ def build_image(
     extra: str = "cpu",
     network: str = "",
     engine: str = "",
+    fresh: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> str:
     """Build one image.
@@ -47,6 +52,7 @@ def build_image(
         extra: of the worker: ``cpu``, ``gpu`` or empty.
         network: of the steps; the engine's default if empty.
         engine: URL; from the environment if empty.
+        fresh: do every step anew, whatever the engine has.
         say: told every line of the build.
 
     Returns:
@@ -68,7 +74,7 @@ def build_image(
             else docker.APIClient(version="auto", timeout=3600, **docker.utils.kwargs_from_env())
         )
         with client:
-            return _build(client, name, tag, arguments, network, say)
+            return _build(client, name, tag, arguments, network, fresh, say)
     except DockerException as error:
         raise ImageError(f"edl-{name}: the engine says: {error}") from error
 
@@ -79,14 +85,17 @@ def _build(
     tag: str,
     arguments: Mapping[str, str],
     network: str,
+    fresh: bool,
     say: Callable[[str], None],
 ) -> str:
     last: list[str] = []
     for news in client.build(
         fileobj=io.BytesIO(_context(name)),
         custom_context=True,
-        tag=tag,
+        tag=f"{tag}-steps",
+        labels=_labels(),
         buildargs=arguments,
+        nocache=fresh,
         network_mode=network or None,
         rm=True,
         forcerm=True,
@@ -98,6 +107,7 @@ def _build(
             if line.strip():
                 last = [*last[-15:], line]
                 say(line)
+    EngineImages(client).settle(f"{tag}-steps", tag, say)
     return str(client.inspect_image(tag)["Id"])
 
 
@@ -116,19 +126,30 @@ def _context(name: str) -> bytes:
 
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.add(FOLDER / f"{name}.Dockerfile", "Dockerfile", filter=wanted)
-        tar.add(ROOT / "requirements.lock", "requirements.lock", filter=wanted)
+        tar.add(FOLDER / "locks", "locks", filter=wanted)
+        program = importlib.resources.files("edl_builder.in_image") / "sbom.py"
+        with importlib.resources.as_file(program) as path:
+            tar.add(path, "sbom.py", filter=wanted)
         tar.add(ROOT / "packages", "packages", filter=wanted)
     return buffer.getvalue()
 
 
 def _revision() -> str:
+    return _git("rev-parse", "HEAD") or "unknown"
+
+
+def _labels() -> dict[str, str]:
+    """Where the sources are, if that is a public place."""
+    url = _git("remote", "get-url", "origin")
+    is_public = url.startswith("https://") and "@" not in url
+    return {"org.opencontainers.image.source": url} if is_public else {}
+
+
+def _git(*arguments: str) -> str:
     done = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import uuid
 from pathlib import Path
 from typing import Any
 
 import zoos
 
+from edl_builder.core.recipe import EPOCH, SBOM
+
 from .docker_environment import DockerEnvironment
 from .service import build, serving
 
 _IMAGES = Path(__file__).parents[2] / "deploy" / "docker" / "images.py"
+
+
+_DIFFERS = """
+import pathlib
+paths = list(pathlib.Path("/opt/edl").rglob("*"))
+heads = (path.read_bytes()[4:8] for path in paths if path.suffix == ".pyc")
+kinds = {int.from_bytes(head, "little") for head in heads}
+print({int(path.lstat().st_mtime) for path in paths}, kinds)
+"""
+"""The times of all files, and how compiled files are checked: 1 is by no time."""
 
 
 def _images() -> Any:
@@ -52,6 +65,12 @@ def test_the_workers_image_is_a_base_for_zoos(
         assert there, "a container, which may write nothing, need not compile numpy"
         for news in client.api.push(f"{name}:1", stream=True, decode=True):
             assert "error" not in news, news
+        # A whole second build takes a minute: this is in what two of them have differed.
+        output = client.containers.run(image, ["python3", "-c", _DIFFERS], remove=True).decode()
+        assert output.split() == [f"{{{EPOCH}}}", "{1}"]
+        said = client.containers.run(image, ["cat", SBOM], remove=True)
+        found = {each["name"]: each.get("version") for each in json.loads(said)["components"]}
+        assert {"numpy", "edl-worker", "libc6"} <= set(found)
         options = ("--allow-base", f"{docker_env.registry}/edl-test/*")
         archive = zoos.tar({"requirements.txt": "toolz==1.0.0\n", "m.py": "import toolz\n"})
         with serving(docker_env, tmp_path / "state", *options) as service, service.caller() as stub:
