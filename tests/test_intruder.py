@@ -127,7 +127,9 @@ def attack_http(port: int) -> Counter[str]:
             status = ask(port, verb, target, {"Content-Length": "0"})
             assert status not in range(200, 300), (verb, target)
             found[str(status)] += 1
-    found[str(ask(port, "GET", "/metrics", {"X-Large": "a" * 300_000}))] += 1
+    # Hung up on before it is all sent, so there may be no answer.
+    assert ask(port, "GET", "/metrics", {"X-Large": "a" * 300_000}) not in range(200, 300)
+    found["large"] += 1
     return found
 
 
@@ -172,13 +174,15 @@ def test_no_attack_passes_and_no_record_is_lost(
 
     counts: dict[str, Counter[str]] = {}
     addresses = {facts["address"]: Role.MASTER, server["address"]: Role.SERVER}
+    # Before the silent connections, which would have these hung up on.
+    for name, port in (("page", page), ("worker", metrics[0])):
+        counts[name] = attack_http(port)
+        assert "0" not in counts[name], "each was answered"
     with contextlib.ExitStack() as opened:
         counts["raw"] = Counter()
         for port in (*ports, *metrics):
             counts["raw"] += attack_raw(port, opened)
         counts["gRPC"] = attack_grpc(edl, foreign, addresses)
-        counts["page"] = attack_http(page)
-        counts["worker"] = attack_http(metrics[0])
     print({name: dict(found) for name, found in counts.items()})
     assert sum(sum(found.values()) for found in counts.values()) >= 200
 
