@@ -67,7 +67,8 @@ def test_without_a_header_every_line_is_a_record(path: Path) -> None:
         (b"1,2.5,-3e4\n4,5,6\n", "numbers alone"),
         (b"a,,c\n1,2,3\n", "a name is missing"),
         (b"a,b,a\n1,2,3\n", "'a' twice"),
-        (b"\xff\xfe,b\n1,2\n", "UTF-8"),
+        (b"\xff,b\n1,2\n", "is not UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16"), "is UTF-16 text; convert the file to UTF-8"),
         (b'a,b\n1,2\n"3,4\n5,6\n', "does not end"),
     ],
 )

@@ -116,7 +116,8 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         version=progress.parameter_version,
         records_per_s=progress.records_per_s,
         eta_s=progress.eta_s,
-        loss=progress.loss,
+        # A job whose master never ran has no progress, and 0 is no loss of its model.
+        loss=progress.loss if message.HasField("progress") else math.nan,
         metrics=dict(message.metrics),
         workers=tuple(
             WorkerStatus(

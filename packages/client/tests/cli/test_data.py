@@ -155,6 +155,14 @@ def test_a_table_that_is_no_text(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
     assert "UTF-8" in edl("data", "convert", "t.csv", "--to", "out", code=3).err
     nothing_is_left(tmp_path, "t.csv")
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-16")
+    assert "the text is UTF-16" in edl("data", "convert", "t.csv", "--to", "out", code=3).err
+
+
+def test_a_source_without_a_name_is_not_the_current_folder(edl: Call, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    assert "a source has no name" in edl("data", "convert", "", "--to", "out", code=2).err
+    nothing_is_left(tmp_path, "t.csv")
 
 
 # --- Parquet -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from edl.codec import decode_status
 from edl.core.job_result import of_status
 from edl.core.job_status import (
     Failure,
@@ -20,6 +21,7 @@ from edl.core.job_status import (
 )
 from edl.core.options import Verb
 from edl.render import job_text
+from edl_proto.v1 import job_pb2
 
 RUNNING = JobStatus(
     job="mnist",
@@ -195,3 +197,10 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
     assert next_steps(status).count("edl ") == 1
     assert way in next_steps(status)
+
+
+def test_a_job_that_never_started_has_no_loss() -> None:
+    message = job_pb2.JobStatus(name="m", type=job_pb2.TRAIN, state=job_pb2.FAILED)
+    assert job_text.figures(decode_status(message)) == []
+    message.progress.loss = 0.0
+    assert job_text.figures(decode_status(message)) == ["loss 0"]

@@ -40,15 +40,7 @@ def open_source(
     Raises:
         EdlError, Problem: they are missing, unreadable, or not all of one format.
     """
-    places = [place for source in sources for place in _found(source)]
-    for place in places:
-        if place.exists() and not (place.is_file() or place.is_dir()):
-            raise EdlError(
-                ErrorCode.DATA_UNREADABLE,
-                "it is neither a regular file nor a folder",
-                where=str(place),
-                remedy="Write the content to a file first.",
-            )
+    places = _places(sources)
     folders = [place for place in places if place.is_dir()]
     if form is SourceFormat.IMAGES or (form is None and folders and _holds_images(folders[0])):
         if len(places) != 1 or not folders:
@@ -78,6 +70,30 @@ def open_source(
             return IdxSource(files, options)
         case _:
             return RecordSource(files, options, form.value)
+
+
+def _places(sources: Sequence[str]) -> list[Path]:
+    """The files and folders that sources name.
+
+    Raises:
+        EdlError, Problem: one is missing, has no name, or is neither.
+    """
+    if "" in sources:
+        raise usage(
+            "a source has no name",
+            where="SRC",
+            remedy="Name files or folders; . is the current folder.",
+        )
+    places = [place for source in sources for place in _found(source)]
+    for place in places:
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise EdlError(
+                ErrorCode.DATA_UNREADABLE,
+                "it is neither a regular file nor a folder",
+                where=str(place),
+                remedy="Write the content to a file first.",
+            )
+    return places
 
 
 def detect(file: Path) -> SourceFormat:

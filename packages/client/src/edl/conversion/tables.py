@@ -19,6 +19,9 @@ from edl_proto.errors import EdlError, ErrorCode
 _BATCH = 4096
 _GUESSED_FROM = 50
 """Lines of a CSV file that its delimiter is guessed from."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""The first bytes of such texts."""
+
 _LONGEST_CELL = 64 << 20
 _TYPES = {
     Cell.EMPTY: ColumnType.UNKNOWN,
@@ -117,6 +120,12 @@ class CsvTableSource:
                     if row:
                         yield f"{file}:{reader.line_num}", row
         except (OSError, UnicodeDecodeError, csv.Error) as error:
+            if isinstance(error, UnicodeDecodeError) and error.object[:2] in _UTF_16:
+                raise unreadable(
+                    "the text is UTF-16, not UTF-8",
+                    str(file),
+                    "Convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv",
+                ) from error
             line = f":{reader.line_num}" if reader is not None else ""
             raise unreadable(
                 f"not a CSV file: {getattr(error, 'strerror', None) or error}",

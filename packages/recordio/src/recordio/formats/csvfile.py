@@ -48,6 +48,8 @@ class CsvSource(RangeReader):
         try:
             text = line.decode()
         except UnicodeDecodeError:
+            if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise damaged("is UTF-16 text; convert the file to UTF-8") from None
             raise damaged("is not UTF-8 text") from None
         try:
             names = tuple(name.strip() for name in next(csv.reader([text]), []))
