@@ -97,10 +97,10 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             )
 
         if asks:
-            from edl.cli.sql_prompt import prompt
+            from edl.cli.sql_prompt import read_statements
             from edl.core.sql_tokens import ends_with_semicolon
 
-            prompt(lambda text: ends_with_semicolon(text, session.dialect), run)
+            read_statements(lambda text: ends_with_semicolon(text, session.dialect), run)
         else:
             run(execute if file is None else _read(file))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from edl.render import terminal
+
 _FIRST, _NEXT = "edl> ", "...> "
 _LEAVE = ("exit", "quit", "\\q")
 
 
-def prompt(is_complete: Callable[[str], bool], run: Callable[[str], None]) -> None:
+def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], None]) -> None:
     """Read statements and run them until the input ends; an error ends only its statement.
 
     Ctrl-C drops what has been typed since the last semicolon, or ends what runs.
@@ -33,11 +35,11 @@ def prompt(is_complete: Callable[[str], bool], run: Callable[[str], None]) -> No
                 statements, text = text, ""
                 run(statements)
         except EOFError:
-            print()
+            terminal.result("")
             return
         except KeyboardInterrupt:
             text = ""
-            print()
+            terminal.result("")
         except Exception as error:
             text = ""
             show(error)
