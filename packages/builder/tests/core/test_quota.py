@@ -7,7 +7,7 @@ import re
 import pytest
 
 from edl_builder.core.names import BuilderError, Caller, Reason
-from edl_builder.core.quota import Quota, UsageLedger
+from edl_builder.core.quota import DailyUsage, Quota
 
 ANN, BOB = Caller("ann"), Caller("bob")
 DAY = 86400.0
@@ -22,34 +22,34 @@ DAY = 86400.0
     ],
 )
 def test_what_is_used_up_is_refused_until_tomorrow(quota: Quota, what: str) -> None:
-    ledger = UsageLedger()
+    usage = DailyUsage()
     now = 100.5 * DAY
-    ledger.check(ANN, quota, now)
-    used = ledger.usage(ANN, now)
+    usage.check(ANN, quota, now)
+    used = usage.usage(ANN, now)
     used.builds, used.nbytes, used.minutes = 2, 20, 0.5
     with pytest.raises(BuilderError, match=f"ann has used up its {what}") as refused:
-        ledger.check(ANN, quota, now + DAY / 3)
+        usage.check(ANN, quota, now + DAY / 3)
     assert refused.value.failure.reason is Reason.LIMIT
-    ledger.check(BOB, quota, now)
-    ledger.check(ANN, Quota(), now)
+    usage.check(BOB, quota, now)
+    usage.check(ANN, Quota(), now)
     with pytest.raises(BuilderError):
-        ledger.check(ANN, quota, now - 2 * DAY)  # a clock that was set back
-    ledger.check(ANN, quota, now + DAY)
+        usage.check(ANN, quota, now - 2 * DAY)  # a clock that was set back
+    usage.check(ANN, quota, now + DAY)
 
 
 def test_what_an_hour_allows_comes_back_with_the_next() -> None:
-    ledger, quota, now = UsageLedger(), Quota(hourly_builds=2), 100.5 * DAY
+    usage, quota, now = DailyUsage(), Quota(hourly_builds=2), 100.5 * DAY
     for _ in range(2):
-        ledger.check(ANN, quota, now)
-        ledger.count_build(ANN, now)
+        usage.check(ANN, quota, now)
+        usage.count_build(ANN, now)
     with pytest.raises(BuilderError, match="ann has used up its 2 builds of this hour") as refused:
-        ledger.check(ANN, quota, now + 3599)
+        usage.check(ANN, quota, now + 3599)
     assert "next hour" in refused.value.failure.remedy
     with pytest.raises(BuilderError):
-        ledger.check(ANN, quota, now - 3600)  # a clock that was set back
-    ledger.check(BOB, quota, now)
-    ledger.check(ANN, quota, now + 3600)
-    assert ledger.usage(ANN, now + 3600).builds == 2
+        usage.check(ANN, quota, now - 3600)  # a clock that was set back
+    usage.check(BOB, quota, now)
+    usage.check(ANN, quota, now + 3600)
+    assert usage.usage(ANN, now + 3600).builds == 2
 
 
 def test_labels_of_metrics_have_no_spaces() -> None:

@@ -72,7 +72,7 @@ class SqlSession:
 
     Args:
         url: of the database.
-        tell: called with lines about what is done, and what was chosen.
+        report: called with lines about what is done, and what was chosen.
         progress: jobs write a line to stderr every few seconds.
 
     Raises:
@@ -81,12 +81,12 @@ class SqlSession:
     """
 
     def __init__(
-        self, url: str, places: SqlPlaces, tell: Callable[[str], None], *, progress: bool
+        self, url: str, places: SqlPlaces, report: Callable[[str], None], *, progress: bool
     ) -> None:
         self._database = Database(url, places.password_file)
         self._url = url
         self._places = places
-        self._tell = tell
+        self._report = report
         self._progress = progress
 
     @property
@@ -133,7 +133,7 @@ class SqlSession:
         chosen = select(statement, names, learns_label=learns_label(source, model))
         label = chosen.label
         if label and not statement.label:
-            self._tell(f"the label is {label}, the last column; LABEL names another one")
+            self._report(f"the label is {label}, the last column; LABEL names another one")
         with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
             rows = data_api.convert_data(
                 self._url,
@@ -154,7 +154,7 @@ class SqlSession:
                 "num_epochs": _epochs(schema["rows"]),
                 **_with_metrics(statement.settings),
             }
-            self._tell(f"{plural(schema['rows'], 'row')}, {settings['num_epochs']} epochs")
+            self._report(f"{plural(schema['rows'], 'row')}, {settings['num_epochs']} epochs")
             result = api.train(
                 progress=self._progress,
                 model_zoo=zoo,
@@ -176,7 +176,7 @@ class SqlSession:
             },
         }
         (output / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-        self._tell(f"the model {statement.into} is in {output}")
+        self._report(f"the model {statement.into} is in {output}")
         return {
             "model": statement.into,
             "output": str(output),
@@ -200,7 +200,7 @@ class SqlSession:
                 password_file=self._places.password_file,
             )
             check_types(about["texts"], rows.schema or {})
-            self._tell(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
+            self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
             options: dict[str, Any] = {"postprocess": "argmax"} if about["is_classifier"] else {}
             api.predict(
                 progress=self._progress,
@@ -215,7 +215,7 @@ class SqlSession:
             )
             target = Target(statement.table, statement.column, key)
             done = load_column(self._database, target, predictions, lambda _: None)
-        self._tell(
+        self._report(
             f"{plural(done.rows, 'prediction')} in column {statement.column} of {statement.table}"
         )
         return {
@@ -256,7 +256,7 @@ class SqlSession:
             )
         number = sum(rows.records.values())
         metrics = {name: float(value) for name, value in result.metrics.items()}
-        self._tell(
+        self._report(
             f"{plural(number, 'row')}: "
             + ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())
         )
@@ -267,7 +267,7 @@ class SqlSession:
             check_columns(self._database, statement.into, list(row))
             done["table_created"] = append_row(self._database, statement.into, row)
             done["table"] = statement.into
-            self._tell(f"a row of metrics is in the table {statement.into}")
+            self._report(f"a row of metrics is in the table {statement.into}")
         return done
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:

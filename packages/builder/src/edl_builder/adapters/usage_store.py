@@ -12,14 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from edl_builder.core.names import Caller
-from edl_builder.core.quota import Quota, Usage, UsageLedger
+from edl_builder.core.quota import DailyUsage, Quota, Usage
 from edl_proto.files import replace_file
 
 log = logging.getLogger(__name__)
 
 
 class UsageStore:
-    """The usage ledger behind its lock and in its file; only tenants with a quota are in it.
+    """The usage of a day behind its lock and in its file; only tenants with a quota are in it.
 
     Args:
         path: of the file.
@@ -30,15 +30,15 @@ class UsageStore:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
-        self._ledger = _read(path)
+        self._usage = _read(path)
 
     def begin(self, tenant: Caller, quota: Quota) -> None:
         """Count a build. Raises: BuilderError: LIMIT, if a quota is used up."""
         if quota == Quota():
             return
         with self._lock:
-            self._ledger.check(tenant, quota, self._clock())
-            self._ledger.count_build(tenant, self._clock())
+            self._usage.check(tenant, quota, self._clock())
+            self._usage.count_build(tenant, self._clock())
             self._write()
 
     def add_bytes(self, tenant: Caller, quota: Quota, nbytes: int) -> None:
@@ -46,10 +46,10 @@ class UsageStore:
         if quota == Quota():
             return
         with self._lock:
-            used = self._ledger.usage(tenant, self._clock())
+            used = self._usage.usage(tenant, self._clock())
             used.nbytes += nbytes
             if quota.nbytes and used.nbytes > quota.nbytes:
-                self._ledger.check(tenant, Quota(nbytes=quota.nbytes), self._clock())
+                self._usage.check(tenant, Quota(nbytes=quota.nbytes), self._clock())
 
     @contextlib.contextmanager
     def timed(self, tenant: Caller) -> Iterator[None]:
@@ -60,14 +60,14 @@ class UsageStore:
         finally:
             minutes = (time.monotonic() - begin) / 60
             with self._lock:
-                if tenant in self._ledger.usages:
-                    self._ledger.usage(tenant, self._clock()).minutes += minutes
+                if tenant in self._usage.usages:
+                    self._usage.usage(tenant, self._clock()).minutes += minutes
                     self._write()
 
     def _write(self) -> None:
         found = {
-            "day": self._ledger.day,
-            "usages": {tenant: asdict(used) for tenant, used in self._ledger.usages.items()},
+            "day": self._usage.day,
+            "usages": {tenant: asdict(used) for tenant, used in self._usage.usages.items()},
         }
         try:
             replace_file(self._path, json.dumps(found).encode())
@@ -75,10 +75,10 @@ class UsageStore:
             log.error("%s cannot be written: %s", self._path, error)
 
 
-def _read(path: Path) -> UsageLedger:
+def _read(path: Path) -> DailyUsage:
     try:
         found = json.loads(path.read_text("utf-8"))
         usages = {Caller(tenant): Usage(**used) for tenant, used in found["usages"].items()}
-        return UsageLedger(int(found["day"]), usages)
+        return DailyUsage(int(found["day"]), usages)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return UsageLedger()
+        return DailyUsage()

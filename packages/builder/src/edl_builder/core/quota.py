@@ -40,7 +40,7 @@ class Usage:
     hourly_builds: int = 0
 
 
-class UsageLedger:
+class DailyUsage:
     """What each tenant has used today. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, day: int = 0, usages: dict[Caller, Usage] | None = None) -> None:

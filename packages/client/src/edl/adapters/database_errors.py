@@ -11,8 +11,8 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What some errors mean.
+class _ErrorClass:
+    """What errors of one class mean.
 
     Attributes:
         signs: SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL.
@@ -26,8 +26,8 @@ class _Meaning:
     words: str = ""
 
 
-_MEANINGS = (
-    _Meaning(
+_ERROR_CLASSES = (
+    _ErrorClass(
         ErrorCode.FORBIDDEN,
         "the database does not accept user name or password",
         "Give the password with --password-file, EDL_DATABASE_PASSWORD, or as the driver expects "
@@ -35,55 +35,55 @@ _MEANINGS = (
         frozenset({"28P01", "28000", 1045, 1698}),
         r"password authentication failed|no password supplied|role \".*\" does not exist",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.FORBIDDEN,
         "this user lacks a privilege",
         "Ask the database's administrator for it: GRANT … ON … TO …",
         frozenset({"42501", 1044, 1142, 1143, 1227}),
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.DATA_NOT_FOUND,
         "there is no such database",
         "The name of the database is the last part of the URL.",
         frozenset({"3D000", 1049}),
         r"database \".*\" does not exist",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.DATA_NOT_FOUND,
         "there is no such table",
         "Check its name, and its schema if it has one: schema.table",
         frozenset({"42P01", "3F000", 1146}),
         r"no such table",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.USAGE,
         "there is no such column",
         "Correct its name in the query.",
         frozenset({"42703", 1054}),
         r"no such column",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.USAGE,
         "the database only reads here, and the statement would change something",
         "The query must be a SELECT.",
         frozenset({"25006", 1792}),
         r"readonly database",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.USAGE,
         "the database does not understand the query",
         "Try it in the database's own shell: psql, mariadb or sqlite3.",
         frozenset({"42601", 1064}),
         r"syntax error|incomplete input|unrecognized token",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.DATA_UNREADABLE,
         "the file is not an SQLite database",
         "Check its name.",
         frozenset(),
         r"file is not a database",
     ),
-    _Meaning(
+    _ErrorClass(
         ErrorCode.DATA_UNREADABLE,
         "the database cannot be reached, or has closed the connection",
         "Check host and port of the URL, and that the server runs; then try again.",
@@ -104,11 +104,14 @@ def database_error(error: Exception, where: str, hide: Callable[[str], str]) -> 
     original: Any = getattr(error, "orig", None) or error
     text = hide(_sentence(original))
     sign = _sign(original)
-    for meaning in _MEANINGS:
-        by_words = sign is None and meaning.words and re.search(meaning.words, text, re.I)
-        if sign in meaning.signs or by_words:
+    for error_class in _ERROR_CLASSES:
+        by_words = sign is None and error_class.words and re.search(error_class.words, text, re.I)
+        if sign in error_class.signs or by_words:
             return EdlError(
-                meaning.code, f"{meaning.what}: {text}", where=where, remedy=meaning.remedy
+                error_class.code,
+                f"{error_class.what}: {text}",
+                where=where,
+                remedy=error_class.remedy,
             )
     return EdlError(
         ErrorCode.DATA_UNREADABLE,

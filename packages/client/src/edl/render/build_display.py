@@ -42,7 +42,7 @@ class PlainBuild:
             return
         self._words, self._last = status.words, ""
         if not status.is_final:
-            self._tell(status.words)
+            self._print(status.words)
 
     def line(self, text: str) -> None:
         self._last = text
@@ -51,19 +51,19 @@ class PlainBuild:
         self.tick()
 
     def say(self, text: str) -> None:
-        self._tell(text)
+        self._print(text)
 
     def tick(self) -> None:
         if self._words and time.monotonic() >= self._next:
             last = f": {self._last}" if self._last and not self._every_line else ""
             spent = duration(time.monotonic() - self._since)
-            self._tell(f"{self._words}, {spent} so far{last}")
+            self._print(f"{self._words}, {spent} so far{last}")
 
     def close(self) -> None:
         """Nothing to leave."""
         self._words = ""
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._next = time.monotonic() + self._every_s
         self._write(f"image: {text}")
 

@@ -40,7 +40,7 @@ _START_AGAIN_S = 30.0
 """A companion that was killed is replaced within this time, on a busy machine too."""
 
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
-_TROUBLE = (OSError, CallRefusedError)
+_CALL_ERRORS = (OSError, CallRefusedError)
 
 
 @dataclass(slots=True)
@@ -97,7 +97,9 @@ class LocalContainers:
             )
             container = _Container(worker, attempt, instance, log_start=0)
             self._containers[instance] = container
-        threading.Thread(target=self._live, args=(container,), name=instance, daemon=True).start()
+        threading.Thread(
+            target=self._run_container, args=(container,), name=instance, daemon=True
+        ).start()
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
@@ -156,12 +158,12 @@ class LocalContainers:
 
     # --- a container's life, in a thread of its own ----------------------------------------
 
-    def _live(self, container: _Container) -> None:
+    def _run_container(self, container: _Container) -> None:
         try:
             self._make(container)
-        except _TROUBLE as error:
+        except _CALL_ERRORS as error:
             self._forget(container)
-            self._seen.put(InstanceNotStarted(container.worker, _words(error)))
+            self._seen.put(InstanceNotStarted(container.worker, _message(error)))
             return
         self._seen.put(InstanceStarted(container.worker, container.attempt, container.instance))
         with self._changed:
@@ -232,11 +234,11 @@ class LocalContainers:
                 if is_ours:
                     self._call_companion("remove", container.instance)
                 return None if state["state"] == "gone" else state
-            except _TROUBLE as error:
+            except _CALL_ERRORS as error:
                 if self._over.wait(_AGAIN_S):
                     return None
                 log.warning(
-                    "the state of %s cannot be asked for: %s", container.instance, _words(error)
+                    "the state of %s cannot be asked for: %s", container.instance, _message(error)
                 )
 
     def _forget(self, container: _Container) -> None:
@@ -266,8 +268,8 @@ class LocalContainers:
         try:
             if not self._call_companion("signal", container.instance, signal=what.name)["sent"]:
                 log.debug("%s was not sent to %s: it has ended", what.name, container.instance)
-        except _TROUBLE as error:
-            log.warning("%s was not sent to %s: %s", what.name, container.instance, _words(error))
+        except _CALL_ERRORS as error:
+            log.warning("%s was not sent to %s: %s", what.name, container.instance, _message(error))
             with self._changed:
                 container.kill_at = min(container.kill_at, time.monotonic() + _AGAIN_S)
                 self._changed.notify_all()
@@ -291,7 +293,7 @@ class LocalContainers:
         return call(self._job_dir, request, _CALL_S)
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, CallRefusedError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -17,40 +17,42 @@ from edl_master.parameters.locked_shard import LockedShard
 from edl_master.parameters.stores import Model, PendingSnapshot
 
 
-class SnapshotSlot:
-    """Where the snapshot of one command is put when the command is applied."""
+class SnapshotFuture:
+    """The snapshot of one command, once the command is applied."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
 
 
-class SnapshotSlots:
-    """Slots by the labels of their commands; only slots that are still wanted exist."""
+class SnapshotFutures:
+    """Futures by the labels of their commands; only those that are still wanted exist."""
 
     def __init__(self) -> None:
-        self._slots: weakref.WeakValueDictionary[str, SnapshotSlot] = weakref.WeakValueDictionary()
+        self._futures: weakref.WeakValueDictionary[str, SnapshotFuture] = (
+            weakref.WeakValueDictionary()
+        )
         self._labels = 0
 
-    def new(self) -> tuple[str, SnapshotSlot]:
-        """A slot, and the label for its command."""
+    def new(self) -> tuple[str, SnapshotFuture]:
+        """A future, and the label for its command."""
         self._labels += 1
-        label, slot = str(self._labels), SnapshotSlot()
-        self._slots[label] = slot
-        return label, slot
+        label, future = str(self._labels), SnapshotFuture()
+        self._futures[label] = future
+        return label, future
 
     def fill(self, taken: ShardSnapshot) -> None:
-        """Put a snapshot in its slot; drop it if it is no longer wanted."""
-        slot = self._slots.pop(taken.command.label, None)
-        if slot is not None:
-            slot.snapshot = taken.snapshot
+        """Give a snapshot to its future; drop it if it is no longer wanted."""
+        future = self._futures.pop(taken.command.label, None)
+        if future is not None:
+            future.snapshot = taken.snapshot
 
 
 class LocalStores:
     """Implements ``Stores`` by one shard of this process.
 
     Args:
-        shard: the shard; its ``on_snapshot`` is ``slots.fill``.
-        slots: see there.
+        shard: the shard; its ``on_snapshot`` is ``futures.fill``.
+        futures: see there.
         executor: as in ``ParameterStore``.
     """
 
@@ -59,10 +61,10 @@ class LocalStores:
     log_index = 0
 
     def __init__(
-        self, shard: LockedShard, slots: SnapshotSlots, executor: Executor | None = None
+        self, shard: LockedShard, futures: SnapshotFutures, executor: Executor | None = None
     ) -> None:
         self._shard = shard
-        self._slots = slots
+        self._futures = futures
         self._executor = executor
         self._tables = TableFigures()
 
@@ -87,13 +89,13 @@ class LocalStores:
         self._shard.append(command)
 
     def take_snapshot(self, ledger: dict[str, Any], place: str) -> PendingSnapshot:
-        label, slot = self._slots.new()
+        label, future = self._futures.new()
         self._shard.append(TakeSnapshot(label, place))
 
         def get() -> Snapshot:
             self._shard.apply_pending()
-            assert slot.snapshot is not None, "the command was applied"
-            return Snapshot({**slot.snapshot.meta, **ledger}, slot.snapshot.arrays)
+            assert future.snapshot is not None, "the command was applied"
+            return Snapshot({**future.snapshot.meta, **ledger}, future.snapshot.arrays)
 
         return PendingSnapshot(Version(ledger["version"]), "", get)
 

@@ -19,7 +19,7 @@ from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.errors import translate_payload_errors
 from edl_master.parameters.job_model import JobModel, MakeMode
-from edl_master.parameters.local_stores import LocalStores, SnapshotSlots
+from edl_master.parameters.local_stores import LocalStores, SnapshotFutures
 from edl_master.parameters.locked_shard import LockedShard, Reading, ReadRequest, copy_out
 
 GOING_ON = (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED, PushOutcome.STALE)
@@ -222,9 +222,9 @@ def build_local(
         on_described: as for ``JobModel``.
         on_failed: as for ``LockedShard``.
     """
-    slots = SnapshotSlots()
-    shard = LockedShard(buffers, slots.fill, on_failed)
-    stores = LocalStores(shard, slots, executor)
+    snapshots = SnapshotFutures()
+    shard = LockedShard(buffers, snapshots.fill, on_failed)
+    stores = LocalStores(shard, snapshots, executor)
     coordinator = Coordinator(stores)
     model = JobModel(coordinator, stores, make_mode, reduction, saved, on_described)
     return LocalParts(coordinator, model, shard, ParameterPlane(coordinator, shard))

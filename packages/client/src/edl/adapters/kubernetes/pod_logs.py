@@ -17,7 +17,7 @@ ReadRecord = Callable[[], Mapping[str, Sequence[str]]]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Position:
     """How far the log of one pod has been given."""
 
     stamp: str = ""
@@ -41,7 +41,7 @@ class PodLogs:
     master: bool
     worker: int | None
     tail: int | None
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, _Position] = field(default_factory=dict)
     _recorded: dict[str, Sequence[str]] = field(default_factory=dict)
     _given: dict[str, str] = field(default_factory=dict)
     """The last line that was given of a source."""
@@ -91,7 +91,7 @@ class PodLogs:
                 yield JobLogLine(source, line)
 
     def _lines(self, pod: str, first: bool) -> Iterator[str]:
-        seen = self._seen.setdefault(pod, _Seen())
+        seen = self._seen.setdefault(pod, _Position())
         query = {"container": objects.CONTAINER, "timestamps": "true"}
         if seen.stamp:
             # The server counts whole seconds: what was given already is left out below.
