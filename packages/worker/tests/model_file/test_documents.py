@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from example_data import example, float_images
 from plain_loop import batches, evaluate, train
-from zoo_folder import ZooFolder
+from zoo_folder import HELPERS, ZooFolder
 
 from edl_worker.model_file import check_model_file
 from edl_worker.model_file.adapters.optimizer import OPTIMIZERS
@@ -71,11 +71,9 @@ def test_the_reference_lists_all_names_of_the_code() -> None:
 
 def test_the_tutorial_lists_every_model_of_the_zoo() -> None:
     text = LESSON.read_text()
-    helpers = {"cifar10/data.py", "columns.py", "table_schema.py"}
-    helpers |= {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}
     for path in (ROOT / "model_zoo").rglob("*.py"):
         name = path.relative_to(ROOT / "model_zoo").as_posix()
-        if name in helpers:
+        if name in HELPERS:
             continue
         dotted = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         assert f"`{dotted}" in text, dotted
