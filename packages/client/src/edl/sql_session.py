@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from edl.adapters.model_zoo import source_of
 from edl.conversion.column_loading import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
-from edl.conversion.result_table import append_row, check_columns
+from edl.conversion.result_table import ResultRow, append_row, check_columns
 from edl.core.model_file import learns_label
 from edl.core.problem import usage
 from edl.core.quantities import plural
@@ -237,7 +238,7 @@ class SqlSession:
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
         if statement.into:
-            check_columns(self._database, statement.into, ["model", "row_count"])
+            check_columns(self._database, statement.into, ["model", "evaluated_at", "row_count"])
         with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
             rows = data_api.convert_data(
                 self._url,
@@ -262,8 +263,14 @@ class SqlSession:
         )
         done: dict[str, Any] = {"model": statement.model, "rows": number, "metrics": metrics}
         if statement.into:
-            row: dict[str, str | int | float] = {"model": statement.model, "row_count": number}
-            row.update(metrics)
+            # Whole seconds: MariaDB would round, perhaps up.
+            now = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+            row: ResultRow = {
+                "model": statement.model,
+                "evaluated_at": now,
+                "row_count": number,
+                **metrics,
+            }
             check_columns(self._database, statement.into, list(row))
             done["table_created"] = append_row(self._database, statement.into, row)
             done["table"] = statement.into

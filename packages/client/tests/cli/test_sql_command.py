@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,19 +135,23 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
 
 def test_each_evaluation_is_a_row_of_a_table(sql: Call, evaluated: list[Any]) -> None:
     statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
+    before = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
     first, second = (json.loads(sql("-e", statement, "-o", "json").out)[0] for _ in range(2))
     assert (first["table_created"], second["table_created"]) == (True, False)
     assert first["metrics"] == {"accuracy": 0.5, "loss": 2.0}
     with sqlite3.connect("my.db") as database:
         rows = database.execute("SELECT model, row_count, accuracy, loss FROM results").fetchall()
+        times = database.execute("SELECT evaluated_at FROM results").fetchall()
     database.close()
     assert rows == [("wages", 2, 0.5, 2.0)] * 2
+    assert before <= datetime.fromisoformat(times[0][0]) <= datetime.fromisoformat(times[1][0])
     assert [record["label"][0] for record in evaluated[0]] == [5.5, 2.5]
 
 
 def test_a_table_of_other_results_is_left_as_it_is(sql: Call, evaluated: list[Any]) -> None:
     with sqlite3.connect("my.db") as database:
-        database.execute("CREATE TABLE results (model TEXT, row_count INT, accuracy REAL)")
+        known = "model TEXT, evaluated_at TEXT, row_count INT, accuracy REAL"
+        database.execute(f"CREATE TABLE results ({known})")
     database.close()
     statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
     assert "results has no column loss" in sql("-e", statement, code=2).err

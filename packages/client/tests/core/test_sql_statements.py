@@ -103,7 +103,7 @@ def test_the_select_is_what_was_written(select: str, dialect: Dialect, to: str) 
         ("a=[1, [2, 3]], b=(4,)", {"a": [1, [2, 3]], "b": (4,)}),
         ("a='x, y', b=\"INTO\"", {"a": "x, y", "b": "INTO"}),
         ("a=True, b=false, c=NULL", {"a": True, "b": False, "c": None}),
-        ("a={'x': 1}", {"a": {"x": 1}}),
+        ("a={'x': 1, 'y': [2, 3]}, b={}", {"a": {"x": 1, "y": [2, 3]}, "b": {}}),
     ],
 )
 def test_values(values: str, expected: dict[str, object]) -> None:
@@ -178,6 +178,7 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a TRAIN m WITH a=1, a=2 INTO x", "a appears twice", "a=2 INTO x"),
         ("SELECT a TRAIN m WITH train.steps=2 INTO x", "no setting train.steps", "train.steps"),
         ("SELECT a TRAIN m WITH a=[1, 2 INTO x", "this bracket is never closed", "[1, 2 INTO x"),
+        ("SELECT a TRAIN m WITH a={'b' INTO x", "this bracket is never closed", "{'b' INTO x"),
         ("SELECT a) TRAIN m INTO x", "no ( is open here", ") TRAIN"),
         ("SELECT 'a TRAIN m INTO x", "this text does not end", "'a TRAIN"),
         ("SELECT a /* TRAIN m INTO x", "this comment does not end", "/* TRAIN"),

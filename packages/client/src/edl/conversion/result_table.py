@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from edl.adapters.databases import Database
@@ -10,6 +11,8 @@ from edl.core.problem import usage
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
+
+ResultRow = Mapping[str, str | int | float | datetime]
 
 _LONGEST_NAME = 255
 
@@ -38,12 +41,12 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
             )
 
 
-def append_row(database: Database, table: str, values: Mapping[str, str | int | float]) -> bool:
+def append_row(database: Database, table: str, values: ResultRow) -> bool:
     """Add a row to a table, which is created if there is none.
 
     Args:
         table: its name, or schema.table.
-        values: by column; integers become BIGINT, floats DOUBLE, texts VARCHAR.
+        values: by column; integers become BIGINT, floats DOUBLE, texts VARCHAR, times TIMESTAMP.
 
     Returns:
         Whether the table was created.
@@ -67,6 +70,8 @@ def append_row(database: Database, table: str, values: Mapping[str, str | int | 
 def _type(value: object) -> TypeEngine[Any]:
     import sqlalchemy as sql
 
+    if isinstance(value, datetime):
+        return sql.DateTime()
     if isinstance(value, int):
         return sql.BigInteger()
     return sql.Double() if isinstance(value, float) else sql.String(_LONGEST_NAME)

@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _DOLLAR = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 _SHOWN_BEFORE, _SHOWN_AFTER = 70, 30
 _NEVER_OPENED = "is open here"
-_PAIRS = {")": "(", "]": "["}
+_PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 def is_word(token: SqlToken, *words: str) -> bool:
