@@ -99,6 +99,28 @@ def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> 
     assert master.confirm()
 
 
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_token_that_is_refused_for_a_while_delays_the_term(creates: bool) -> None:
+    api = FakeApi()
+    if not creates:
+        term(api).take()
+    refusals = iter(range(15))
+
+    def refuse_first(method: str, path: str) -> None:
+        if next(refusals, None) is not None:
+            disown(method, path)
+
+    api.before = refuse_first
+    assert term(api).take() == (1 if creates else 2)
+
+
+def test_a_master_whose_pod_is_gone_takes_no_term() -> None:
+    api = FakeApi()
+    api.before = disown
+    with pytest.raises(api_retry.Disowned, match="taking the term"):
+        term(api).take()
+
+
 def test_a_newer_master_is_seen_when_it_is_asked_for() -> None:
     api = FakeApi()
     older = term(api)

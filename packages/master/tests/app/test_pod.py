@@ -22,6 +22,7 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
@@ -153,6 +154,49 @@ def test_the_end_waits_for_an_api_server_that_is_away(
 ) -> None:
     work.state = job_pb2.FAILED
     api.before = outage(40)
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 0
+
+
+@pytest.mark.parametrize("refused", [POD, LEASE, "/api/v1/namespaces/team/pods", RECORD, JOB])
+def test_a_token_that_is_refused_for_a_while_fails_neither_start_nor_end(
+    api: FakeApi, secret: Path, tmp_path: Path, work: Work, refused: str
+) -> None:
+    work.state = job_pb2.FAILED
+    left = iter(range(20))
+
+    def refuse_first(method: str, path: str) -> None:
+        if path == refused and next(left, None) is not None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+
+    api.before = refuse_first
+    assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 0
+    assert "FAILED" in api.objects[RECORD]["data"][objects.STATUS_KEY]
+    assert next(left, None) is None
+
+
+@pytest.mark.parametrize("refused", [POD, LEASE, "/api/v1/namespaces/team/pods", RECORD, JOB])
+def test_a_master_whose_pod_is_gone_leaves_the_job_to_the_next_one(
+    api: FakeApi,
+    secret: Path,
+    tmp_path: Path,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    refused: str,
+) -> None:
+    """Such an end is no failed start, and the next one concludes what this one could not."""
+    work.state = job_pb2.FAILED
+    monkeypatch.setattr(api_retry, "_DISOWNED_S", 0.0)
+
+    def disown(method: str, path: str) -> None:
+        if path == refused:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+
+    api.before = disown
+    assert pod.run(secret, tmp_path / "state", lambda: api) == job_directory.DIRECTORY_TAKEN
+    assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
+    api.before = outage(0)
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
     assert api.objects[JOB]["spec"]["backoffLimit"] == 0
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from fakes.jobs import RunningJob, training_spec
 
+from edl_master.adapters.job_directory import JobDirectory
+from edl_master.app import startup
 from edl_master.app.hosting import Hosting
 from edl_master.recovery.restart import SUPERSEDED
 from edl_proto.local import job_directory
@@ -42,3 +46,20 @@ def test_a_master_asks_before_it_makes_the_result(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "job" / job_directory.END).exists()
     assert job.directory.read_status().finished_at == ""
+
+
+def test_a_failure_of_a_master_that_was_replaced_is_not_the_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(code: int) -> NoReturn:
+        raise SystemExit(code)  # in the place of the end of this very process
+
+    monkeypatch.setattr(startup, "end_at_once", end)
+    (tmp_path / "job").mkdir()
+    directory = JobDirectory(tmp_path / "job")  # without the specification of a job
+    directory.lock.hold()
+    with pytest.raises(SystemExit) as ended:
+        startup.work(directory, Hosting(confirm=lambda: False))
+    directory.lock.release()
+    assert ended.value.code == job_directory.DIRECTORY_TAKEN
+    assert not (tmp_path / "job" / job_directory.STATUS).exists()

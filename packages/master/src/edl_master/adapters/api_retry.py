@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from edl_proto.kubernetes.api import ApiUnavailable
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -19,26 +19,52 @@ T = TypeVar("T")
 
 _FIRST_S = 0.5
 _LONGEST_S = 10.0
+_DISOWNED_S = 20.0
+_UNAUTHORIZED = 401
+
+
+class Disowned(Exception):
+    """The API server has answered nothing but 401 for long: it no longer knows this pod.
+
+    A pod's token dies with the pod. One such answer decides nothing: an API server that starts, or
+    that has lost its store, gives it to everybody.
+    """
 
 
 def retry_until_answered(
-    call: Callable[[], T], what: str, sleep: Callable[[float], None] = time.sleep
+    call: Callable[[], T],
+    what: str,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """The answer of a call that may be repeated; without a limit, since nothing else helps.
+    """The answer of a call that may be repeated; silence has no limit, since nothing else helps.
 
     Args:
         call: what to do; an earlier one may have had an effect without being answered.
         what: is being done, in words.
         sleep: waits so many seconds.
+        clock: seconds of a clock that never goes back.
 
     Raises:
         ApiError: the API server has refused the call.
+        Disowned: it has refused this pod's token for 20 s, and given no other answer.
     """
     wait_s = _FIRST_S
+    disowned_since: float | None = None
     while True:
         try:
             return call()
         except ApiUnavailable as error:
+            disowned_since = None
             log.warning("%s: the API server does not answer (%s); trying again", what, error)
+        except ApiError as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+            now = clock()
+            disowned_since = now if disowned_since is None else disowned_since
+            if now - disowned_since >= _DISOWNED_S:
+                said = f"{what}: the API server no longer knows this pod ({error.message})"
+                raise Disowned(said) from error
+            log.warning("%s: the API server refuses this pod's token; trying again", what)
         sleep(wait_s)
         wait_s = min(2 * wait_s, _LONGEST_S)

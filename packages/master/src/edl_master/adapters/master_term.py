@@ -9,10 +9,8 @@ What this protects, and what not:
 - A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
 - A master whose pod was deleted, but whose process nobody ends since its kubelet is dead, cannot
-  read the Lease: a pod's token dies with the pod, and the API server answers 401. After
-  ``_DISOWNED_S`` of nothing but 401 it ends, as if it had seen a newer master, and its end releases
-  the lock of the job's directory to the next one. One such answer decides nothing: an API server
-  that starts, or that has lost its store, gives it to everybody.
+  read the Lease (``api_retry.Disowned``). It ends as if it had seen a newer master, and its end
+  releases the lock of the job's directory to the next one.
 - A master that is cut off from the API server, but neither from its workers nor from the state
   volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
   volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
@@ -27,15 +25,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edl_master.adapters.api_retry import retry_until_answered
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_master.adapters.api_retry import Disowned, retry_until_answered
+from edl_proto.kubernetes.api import ApiError, JsonObject, KubernetesApi
 from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
-_DISOWNED_S = 20.0
-_UNAUTHORIZED = 401
 _COUNT = "leaseTransitions"
 
 
@@ -66,7 +62,6 @@ class MasterTerm:
         self._owner = owner
         self._holder = holder
         self._clock = clock
-        self._disowned_since: float | None = None
         self._superseded = threading.Event()
         self.number = 0
         """From 1; 0: it is not taken yet."""
@@ -76,10 +71,11 @@ class MasterTerm:
 
         Raises:
             ApiError: the service account may not read, create or update the Lease.
+            Disowned: this pod is gone; nothing was taken.
         """
         while not self.number:
             # An increase that was not answered may have counted: then a number stays unused.
-            self.number = retry_until_answered(self._increase, "taking the term")
+            self.number = retry_until_answered(self._increase, "taking the term", clock=self._clock)
         log.info("this is master %d of the job", self.number)
         return self.number
 
@@ -98,48 +94,28 @@ class MasterTerm:
         Raises:
             ApiError: the Lease is gone, and with it the Job; or access was withdrawn.
         """
-        retry_until_answered(self._look, "confirming the term")
+        self._look("confirming the term", time.sleep)
         return not self.is_superseded
 
     def _look_again(self) -> None:
         while not self.is_superseded:
             time.sleep(_LOOK_EVERY_S)
             try:
-                self._look()
-            except ApiUnavailable:
-                continue  # nothing is decided from silence
+                self._look("looking for a newer master", lambda _: time.sleep(_LOOK_EVERY_S))
             except ApiError as error:
                 log.warning("the Lease cannot be read: %s", error.message)
 
-    def _look(self) -> None:
+    def _look(self, doing: str, sleep: Callable[[float], None]) -> None:
         try:
-            newest = int(self._get()["spec"].get(_COUNT, 0))
-        except ApiUnavailable:
-            self._disowned_since = None
-            raise
-        except ApiError as error:
-            if error.status != _UNAUTHORIZED:
-                raise
-            self._count_disowned(error)
+            lease = retry_until_answered(self._get, doing, sleep, self._clock)
+        except Disowned as error:
+            log.warning("master %d ends: %s", self.number, error)
+            self._superseded.set()
             return
-        self._disowned_since = None
+        newest = int(lease["spec"].get(_COUNT, 0))
         if newest > self.number:
             log.warning("master %d has taken over from this one, %d", newest, self.number)
             self._superseded.set()
-
-    def _count_disowned(self, error: ApiError) -> None:
-        """Take the pod for gone, if the API server has not known its token for long.
-
-        Raises:
-            ApiUnavailable: it is not long yet; ask again.
-        """
-        now = self._clock()
-        if self._disowned_since is None:
-            self._disowned_since = now
-        if now - self._disowned_since < _DISOWNED_S:
-            raise ApiUnavailable(error.message) from error
-        log.warning("the API server no longer knows the pod of this master, %d", self.number)
-        self._superseded.set()
 
     def _increase(self) -> int:
         """The number that this call has taken; 0 if another one was faster."""

@@ -25,6 +25,7 @@ from types import FrameType
 from google.protobuf import json_format
 
 from edl_master.adapters import former_masters
+from edl_master.adapters.api_retry import Disowned
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_record import JobRecord
 from edl_master.adapters.master_term import MasterTerm
@@ -68,12 +69,24 @@ def run(
 ) -> int:
     """Work on the job of this pod until it has ended; return the exit code.
 
+    A pod that the API server no longer knows leaves the job to the next one.
+
     Args:
         spec_file: of the mounted Secret.
         state: where the volume is; the job's directory is below, by the job's name.
         connect: makes the API of the cluster.
         authority: the job's, of the other mounted Secret; if there is none, the job is not secured.
     """
+    try:
+        return _run(spec_file, state, connect, authority)
+    except Disowned as error:
+        log.error("the master ends: %s", error)
+        return job_directory.DIRECTORY_TAKEN
+
+
+def _run(
+    spec_file: Path, state: Path, connect: Callable[[], KubernetesApi], authority: Path
+) -> int:
     # The first process of a container ignores every signal that it does not handle.
     signal.signal(signal.SIGTERM, _leave)
     try:

@@ -66,9 +66,8 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
             spec = directory.read_spec()
             master = MasterApp(job_config.read(spec, job_dir), directory, hosting)
     except Exception as error:
-        failure = failure_from_exception(error)
         log.error("the job cannot be started\n%s", error)
-        _record_failure(directory, spec, failure)
+        _fail(directory, spec, failure_from_exception(error), hosting)
         directory.lock.release()
         return FAILED
     with master:
@@ -84,7 +83,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
             return code
         except Exception as error:
             log.exception("the master ends")
-            _record_failure(directory, spec, failure_from_exception(error))
+            _fail(directory, spec, failure_from_exception(error), hosting)
             return FAILED
         finally:
             directory.lock.release()
@@ -121,8 +120,15 @@ def failed_status(spec: job_pb2.JobSpec, failure: Failure) -> job_pb2.JobStatus:
     )
 
 
-def _record_failure(directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure) -> None:
-    """Write a final status and an event that say why the job did not start."""
+def _fail(
+    directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure, hosting: Hosting
+) -> None:
+    """Write a final status and an event that say why the job did not start.
+
+    A master that a later one has replaced ends at once instead: its failure is not the job's.
+    """
+    if not hosting.confirm():
+        end_at_once(job_directory.DIRECTORY_TAKEN)
     output_reservation.release(spec.output, directory.path)
     # What an earlier master has done is done: its figures stay.
     status = directory.read_status()
