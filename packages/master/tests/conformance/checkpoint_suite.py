@@ -6,6 +6,7 @@ is damaged behind the place's back, through fsspec, whatever the place is.
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -140,13 +141,25 @@ class CheckpointSuite:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place = world.place()
-        moment = checkpoint_files.Moment("this boot", 1234)
+        assert place.newest_at() == 0
+        moment = checkpoint_files.Moment("this boot", 1234, 1.7e9)
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint_files.Moment, "now", lambda: moment)
             keep(place, checkpoint(1))
         found, _ = newest(place)
         assert found is not None
         assert found.taken == moment
+        place.close()
+        assert world.place().newest_at() == 1.7e9
+
+    def test_of_a_damaged_one_the_time_is_not_known(self, world: World) -> None:
+        place = world.place()
+        before = time.time()
+        keep(place, checkpoint(1))
+        between = time.time()
+        keep(place, checkpoint(2))
+        world.write("job-00000002/manifest.json", b"{}")
+        assert before <= place.newest_at() <= between
 
     def test_the_last_ones_stay_and_those_of_other_jobs(self, world: World) -> None:
         other = world.place(job="job-other")

@@ -39,6 +39,13 @@ def kinds(job_dir: Path) -> list[str]:
     return [event["kind"] for event in events_of(job_dir)]
 
 
+def last_checkpoint(job: RunningJob) -> float:
+    """What its metrics say, in seconds since 1970."""
+    name = "edl_checkpoint_last_success_timestamp_seconds"
+    text = job.app.report.metrics().decode()
+    return float(next(line for line in text.splitlines() if line.startswith(name)).split()[1])
+
+
 def objects(store: str) -> list[str]:
     system, path = fsspec.core.url_to_fs(store)
     return sorted(found.removeprefix(f"{path}/") for found in system.find(path))
@@ -48,20 +55,22 @@ def objects(store: str) -> list[str]:
 def test_a_stopped_job_goes_on_elsewhere_from_what_is_in_the_store(
     tmp_path: Path, store: str, update: str
 ) -> None:
-    stop = threading.Event()
+    stop, asked = threading.Event(), threading.Event()
     minibatches = 0
 
     def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         nonlocal minibatches
         minibatches += 1
-        if minibatches == 20:
+        if minibatches >= 20:
             stop.set()
+            assert asked.wait(DEADLINE_S)  # or the job might be over before
 
     spec = spec_of(tmp_path, store, update)
     behavior = WorkerBehavior(RECORDS, sync=update == "SYNC", at_minibatch=at_minibatch)
     with RunningJob(spec, tmp_path / "here", behavior) as job:
         assert stop.wait(DEADLINE_S)
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=200)
+        asked.set()
         assert job.wait() == 1
         stopped = job.app.report.status()
     assert stopped.state == job_pb2.CANCELLED
@@ -69,10 +78,24 @@ def test_a_stopped_job_goes_on_elsewhere_from_what_is_in_the_store(
     assert "CheckpointTaken" in kinds(tmp_path / "here")
     assert not [path for path in (tmp_path / "here" / "checkpoints").glob("*") if path.is_dir()]
 
-    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC")
+    over = time.time()
+    there = threading.Event()
+    noted: list[float] = []
+
+    def before_its_own(worker: FakeWorker, minibatch: int) -> None:
+        assert there.wait(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while not noted:
+            assert time.monotonic() < deadline, "the time is not found"
+            time.sleep(0.01)
+            noted.extend(filter(None, [last_checkpoint(job)]))
+
+    behavior = WorkerBehavior(RECORDS, sync=update == "SYNC", at_minibatch=before_its_own)
     with RunningJob(spec, tmp_path / "there", behavior) as job:
+        there.set()
         assert job.wait() == 0
         check_exact(spec, job.app.report.status())
+        assert noted[0] < over < last_checkpoint(job)
     assert len(behavior.outcomes) < EPOCHS * RECORDS / 4
     assert "CheckpointRestored" in kinds(tmp_path / "there")
 

@@ -55,15 +55,17 @@ class PiecewiseArray(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time by a clock that nobody sets.
+    """A time by a clock that nobody sets, and by that of people.
 
     Attributes:
         boot: identifies the start of the machine.
         since_boot_ns: nanoseconds since then, sleep of the machine included.
+        at_s: seconds since 1970; 0 where an earlier version of edl has not noted it.
     """
 
     boot: str
     since_boot_ns: int
+    at_s: float = 0.0
 
     @classmethod
     def now(cls) -> Moment:
@@ -73,7 +75,7 @@ class Moment:
         except OSError:
             boot = ""
         clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return cls(boot, time.clock_gettime_ns(clock))
+        return cls(boot, time.clock_gettime_ns(clock), time.time())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,15 @@ def described_files(manifest: Path) -> tuple[dict[str, int], list[str]]:
     body = _unsealed(manifest.read_bytes())
     files = {_plain(file): int(described["bytes"]) for file, described in body["files"].items()}
     return files, [_plain(part) for part in body.get("parts", {})]
+
+
+def taken_at(manifest: bytes) -> float:
+    """When the checkpoint with this manifest was complete, in seconds since 1970.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is damaged.
+    """
+    return float(Moment(**_unsealed(manifest)["taken"]).at_s)
 
 
 def _plain(name: str) -> str:

@@ -6,6 +6,7 @@ on the disk. A damaged one is reported, and the one before it is used.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -20,8 +21,10 @@ from typing import Protocol
 
 from edl_master.adapters.checkpoint_files import (
     DAMAGE,
+    MANIFEST,
     Checkpoint,
     read_checkpoint,
+    taken_at,
     write_files,
 )
 from edl_master.adapters.storage_errors import storage_error
@@ -53,6 +56,8 @@ class CheckpointStorage(Protocol):
     def publish(self, name: str) -> bool: ...
 
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None: ...
+
+    def newest_at(self) -> float: ...
 
 
 class LocalCheckpoints:
@@ -227,6 +232,13 @@ class LocalCheckpoints:
         if not names:
             return None
         raise damaged_all(len(names), self._job, str(self._directory), problem)
+
+    def newest_at(self) -> float:
+        """When the newest one was complete, in seconds since 1970; 0 if there is none."""
+        for name in reversed(self.names()):
+            with contextlib.suppress(*DAMAGE):
+                return taken_at((self._directory / name / MANIFEST).read_bytes())
+        return 0.0
 
 
 def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:

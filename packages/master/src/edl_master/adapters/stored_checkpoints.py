@@ -23,6 +23,7 @@ from edl_master.adapters.checkpoint_files import (
     Checkpoint,
     described_files,
     read_checkpoint,
+    taken_at,
 )
 from edl_master.adapters.checkpoints import LocalCheckpoints, damaged_all, stale
 from edl_master.adapters.storage_errors import storage_error
@@ -203,6 +204,17 @@ class ObjectStoreCheckpoints:
         if not names:
             return None
         raise damaged_all(len(names), self._job, self._uri, problem)
+
+    def newest_at(self) -> float:
+        """As ``LocalCheckpoints``.
+
+        Raises:
+            EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
+        """
+        for name in reversed(self.names()):
+            with contextlib.suppress(*DAMAGE):
+                return taken_at(object_stores.read(f"{self._uri}/{name}/{MANIFEST}"))
+        return 0.0
 
     def _fetch(self, name: str, there: Mapping[str, int]) -> Checkpoint:
         shutil.rmtree(self._fetched, ignore_errors=True)

@@ -120,6 +120,7 @@ class MasterServices:
             self.fail,
         )
         self.effects = self._build_effects(curves)
+        self.effects.find_last_checkpoint()
         self._local: LocalParts | None = None
         self.plane, self._model = self._build_plane(opened)
         self.controller = JobController(

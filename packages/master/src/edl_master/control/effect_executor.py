@@ -119,6 +119,23 @@ class EffectExecutor:
         self._targets.curves.add(point.name, Point(point.version, at_s, point.value))
         self._targets.report_writer.add(point)
 
+    def find_last_checkpoint(self) -> None:
+        """Let the metrics say when the newest checkpoint was taken, by whatever master."""
+        checkpoints = self._targets.checkpoints
+        if checkpoints is None:
+            return
+
+        def find() -> None:
+            try:
+                found_at = checkpoints.newest_at()
+            except EdlError as error:
+                log.warning("the time of the last checkpoint is not known: %s", error)
+            else:
+                self._targets.metrics.checkpoint_last_success.set(found_at)
+
+        # A store may take its time. What is sent comes after this, and its time is the later one.
+        self._sending.submit(find)
+
     def write_checkpoint(self, state: CapturedState) -> None:
         checkpoints = self._targets.checkpoints
         if checkpoints is None:

@@ -109,7 +109,7 @@ class Metrics:
         )
         self.checkpoint_last_success = Gauge(
             "edl_checkpoint_last_success_timestamp_seconds",
-            "When this master completed its last checkpoint; 0 before the first.",
+            "When the last checkpoint was taken, also by an earlier master; 0: none is known.",
             registry=self.registry,
         )
         self.snapshot_last_success = Gauge(
