@@ -334,6 +334,18 @@ class Tab:
         """Moves the mouse pointer there."""
         self.call("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
 
+    def drag(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Presses the mouse button at one place and releases it at another."""
+        for kind, x, y in (
+            ("mouseMoved", x1, y1),
+            ("mousePressed", x1, y1),
+            ("mouseMoved", (x1 + x2) / 2, (y1 + y2) / 2),
+            ("mouseMoved", x2, y2),
+            ("mouseReleased", x2, y2),
+        ):
+            event = {"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1}
+            self.call("Input.dispatchMouseEvent", event)
+
     def press(self, key: str) -> None:
         """Presses and releases a named key, such as ArrowLeft."""
         for kind in ("keyDown", "keyUp"):

@@ -337,7 +337,7 @@ def _training_events(
         (WARM_UP_S + 34.0, "WorkerReady", "info", "Worker 1 is ready again.", {"pid": "4448"}),
         (
             WARM_UP_S + 58.0,
-            "WorkerFailed",
+            "WorkerExited",
             "warning",
             "Worker 2 ended by signal 9; its task goes on with minibatch 22.",
             {"worker": "2", "task": "training/3/8", "applied": "21"},
@@ -348,11 +348,13 @@ def _training_events(
         at = WARM_UP_S + n * EPOCH_S + 1.5
         version = n * RECORDS // MINIBATCH
         message = f"Evaluation {n}: accuracy {_accuracy(n):.4f}, at version {version:,}."
-        happened.append((at, "Evaluated", "info", message, {"version": str(version)}))
-        happened.append((at - 1.5, "EpochDone", "info", f"Epoch {n} of {EPOCHS} is done.", {}))
+        happened.append((at, "EvaluationEnded", "info", message, {"version": str(version)}))
+        happened.append((at - 1.5, "EpochEnded", "info", f"Epoch {n} of {EPOCHS} is done.", {}))
     if over:
         output = {"output": "/home/ada/models/mnist-digits"}
-        happened.append((DURATION_S, "Exported", "info", "The trained model is written.", output))
+        happened.append(
+            (DURATION_S, "ModelExported", "info", "The trained model is written.", output)
+        )
         happened.append((DURATION_S, "JobSucceeded", "info", "Job mnist-digits succeeded.", {}))
     events: list[Event] = []
     for at, kind, severity, message, facts in sorted(happened, key=lambda h: h[0]):

@@ -1,4 +1,4 @@
-"""The curves: axes with round numbers, and a reading by pointer and by keys."""
+"""The curves: read, zoomed, smoothed and compared, by pointer and by keys."""
 
 from __future__ import annotations
 
@@ -12,39 +12,51 @@ from page.browser import Tab
 from page.conftest import Serve, Visit
 
 CHART = ".chart:first-child .chart-canvas"
+OVER = f"{CHART} .u-over"
+DRAWN = f"document.querySelector('{CHART} canvas') !== null"
 
 
 def reading(tab: Tab) -> tuple[str, str]:
     return tab.text(".chart:first-child .chart-value"), tab.text(".chart:first-child .chart-place")
 
 
-def labels(tab: Tab, anchor: str) -> list[str]:
-    found: list[str] = tab.evaluate(
-        f"[...document.querySelectorAll('{CHART} text')]"
-        f".filter(t => t.getAttribute('text-anchor') === '{anchor}').map(t => t.textContent)"
+def told(tab: Tab, attribute: str) -> str:
+    return str(tab.evaluate(f"document.querySelector('{CHART}').getAttribute('{attribute}')"))
+
+
+def marks(tab: Tab) -> dict[str, float]:
+    """Places of the first chart's marks, as shares of its width, by what they stand for."""
+    found: dict[str, float] = tab.evaluate(
+        f"Object.fromEntries([...document.querySelectorAll('{OVER} .mark')].map(m => "
+        f"[m.dataset.mark, parseFloat(m.style.left) / m.closest('.u-over').clientWidth]))"
     )
     return found
+
+
+def place(tab: Tab, share: float) -> tuple[float, float]:
+    """A point in the first chart, at this share of its width."""
+    left, top, width, height = tab.evaluate(
+        f"(r => [r.x, r.y, r.width, r.height])"
+        f"(document.querySelector('{OVER}').getBoundingClientRect())"
+    )
+    return left + width * share, top + height / 2
 
 
 def test_curves_are_read_by_pointer_and_keys(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(74.0)
     points = status.curves[0].points
     tab = visit(serve(status, events))
-    tab.wait_for(f"document.querySelector('{CHART} .line') !== null")
+    tab.wait_for(DRAWN)
     assert reading(tab) == ("0.1035", "update 2,595 · 1 min 14 s"), "the newest value by default"
-    assert labels(tab, "end") == ["0", "1", "2", "3"]
-    assert labels(tab, "middle") == ["0", "1k", "2k"]
 
-    box = tab.evaluate(
-        f"(r => [r.x, r.y, r.width, r.height])"
-        f"(document.querySelector('{CHART}').getBoundingClientRect())"
-    )
-    tab.point(box[0] + box[2] * 0.5, box[1] + box[3] * 0.5)
-    value, place = reading(tab)
-    step = int(place.split()[1].replace(",", ""))
+    tab.point(*place(tab, 0.3))
+    value, where = reading(tab)
+    step = int(where.split()[1].replace(",", ""))
     (pointed,) = [point for point in points if point.step == step]
-    assert 1000 < step < 1600
+    assert step == pytest.approx(0.3 * 2595, abs=15)
     assert value == f"{pointed.value:.4f}"
+    other = tab.text(".chart:nth-child(2) .chart-place")
+    assert other == "update 937 · 29 s", "all curves are read at the same place"
     tab.point(5, 5)
     assert reading(tab)[0] == "0.1035", "without a pointer, the newest value again"
 
@@ -53,44 +65,130 @@ def test_curves_are_read_by_pointer_and_keys(serve: Serve, visit: Visit) -> None
     assert reading(tab) == (f"{points[0].value:.4f}", "update 1 · 4.2 s")
     tab.press("ArrowRight")
     assert reading(tab)[0] == f"{points[1].value:.4f}"
-    told = tab.evaluate(f"document.querySelector('{CHART}').getAttribute('aria-valuetext')")
-    assert told == f"{points[1].value:.4f} at update {points[1].step} · 4.5 s"
+    expected = f"{points[1].value:.4f} at update {points[1].step} · 4.5 s"
+    assert told(tab, "aria-valuetext") == expected
     tab.press("Escape")
     assert reading(tab)[0] == "0.1035"
 
 
-def test_curves_over_time(serve: Serve, visit: Visit) -> None:
+def test_what_died_is_marked_on_all_curves(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(74.0)))
-    tab.wait_for(f"document.querySelector('{CHART} .line') !== null")
+    tab.wait_for(f"document.querySelectorAll('{OVER} .mark').length === 2")
+    assert tab.evaluate("document.querySelectorAll('.chart .mark').length") == 6, "in 3 charts"
+    assert tab.text("#marks-key") == "1 preemption\n1 death of a worker"
+    updates = jobs.RATE / jobs.MINIBATCH / 2595
+    expected = {"preempted": 31 * updates, "died": 58 * updates}
+    assert marks(tab) == pytest.approx(expected, abs=0.01)
     tab.tap("#axis label:has([value=time])")
-    assert labels(tab, "middle") == ["0", "30 s", "1 min"]
-    tab.tap("#axis label:has([value=step])")
-    assert labels(tab, "middle") == ["0", "1k", "2k"]
+    expected = {"preempted": 35.2 / 74, "died": 62.2 / 74}
+    assert marks(tab) == pytest.approx(expected, abs=0.01)
+    tab.point(*place(tab, 35.2 / 74))
+    assert reading(tab)[1].endswith(
+        "Worker 1 was asked to leave and handed its task back after 9 of 64 minibatches."
+    )
+
+
+def test_curves_are_zoomed_by_pointer_and_keys(serve: Serve, visit: Visit) -> None:
+    tab = visit(serve(*jobs.training(74.0)))
+    tab.wait_for(DRAWN)
+    whole = marks(tab)
+    (x1, y), (x2, _) = place(tab, 0.25), place(tab, 0.75)
+    tab.drag(x1, y, x2, y)
+    tab.wait_for("!document.getElementById('whole').hidden")
+    zoomed = {"preempted": (whole["preempted"] - 0.25) * 2}
+    assert marks(tab) == pytest.approx(zoomed, abs=0.02), "the other mark is out of sight"
+    tab.tap("#whole")
+    assert marks(tab) == pytest.approx(whole)
+
+    tab.evaluate(f"document.querySelector('{CHART}').focus()")
+    tab.press("End")
+    tab.press("+")
+    died = {"died": (whole["died"] - 0.75) * 4}
+    assert marks(tab) == pytest.approx(died, abs=0.02)
+    tab.press("-")
+    tab.press("0")
+    assert marks(tab) == pytest.approx(whole)
+
+
+def test_curves_are_smoothed_and_drawn_by_magnitude(serve: Serve, visit: Visit) -> None:
+    tab = visit(serve(*jobs.training(74.0)))
+    tab.wait_for(DRAWN)
+    plain = picture(tab)
+    tab.evaluate(
+        "const it = document.getElementById('smoothing'); it.value = 9;"
+        "it.dispatchEvent(new Event('input'))"
+    )
+    assert tab.text("#smoothing-note") == "mean of 9"
+    smooth = picture(tab)
+    tab.tap("#log")
+    assert len({plain, smooth, picture(tab)}) == 3
+    averages = tab.evaluate(
+        "import('./chart.js').then(m => m.movingAverage([1, 3, null, 5, 9], 2))"
+    )
+    assert averages == [1, 2, None, 4, 7]
+
+
+def picture(tab: Tab) -> str:
+    """What the first chart shows now."""
+    tab.evaluate("new Promise(d => requestAnimationFrame(() => requestAnimationFrame(d)))")
+    return str(tab.evaluate(f"document.querySelector('{CHART} canvas').toDataURL()"))
 
 
 def test_a_value_that_is_no_number_is_a_gap(serve: Serve, visit: Visit) -> None:
-    status, events = jobs.training(74.0)
-    status.curves[0].points[100].value = float("nan")
-    status.curves[0].points[150].value = float("inf")
-    tab = visit(serve(status, events))
-    tab.wait_for(f"document.querySelectorAll('{CHART} .line').length === 3")
-    lines = tab.evaluate(
-        f"[...document.querySelectorAll('{CHART} .line')].map(l => l.getAttribute('d'))"
-    )
-    assert [line.count(",") for line in lines] == [100, 49, len(status.curves[0].points) - 151]
-    assert not any("NaN" in line or "Infinity" in line for line in lines)
+    tab = visit(serve(*jobs.training(1.0)))
+    points = [{"step": str(n), "at_s": n, "value": v} for n, v in enumerate([3, "NaN", 0, 2])]
+    earlier = [{"step": 2, "at_s": 1, "value": 7}, {"step": 9, "at_s": 4, "value": 8}]
+
+    def columns(view: dict[str, Any], other: list[dict[str, Any]]) -> Any:
+        given = ", ".join(map(json.dumps, (points, other, view)))
+        # undefined, where a curve has no point, is written as 0 here.
+        return tab.evaluate(
+            f"import('./chart.js').then(m => m.columns({given})"
+            ".map(c => [...c].map(v => v === undefined ? 'none' : v)))"
+        )
+
+    view = {"axis": "step", "log": False, "smoothing": 1}
+    assert columns(view, []) == [[0, 1, 2, 3], [3, None, 0, 2]]
+    assert columns(view | {"log": True}, [])[1] == [3, None, None, 2], "no logarithm of 0"
+    assert columns(view, earlier) == [
+        [0, 1, 2, 3, 9],
+        [3, None, 0, 2, "none"],
+        ["none", "none", 7, "none", 8],
+    ]
 
 
 def test_charts_fit_their_window(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(74.0)))
-    tab.wait_for(f"document.querySelector('{CHART} .line') !== null")
+    tab.wait_for(DRAWN)
     for width in (700, 360):
         tab.resize(width, 900)
         tab.wait_for(
-            f"(c => c.viewBox.baseVal.width === Math.floor(c.clientWidth) && c.clientWidth > 100)"
-            f"(document.querySelector('{CHART}'))"
+            f"(c => c.querySelector('.uplot').clientWidth === Math.floor(c.clientWidth)"
+            f" && c.clientWidth > 100)(document.querySelector('{CHART}'))"
         )
         assert tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_colours_are_the_systems_until_the_reader_chooses(serve: Serve, visit: Visit) -> None:
+    server = serve(*jobs.training(74.0))
+    tab = visit(server)
+    tab.wait_for(DRAWN)
+    light = picture(tab)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert tab.evaluate(ground) == "rgb(244, 245, 246)"
+    tab.prefer(dark=True)
+    tab.wait_for(f"{ground} === 'rgb(14, 17, 20)'")
+    assert picture(tab) != light, "charts are painted anew"
+    tab.evaluate(
+        "const it = document.getElementById('colours'); it.value = 'light';"
+        "it.dispatchEvent(new Event('change'))"
+    )
+    assert tab.evaluate(ground) == "rgb(244, 245, 246)"
+    assert picture(tab) == light
+    tab.evaluate("window.isOld = true; location.reload()")
+    tab.wait_for(f"!window.isOld && {DRAWN}")
+    assert tab.evaluate(ground) == "rgb(244, 245, 246)", "the choice is kept"
+    tab.evaluate("localStorage.clear()")
 
 
 CASES: list[tuple[str, str, list[tuple[list[Any], Any]]]] = [
@@ -130,17 +228,29 @@ CASES: list[tuple[str, str, list[tuple[list[Any], Any]]]] = [
     ("format", "rate", [([0], "0"), ([3.14159], "3.14"), ([42.42], "42.4"), ([2353.4], "2,353")]),
     ("format", "percent", [([0.9999], "99.9"), ([1], "100"), ([0.29], "29.0"), ([0.0004], "0.0")]),
     (
-        "scale",
-        "niceStep",
-        [([10, 5], 2), ([1, 4], 0.25), ([0.07, 4], 0.02), ([3, 5, True], 1), ([7, 3, True], 5)],
+        "format",
+        "tickNumber",
+        [
+            ([0, 1], "0"),
+            ([0.92, 0.02], "0.92"),
+            ([-0.25, 0.25], "−0.25"),
+            ([0.025, 0.025], "0.025"),
+            ([1500, 500], "1.5k"),
+            ([30000, 10000], "30k"),
+            ([2_000_000, 1_000_000], "2M"),
+            ([1e-5, 1e-5], "1.0e−5"),
+        ],
     ),
     (
-        "scale",
-        "multiples",
+        "format",
+        "tickTime",
         [
-            ([0, 0.3, 0.1], [0, 0.1, 0.2, 0.3]),
-            ([937, 938, 1], [937, 938]),
-            ([-1, 1, 1], [-1, 0, 1]),
+            ([0, 30], "0"),
+            ([30, 30], "30 s"),
+            ([60, 30], "1 min"),
+            ([90, 30], "1:30 min"),
+            ([5400, 1800], "1:30 h"),
+            ([172_800, 86400], "2 d"),
         ],
     ),
 ]
@@ -162,29 +272,3 @@ def test_numbers_and_ticks(
     assert dict(zip(map(str, (g for g, _ in cases)), found, strict=True)) == {
         str(given): expected for given, expected in cases
     }
-
-
-AXES: list[tuple[str, list[float], list[str]]] = [
-    ("valueAxis", [0.02, 2.7, 4], ["0", "1", "2", "3"]),
-    ("valueAxis", [0.931, 0.974, 4], ["0.92", "0.94", "0.96", "0.98"]),
-    ("valueAxis", [-0.5, 0.5, 4], ["−0.50", "−0.25", "0", "0.25", "0.50"]),
-    ("valueAxis", [0.5, 0.5, 4], ["0.40", "0.45", "0.50", "0.55", "0.60"]),
-    ("valueAxis", [1, 1, 4], ["0.900", "0.925", "0.950", "0.975", "1.000"]),
-    ("valueAxis", [12000, 48000, 4], ["10k", "20k", "30k", "40k", "50k"]),
-    ("countAxis", [0, 3, 5], ["0", "1", "2", "3"]),
-    ("countAxis", [0, 2400, 5], ["0", "0.5k", "1.0k", "1.5k", "2.0k"]),
-    ("countAxis", [0, 5_000_000, 5], ["0", "1M", "2M", "3M", "4M", "5M"]),
-    ("timeAxis", [0, 95, 4], ["0", "30 s", "1 min", "1:30 min"]),
-    ("timeAxis", [0, 7000, 4], ["0", "30 min", "1 h", "1:30 h"]),
-    ("timeAxis", [0, 200_000, 3], ["0", "1 d", "2 d"]),
-]
-
-
-def test_axes_have_round_labels(serve: Serve, visit: Visit) -> None:
-    tab = visit(serve(*jobs.training(1.0)))
-    for function, given, expected in AXES:
-        found = tab.evaluate(
-            f"import('./scale.js').then(m => (a => a.ticks.map(a.label))"
-            f"(m.{function}(...{json.dumps(given)})))"
-        )
-        assert found == expected, (function, given)

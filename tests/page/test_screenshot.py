@@ -36,7 +36,7 @@ def share_like(
 def test_the_picture_shows_the_job(serve: Serve, visit: Visit, tmp_path: Path) -> None:
     status, events = jobs.training(74.0)
     tab = visit(serve(status, events))
-    tab.wait_for("document.querySelectorAll('.chart .line').length === 3")
+    tab.wait_for("document.querySelectorAll('.chart canvas').length === 3")
     picture = pixels(tab.screenshot(tmp_path / "page.png"))
     assert picture.shape == (900, 1280, 3)
 

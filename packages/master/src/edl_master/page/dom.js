@@ -76,6 +76,16 @@ export function fillFacts(list, facts) {
   );
 }
 
+/** A colour of page.css as it is at present, for what is painted. */
+export function colour(name) {
+  const probe = element("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
 // One shape for each meaning, so that colour is never the only sign. 16 × 16, stroked.
 const ICONS = {
   waiting: "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M8 5v3.2l2.2 1.4",

@@ -1,4 +1,6 @@
-// What the master says, fetched again and again until the job is over.
+// What the master says, fetched again and again until the job is over; or what was saved of it.
+
+import { saved } from "./saved.js";
 
 const EVERY_MS = 1000;
 const EVERY_MS_UNSEEN = 5000; // while the tab is in the background
@@ -19,6 +21,12 @@ export const isOver = (status) => OVER.has(status?.state);
  * - `over()`: the job has ended and the last events are here; nothing is fetched any more.
  */
 export async function follow(on) {
+  if (saved !== null) {
+    on.status(saved.status);
+    on.events(saved.events);
+    on.over();
+    return;
+  }
   let seen = "0";
   let incarnation = null;
   let failures = 0;

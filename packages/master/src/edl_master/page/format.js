@@ -91,6 +91,38 @@ export function plural(n, noun) {
   return `${count(n)} ${noun}${Number(n) === 1 ? "" : "s"}`;
 }
 
+/** Steps of an axis of seconds: full seconds, minutes, hours, days. */
+export const TIME_STEPS_S = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
+  3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2419200,
+];
+
+/** A value at an axis whose ticks are `step` apart: as many digits as tell them apart. */
+export function tickNumber(value, step) {
+  if (value === 0) return "0";
+  if (step < 1e-4) return minus(value.toExponential(1).replace("e+", "e"));
+  const size = Math.abs(value);
+  const [divisor, unit] =
+    step >= 1e6 || size >= 1e7 ? [1e6, "M"] : step >= 500 || size >= 1e5 ? [1e3, "k"] : [1, ""];
+  const fine = step / divisor;
+  let digits = Math.max(0, -Math.floor(Math.log10(fine) + 1e-9));
+  if (Math.abs(fine * 10 ** digits - Math.round(fine * 10 ** digits)) > 1e-6) digits += 1;
+  return minus((value / divisor).toFixed(digits)) + unit;
+}
+
+/** A length of time at an axis whose ticks are `step` seconds apart. */
+export function tickTime(seconds, step) {
+  if (seconds === 0) return "0";
+  if (step >= 86400) return `${seconds / 86400} d`;
+  if (step >= 3600) return `${seconds / 3600} h`;
+  const [large, small, unit] =
+    step >= 60 ? [Math.floor(seconds / 3600), Math.round((seconds % 3600) / 60), "min"]
+      : [Math.floor(seconds / 60), Math.round(seconds % 60), "s"];
+  if (large === 0) return `${small} ${unit}`;
+  if (small === 0) return `${large} ${unit === "s" ? "min" : "h"}`;
+  return `${large}:${twoDigits(small)} ${unit === "s" ? "min" : "h"}`;
+}
+
 function grouping(x, decimals) {
   return x.toLocaleString("en", {
     minimumFractionDigits: decimals,
@@ -98,5 +130,5 @@ function grouping(x, decimals) {
   });
 }
 
-const minus = (text) => text.replace("-", "−");
+const minus = (text) => text.replaceAll("-", "−");
 const twoDigits = (n) => String(n).padStart(2, "0");
