@@ -1,6 +1,6 @@
 """Carries out statements of SQL: trains a model with rows, and predicts a column of a table.
 
-The records between the database and the jobs are in a temporary folder.
+The records between the database and the jobs are in a folder that ends with the statement.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns
 from edl.core.model_file import learns_label
+from edl.core.options import BY_NAME, Given, Verb, read_value
 from edl.core.problem import usage
 from edl.core.quantities import plural
 from edl.core.sql_selection import check_known, check_types, select
@@ -60,12 +61,15 @@ class SqlPlaces:
         key: the column that identifies a row when predictions are written; by default a selected
             column that is a key of the table by itself.
         password_file: file whose first line is the database's password.
+        work_dir: holds the records between database and jobs while a statement runs; by default the
+            system's folder for temporary files. Jobs on other machines must see it.
     """
 
     models: str = "models"
     model_zoo: str = ""
     key: str = ""
     password_file: str = ""
+    work_dir: str = ""
 
 
 class SqlSession:
@@ -73,17 +77,27 @@ class SqlSession:
 
     Args:
         url: of the database.
+        options: of the jobs, as the command line has them; what a statement says goes first.
         report: called with lines about what is done, and what was chosen.
         progress: jobs write a line to stderr every few seconds.
 
     Raises:
-        Problem: the URL or the password's file is wrong.
+        Problem: the URL, the password's file or an option is wrong.
         EdlError: a package is missing.
     """
 
     def __init__(
-        self, url: str, places: SqlPlaces, report: Callable[[str], None], *, progress: bool
+        self,
+        url: str,
+        places: SqlPlaces,
+        options: Mapping[str, Given],
+        report: Callable[[str], None],
+        *,
+        progress: bool,
     ) -> None:
+        for name, entry in options.items():
+            read_value(BY_NAME[name], entry)
+        self._options = {name: entry.value for name, entry in options.items()}
         self._database = Database(url, places.password_file)
         self._url = url
         self._places = places
@@ -135,7 +149,7 @@ class SqlSession:
         label = chosen.label
         if label and not statement.label:
             self._report(f"the label is {label}, the last column; LABEL names another one")
-        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+        with self._folder() as folder:
             rows = data_api.convert_data(
                 self._url,
                 query=statement.select,
@@ -152,6 +166,7 @@ class SqlSession:
                     remedy="Take a classifier: TRAIN classifier.DNN",
                 )
             settings: dict[str, Any] = {
+                **self._options_of(Verb.TRAIN),
                 "num_epochs": _epochs(schema["rows"]),
                 **_with_metrics(statement.settings),
             }
@@ -193,7 +208,7 @@ class SqlSession:
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
-        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+        with self._folder() as folder:
             rows = data_api.convert_data(
                 self._url,
                 query=statement.select,
@@ -202,7 +217,9 @@ class SqlSession:
             )
             check_types(about["texts"], rows.schema or {})
             self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
-            options: dict[str, Any] = {"postprocess": "argmax"} if about["is_classifier"] else {}
+            options = self._options_of(Verb.PREDICT)
+            if about["is_classifier"]:
+                options["postprocess"] = "argmax"
             api.predict(
                 progress=self._progress,
                 trained_model=str(self._model(statement.using)),
@@ -239,7 +256,7 @@ class SqlSession:
             check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
         if statement.into:
             check_columns(self._database, statement.into, ["model", "evaluated_at", "row_count"])
-        with tempfile.TemporaryDirectory(prefix="edl-sql-") as folder:
+        with self._folder() as folder:
             rows = data_api.convert_data(
                 self._url,
                 query=statement.select,
@@ -253,6 +270,7 @@ class SqlSession:
                 progress=self._progress,
                 trained_model=str(self._model(statement.model)),
                 data=[f"{folder}/rows"],
+                **self._options_of(Verb.EVALUATE),
                 **_with_metrics(statement.settings),
             )
         number = sum(rows.records.values())
@@ -276,6 +294,16 @@ class SqlSession:
             done["table"] = statement.into
             self._report(f"a row of metrics is in the table {statement.into}")
         return done
+
+    def _folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for the records of one statement."""
+        if self._places.work_dir:
+            Path(self._places.work_dir).mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="edl-sql-", dir=self._places.work_dir or None)
+
+    def _options_of(self, verb: Verb) -> dict[str, Any]:
+        """The options of a job, as the Python API takes them."""
+        return {name: value for name, value in self._options.items() if verb in BY_NAME[name].verbs}
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
         if self._places.key:

@@ -17,12 +17,14 @@ import recordio
 import recordio.example
 from edl.__main__ import run
 from edl.conversion.predictions import Predictions
+from edl.core import exit_codes
 from edl.core.columns import Cell
 from edl.core.job_result import JobResult
 from edl.core.model_file import learns_label
 from edl.core.sql_selection import Selection, select
 from edl.core.sql_statements import Train, parse_statements
 from edl.core.sql_tokens import Dialect, ends_with_semicolon
+from edl_proto.errors import EdlError, ErrorCode
 
 Call = Callable[..., Done]
 
@@ -197,6 +199,59 @@ def test_what_a_model_is_trained_with(sql: Call, monkeypatch: pytest.MonkeyPatch
     assert unlabelled["params"] == {}
     about = json.loads(Path("models/unlike/statement.json").read_text())
     assert (about["label"], about["texts"]) == ("", {"role": True})
+
+
+def test_jobs_have_the_options_of_the_command(
+    sql: Call, monkeypatch: pytest.MonkeyPatch, evaluated: list[Any]
+) -> None:
+    jobs: list[dict[str, Any]] = []
+
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        jobs.append(options)
+        return JobResult("job", "SUCCEEDED")
+
+    def predict(**options: Any) -> JobResult:
+        jobs.append(options)
+        raise EdlError(ErrorCode.STOPPED, "enough", where="", remedy="")
+
+    monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.api.predict", predict)
+    failed = sql(
+        *("--platform", "docker", "--num-workers", "2", "--env", "A=1", "--allow-dead-letters"),
+        *("--git-credential", "mine", "--trusted-images", "here/us", "--work-dir", "records/here"),
+        "-e",
+        "SELECT * FROM people TRAIN a.B INTO m;"
+        "SELECT * FROM people TRAIN a.B WITH train.num_workers=3 INTO n;"
+        "SELECT * FROM people PREDICT people.p USING wages",
+        code=exit_codes.present("STOPPED").exit_code,
+    )
+    assert "enough" in failed.err
+    first, second, third = jobs
+    everywhere = {"platform": "docker", "env": ["A=1"], "allow_dead_letters": True}
+    for job in jobs:
+        assert everywhere.items() <= job.items()
+        assert Path(job["data"][0]).parent.parent == Path("records/here")
+    assert [job["num_workers"] for job in jobs] == ["2", 3, "2"]
+    assert (first["git_credential"], second["git_credential"]) == ("mine", "mine")
+    assert "git_credential" not in third
+    assert third["trusted_images"] == "here/us"
+    assert "trusted_images" not in first
+    assert list(Path("records/here").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--platform", "cloud"), "--platform: "),
+        (("--num-workers", "0"), "--num-workers: "),
+        (("--name", "one"), "there is no option --name"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_rows_are_read(
+    sql: Call, flags: tuple[str, ...], words: str
+) -> None:
+    assert words in sql(*flags, "-e", "SELECT * FROM none TRAIN a.B INTO m", code=2).err
 
 
 def test_models_without_a_label_and_columns_by_pattern() -> None:

@@ -53,10 +53,11 @@ def takes(options: Iterable[Option], **others: tuple[Any, Any]) -> Callable[[Com
     """Decorate a function that takes ``**values`` with the parameters of a command.
 
     Args:
+        options: come behind the parameters that the function declares itself.
         others: annotation and default of parameters besides the options, by name.
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
+    added = [
         *(parameter(option) for option in options),
         *(
             inspect.Parameter(name, keyword, default=default, annotation=annotation)
@@ -65,6 +66,9 @@ def takes(options: Iterable[Option], **others: tuple[Any, Any]) -> Callable[[Com
     ]
 
     def decorate(function: Command) -> Command:
+        declared = inspect.signature(function, eval_str=True).parameters.values()
+        own = [each for each in declared if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [*own, *added]
         # inspect reads the attribute, of which the type of functions knows nothing.
         cast(Any, function).__signature__ = inspect.Signature(parameters)
         function.__annotations__ = {item.name: item.annotation for item in parameters}

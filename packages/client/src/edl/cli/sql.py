@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.option_parameters import given, takes
 from edl.cli.output import Output, PasswordFile, Quiet, put, reporting
+from edl.core.options import RUNNING
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -19,12 +21,13 @@ edl sql --db postgresql://me@host/shop -e "SELECT name, role, salary FROM employ
 edl sql --db postgresql://me@host/shop \\
     -e "SELECT id, name, role FROM testdata PREDICT testdata.predicted_salary USING my_model;"
 edl sql --db sqlite:///shop.db -e "SHOW TRAIN my_model;"
-edl sql --db sqlite:///shop.db statements.sql
+edl sql --db sqlite:///shop.db statements.sql --platform docker --num-workers 2
 edl sql --db sqlite:///shop.db
 """
 
 
 @app.command("sql", cls=EdlCommand, epilog=_EXAMPLES)
+@takes(RUNNING)
 def sql(  # noqa: PLR0913  (the parameters are the options of the command)
     database: Annotated[
         str,
@@ -59,9 +62,18 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             help="Column that identifies a row to predict. [default: a key of the table]",
         ),
     ] = "",
+    work_dir: Annotated[
+        str,
+        typer.Option(
+            "--work-dir",
+            metavar="DIR",
+            help="Folder for records between database and jobs. [default: the system's temporary]",
+        ),
+    ] = "",
     password_file: PasswordFile = "",
     output_format: Output = None,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Train models with the rows of a SELECT, and predict columns of tables.
 
@@ -82,7 +94,8 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             )
         session = SqlSession(
             database,
-            SqlPlaces(models, model_zoo, key, password_file),
+            SqlPlaces(models, model_zoo, key, password_file, work_dir),
+            given(RUNNING, options),
             (lambda _: None) if quiet else terminal.message,
             progress=not quiet,
         )

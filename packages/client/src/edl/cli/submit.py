@@ -94,6 +94,8 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             return
         if plan.zoo is not None and not quiet:
             terminal.message(zoo_archive.describe(plan.zoo))
+        if plan.schema is not None and not quiet:
+            terminal.message(f"the model gets the schema of the data, {plan.schema}")
         plan = provide_image(submitter, plan, quiet=quiet)
         with interruptible():
             started = submitter.start(plan)

@@ -18,14 +18,13 @@ from edl.adapters.preflight_checks import check_output
 from edl.conversion.features import FeatureSummary, summarize, with_values
 from edl.conversion.schema_statistics import RecordStatistics
 from edl.conversion.source import ExampleSource
+from edl.core import schema
 from edl.core.formats import Compression
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
 """Names of the classes by number, beside the data that was numbered."""
-SCHEMA = "schema.json"
-"""Types and statistics of the columns, beside the data."""
 
 _TELL_EVERY = 64  # records
 
@@ -91,7 +90,7 @@ def check_layout(output: Path, layout: FileLayout) -> None:
         )
     places = [output]
     if output.suffix == ".recordio":
-        places += [output.with_suffix(f".{name}") for name in (LABELS, SCHEMA)]
+        places += [output.with_suffix(f".{name}") for name in (LABELS, schema.FILE)]
     for place in places:
         check_output(str(place.absolute()), "--to")
 
@@ -117,10 +116,10 @@ def write(
             statistics = RecordStatistics()
             counts, files = _fill(draft, source, layout, single, statistics, on_progress)
             features = summarize(files[0], source.image_shape)
-            schema = statistics.schema(source.types, "label" if "label" in features else None)
-            if schema is not None:
-                features = with_values(features, schema)
-            about = {LABELS: dict(source.classes) or None, SCHEMA: schema}
+            described = statistics.schema(source.types, "label" if "label" in features else None)
+            if described is not None:
+                features = with_values(features, described)
+            about = {LABELS: dict(source.classes) or None, schema.FILE: described}
             for name, content in about.items():
                 if content is not None:
                     (draft / name).write_text(json.dumps(content, indent=2) + "\n")
@@ -133,7 +132,7 @@ def write(
             else:
                 draft.rename(output)
                 kept = [output / file.relative_to(draft) for file in files]
-            return ConversionResult(output, counts, kept, dict(source.classes), features, schema)
+            return ConversionResult(output, counts, kept, dict(source.classes), features, described)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -146,7 +145,7 @@ def _fill(
     statistics: RecordStatistics,
     on_progress: Callable[[int], None],
 ) -> tuple[dict[str, int], list[Path]]:
-    parts = ["train", "test"] if layout.split is not None else [""]
+    parts = list(schema.PARTS) if layout.split is not None else [""]
     draw = random.Random(layout.seed)
     with ExitStack() as stack:
         shards = {

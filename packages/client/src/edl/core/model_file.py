@@ -97,6 +97,29 @@ def learns_label(source: str, name: str) -> bool:
     return True
 
 
+def takes_parameter(source: str, name: str, parameter: str) -> bool:
+    """Whether a model, a class or a function, has a parameter of this name.
+
+    Raises:
+        SyntaxError: the source is no Python.
+        ValueError: the source has a NUL character.
+    """
+    found = _definition(source, name)
+    if isinstance(found, ast.ClassDef):
+        found = next(
+            (
+                each
+                for each in found.body
+                if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+            ),
+            None,
+        )
+    if not isinstance(found, ast.FunctionDef):
+        return False
+    known = found.args
+    return parameter in (each.arg for each in (*known.args, *known.kwonlyargs))
+
+
 def _definition(source: str, name: str) -> ast.stmt | None:
     """The class or function of this name at the top of a module."""
     for statement in _top(ast.parse(source).body):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edl import codec, settings
-from edl.adapters import image_record, model_zoo, zoo_archive
+from edl.adapters import data_schema, image_record, model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
@@ -38,6 +38,7 @@ class SubmissionPlan:
         build_request: the image to build before the job starts.
         zoo: the files of the model zoo that go into the trained model; None if only the builder
             or the image has them.
+        schema: the file beside the data that described it to the model; None if none did.
     """
 
     job: Submission
@@ -46,6 +47,7 @@ class SubmissionPlan:
     image: str = ""
     build_request: BuildRequest | None = None
     zoo: ZooFiles | None = None
+    schema: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class JobSubmitter:
             checkout = image_request.fetched(job)
             if checkout is not None and not job.runs_in_image:
                 job = replace(job, model_zoo=str(checkout))
+        job, schema = _described(job, checkout)
         if job.name and self.catalog.has(job.name):
             running = self._same_job_runs(backend, job)
             return SubmissionPlan(job, placement.describe(job), running)
@@ -111,7 +114,7 @@ class JobSubmitter:
         zoo = _files_of(here)
         description = placement.describe(named)
         if not job.needs_image:
-            return SubmissionPlan(named, description, zoo=zoo)
+            return SubmissionPlan(named, description, zoo=zoo, schema=schema)
         from edl.use_cases import image_request
 
         try:
@@ -119,7 +122,7 @@ class JobSubmitter:
         except Problem as problem:
             raise codec.error_of(problem) from None
         image = image_request.image_of(named)
-        return SubmissionPlan(named, description, image=image, build_request=request, zoo=zoo)
+        return SubmissionPlan(named, description, False, image, request, zoo, schema)
 
     def dry_run(self, plan: SubmissionPlan) -> tuple[str, ...]:
         """Check what only a look at all data and a trial run of the model show; starts no job.
@@ -231,6 +234,16 @@ class JobSubmitter:
         else:
             return True
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
+
+
+def _described(job: Submission, checkout: Path | None) -> tuple[Submission, Path | None]:
+    """A training job with the description of its data, where the model takes one."""
+    if job.verb is not Verb.TRAIN or (job.git_source is not None and checkout is None):
+        return job, None
+    try:
+        return data_schema.describe(job, checkout or Path(job.model_zoo))
+    except Problem as problem:
+        raise codec.error_of(problem) from None
 
 
 def _files_of(job: Submission) -> ZooFiles | None:

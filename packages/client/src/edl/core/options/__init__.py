@@ -1,7 +1,18 @@
 """The options of a job: one table, and how values are read with it."""
 
 from edl.core.options.option import Given, Option, Verb
-from edl.core.options.reading import read, unknown
-from edl.core.options.table import BY_NAME, OPTIONS, options_of
+from edl.core.options.reading import read, read_value, unknown
+from edl.core.options.table import BY_NAME, OPTIONS, RUNNING, options_of
 
-__all__ = ["BY_NAME", "OPTIONS", "Given", "Option", "Verb", "options_of", "read", "unknown"]
+__all__ = [
+    "BY_NAME",
+    "OPTIONS",
+    "RUNNING",
+    "Given",
+    "Option",
+    "Verb",
+    "options_of",
+    "read",
+    "read_value",
+    "unknown",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edl.core.options.option import Given, Verb
+from edl.core.options.option import Given, Option, Verb
 from edl.core.options.table import BY_NAME, options_of
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean, nearest
@@ -46,16 +46,24 @@ def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
         if name not in given:
             values[name] = option.default
             continue
-        entry = given[name]
-        try:
-            values[name] = option.kind.read(entry.value)
-        except ValueError as error:
-            raise usage(
-                f"{option.flag}: {error}",
-                where=entry.where,
-                remedy=f"{option.help} For example: {option.shown_example}",
-            ) from None
+        values[name] = read_value(option, given[name])
     return values
+
+
+def read_value(option: Option, entry: Given) -> Any:
+    """The checked value of one option.
+
+    Raises:
+        Problem: USAGE.
+    """
+    try:
+        return option.kind.read(entry.value)
+    except ValueError as error:
+        raise usage(
+            f"{option.flag}: {error}",
+            where=entry.where,
+            remedy=f"{option.help} For example: {option.shown_example}",
+        ) from None
 
 
 def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = None) -> Problem:

@@ -18,17 +18,30 @@ from edl.core.options.option import Option, Verb, declared
 from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions
 
-OPTIONS: tuple[Option, ...] = (
-    *declared(ModelOptions, "The model"),
-    *declared(DataOptions, "Data and results"),
-    *declared(TrainingOptions, "Training"),
-    *declared(PredictionOptions, "Predictions"),
-    *declared(JobOptions, "The job"),
-    *declared(ImageOptions, "The image"),
-    *declared(ClusterOptions, "Kubernetes"),
-    *declared(PodOptions, "Pods on Kubernetes"),
-    *declared(CommandOptions, "This command"),
+_SECTIONS: tuple[tuple[type, str], ...] = (
+    (ModelOptions, "The model"),
+    (DataOptions, "Data and results"),
+    (TrainingOptions, "Training"),
+    (PredictionOptions, "Predictions"),
+    (JobOptions, "The job"),
+    (ImageOptions, "The image"),
+    (ClusterOptions, "Kubernetes"),
+    (PodOptions, "Pods on Kubernetes"),
+    (CommandOptions, "This command"),
 )
+
+OPTIONS: tuple[Option, ...] = tuple(
+    option for group, section in _SECTIONS for option in declared(group, section)
+)
+
+RUNNING: tuple[Option, ...] = tuple(
+    option
+    for group, section in _SECTIONS
+    if group in (JobOptions, ImageOptions, ClusterOptions, PodOptions)
+    for option in declared(group, section)
+    if not option.per_run
+)
+"""The options that say how and where jobs run, whatever they do."""
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
