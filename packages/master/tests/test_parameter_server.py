@@ -8,18 +8,26 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from edl_master.adapters.checkpoint_files import PLANE, read_checkpoint
 from edl_master.adapters.checkpoints import part_path
 from edl_master.control.job_controller import SNAPSHOTS
-from edl_master.core.identifiers import WorkerId
-from edl_master.core.parameters.commands import CommitInitialValues, TakeSnapshot
+from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.parameters.commands import (
+    CommitInitialValues,
+    CommitPush,
+    KeepBestValues,
+    RestoreBestValues,
+    TakeSnapshot,
+)
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
@@ -29,10 +37,15 @@ from edl_master.servicers.servers import ServersServicer
 from edl_proto.errors import EdlError, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ShardStub
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc
+from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc, task_pb2
 
 LONG_S = 200.0
 MODEL = Layout((Variable("w", (4,), "float32", True),))
+WORKER: dict[str, Any] = {
+    "worker_id": 1,
+    "incarnation": "inc",
+    "layout_fingerprint": MODEL.fingerprint,
+}
 SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 
@@ -82,6 +95,22 @@ class Master:
         app = App(self.address, 0, "inc", "127.0.0.1", scratch=scratch)
         self._thread = threading.Thread(target=lambda: self.ended.append(app.run()), daemon=True)
         self._thread.start()
+
+    @contextmanager
+    def server(self) -> Iterator[ShardStub]:
+        """The server as a worker calls it."""
+        (address,) = self.group.wait_for_all(LONG_S)
+        with channels.connect(address) as channel:
+            stub = ShardStub(channel, address)
+            yield stub
+            stub.close()
+
+    def values(self, stub: ShardStub) -> npt.NDArray[np.float32]:
+        """Those after all commands."""
+        received = np.zeros(4, np.float32)
+        pull = parameters_pb2.ReadHeader(**WORKER, log_index=self.group.log.index)
+        stub.read(pull, lambda _: received.data, LONG_S)
+        return received
 
     def close(self) -> None:
         self.group.close()
@@ -133,14 +162,13 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
         time.sleep(0.01)
     overheard = Overheard()
     values = np.arange(4, dtype=np.float32)
-    who = {"worker_id": 1, "incarnation": "inc", "layout_fingerprint": MODEL.fingerprint}
     with channels.connect(addresses[0]) as channel:
         stub = ShardStub(grpc.intercept_channel(channel, overheard), addresses[0])
-        offer = parameters_pb2.ProposeHeader(**who, nbytes=values.nbytes)
+        offer = parameters_pb2.ProposeHeader(**WORKER, nbytes=values.nbytes)
         stub.propose(offer, values.data, LONG_S)
         master.group.log.append(CommitInitialValues(WorkerId(1)))
         received = np.zeros(4, np.float32)
-        pull = parameters_pb2.ReadHeader(**who, log_index=master.group.log.index)
+        pull = parameters_pb2.ReadHeader(**WORKER, log_index=master.group.log.index)
         assert stub.read(pull, lambda _: received.data, LONG_S).nbytes == values.nbytes
         np.testing.assert_array_equal(received, values)
         with pytest.raises(grpc.RpcError) as caught:
@@ -184,37 +212,40 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def test_parts_and_checkpoints_travel_through_the_master(tmp_path: Path, scratch: Path) -> None:
+    """With the best values, which are not the newest ones."""
     place = tmp_path / "snapshots"
     place.mkdir()
     master = Master(place, scratch)
     master.servicer.breaks = 2
-    master.group.log.begin(MODEL, SGD, Async())
-    values = np.arange(4, dtype=np.float32)
-    (address,) = master.group.wait_for_all(LONG_S)
-    who = {"worker_id": 1, "incarnation": "inc", "layout_fingerprint": MODEL.fingerprint}
-    with channels.connect(address) as channel:
-        stub = ShardStub(channel, address)
-        stub.propose(parameters_pb2.ProposeHeader(**who, nbytes=values.nbytes), values.data, LONG_S)
-        stub.close()
-    master.group.log.append(CommitInitialValues(WorkerId(1)))
-    master.group.log.append(TakeSnapshot("label", SNAPSHOTS))
+    log = master.group.log
+    log.begin(MODEL, SGD, Async())
+    best = np.arange(4, dtype=np.float32)
+    with master.server() as stub:
+        stub.propose(parameters_pb2.ProposeHeader(**WORKER, nbytes=best.nbytes), best.data, LONG_S)
+        log.append(CommitInitialValues(WorkerId(1)))
+        log.append(KeepBestValues())
+        lease = task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1)
+        gradient = np.ones(4, np.float32)
+        header = parameters_pb2.GradientHeader(nbytes=gradient.nbytes)
+        prepared = parameters_pb2.PrepareHeader(**WORKER, lease=lease, gradient=header)
+        stub.prepare(prepared, (gradient.data,), LONG_S)
+        task = TaskKey(TaskType.TRAINING, 0, 0)
+        log.append(CommitPush(task, Token(1), 0, 1, Version(1)))
+    log.append(TakeSnapshot("label", SNAPSHOTS))
     master.group.wait_written("label", LONG_S)
     master.close()
     assert master.ended == [0]
     assert list(scratch.iterdir()) == [], "what the master has is not kept twice"
     part = part_path(place, "j", "label", 0)
-    assert read_checkpoint(part, check=True).documents[PLANE]["version"] == 0
+    assert read_checkpoint(part, check=True).documents[PLANE]["version"] == 1
     next_scratch = tmp_path / "next"
     next_scratch.mkdir()
     following = Master(place, next_scratch, restore_from=str(part))
     following.group.log.begin(MODEL, SGD, Async())
-    (address,) = following.group.wait_for_all(LONG_S)
-    with channels.connect(address) as channel:
-        stub = ShardStub(channel, address)
-        received = np.zeros(4, np.float32)
-        stub.read(parameters_pb2.ReadHeader(**who), lambda _: received.data, LONG_S)
-        stub.close()
-    np.testing.assert_array_equal(received, values)
+    with following.server() as stub:
+        np.testing.assert_array_equal(following.values(stub), best - 1)
+        following.group.log.append(RestoreBestValues(Version(2)))
+        np.testing.assert_array_equal(following.values(stub), best)
     following.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from fakes.jobs import (
     DEADLINE_S,
     RunningJob,
+    intervals,
     set_update,
     trained_weights,
     training_spec,
@@ -70,6 +72,22 @@ def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
     applied = behavior.outcomes.count(parameters_pb2.APPLIED)
     assert behavior.outcomes.count(parameters_pb2.ALREADY_APPLIED) == applied
     assert 2 * applied == len(behavior.outcomes)
+
+
+def test_a_snapshot_is_not_written_before_the_events_that_it_follows(tmp_path: Path) -> None:
+    """The next master goes on after them, so nobody would record them again."""
+    go = threading.Event()
+    spec = training_spec(tmp_path, SIZES)
+    behavior = WorkerBehavior(RECORDS, at_minibatch=lambda *_: go.wait(DEADLINE_S) and None)
+    folder = tmp_path / "job"
+    with RunningJob(spec, folder, behavior, intervals(flush_every_s=3600.0)) as job:
+        deadline = time.monotonic() + DEADLINE_S
+        while not list((folder / "snapshots").glob("counting-*")):
+            assert time.monotonic() < deadline, "no snapshot"
+            time.sleep(0.01)
+        assert "WorkerReady" in {event["kind"] for event in events_of(folder)}
+        go.set()
+        assert job.wait() == 0
 
 
 @pytest.mark.parametrize("update", ["ASYNC", "SYNC"])
