@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import s3fs
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
-from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
+from store_servers import ACCESS, S3Server
 from test_sync_training import MODEL, RECORDS, make_problem
 
 BUCKET = "s3://kept/of/mine"
@@ -30,49 +28,21 @@ SLOW = MODEL.replace(
 ).replace("import keras", "import os\nimport time\n\nimport keras", 1)
 """The model of the sync tests, which takes as long for each record as the environment says."""
 
-ACCESS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_DEFAULT_REGION": "us-east-1",
-}
 
-
-class Store:
-    """A server that speaks S3; what it has stays when it stops serving for a while."""
-
-    def __init__(self) -> None:
-        self._server = ThreadedMotoServer("127.0.0.1", port=0)
-        self._server.start()
-        host, self._port = self._server.get_host_and_port()
-        self.url = f"http://{host}:{self._port}"
-        self.system = s3fs.S3FileSystem(
-            key="test", secret="test", endpoint_url=self.url, use_listings_cache=False
-        )
-        # What an earlier test has left is in the memory of this process.
-        urllib.request.urlopen(f"{self.url}/moto-api/reset", b"", timeout=200).close()
-        self.system.mkdir("kept")
-
-    def objects(self) -> list[str]:
-        return sorted(path.removeprefix("kept/of/mine/") for path in self.system.find("kept"))
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def start(self) -> None:
-        self._server = ThreadedMotoServer("127.0.0.1", port=self._port)
-        self._server.start()
+def objects(store: S3Server) -> list[str]:
+    return sorted(path.removeprefix("kept/of/mine/") for path in store.system.find("kept"))
 
 
 @pytest.fixture
-def store(edl: Edl) -> Iterator[Store]:
-    store = Store()
-    edl.env |= {**ACCESS, "AWS_ENDPOINT_URL": store.url}
+def store(edl: Edl) -> Iterator[S3Server]:
+    store = S3Server("kept")
+    edl.env |= store.environment
     yield store
     store.stop()
 
 
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: Store
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: S3Server
 ) -> None:
     total, epochs, output = 301, 12, tmp_path / "model"
     given = train(
@@ -93,9 +63,9 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
         before = int(edl.status("again")["records_trained"])
         assert total < before < epochs * total
         edl("delete", "again", "--yes")
-    names = sorted({path.partition("/")[0] for path in store.objects() if "/" in path})
+    names = sorted({path.partition("/")[0] for path in objects(store) if "/" in path})
     assert len(names) == 3, "those before are removed"
-    assert [path for path in store.objects() if f"{names[-1]}/part-1/" in path]
+    assert [path for path in objects(store) if f"{names[-1]}/part-1/" in path]
 
     # The newest one loses a part: the one before is used, and what is missing trains again.
     store.system.rm_file(f"kept/of/mine/{names[-1]}/part-1/array-0000.npy")
@@ -110,7 +80,7 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
 
 
 def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: Store
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: S3Server
 ) -> None:
     total, output = 501, tmp_path / "model"
     edl(
@@ -146,7 +116,7 @@ def test_a_store_that_is_not_there_is_found_before_training(
 
 @pytest.mark.parametrize("servers", [0, 2])
 def test_sync_training_that_was_stopped_equals_one_that_was_not(
-    edl: Edl, tmp_path: Path, store: Store, servers: int
+    edl: Edl, tmp_path: Path, store: S3Server, servers: int
 ) -> None:
     """The weights are those that Keras finds, too, so both runs are right and not only alike."""
     epochs = 60

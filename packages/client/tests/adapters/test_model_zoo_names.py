@@ -24,3 +24,17 @@ def test_names_that_only_keras_has_are_left_to_a_worker(tmp_path: Path) -> None:
         model_zoo.check(job(tmp_path, loss="lost"))
     with pytest.raises(EdlError, match=r"mine\.py has no mse"):
         model_zoo.check(job(tmp_path, dataset_fn="mse"))
+
+
+def test_names_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "models.py").write_text("class Credit: ...\n")
+    (tmp_path / "mine" / "inputs.py").write_text("def process(dataset, mode): ...\n")
+    given = job(tmp_path, input_fn="mine.process")
+    given.model_def = "mine.Credit"
+    model_zoo.check(given)
+    assert model_zoo.source_of(tmp_path, "mine.Credit") == ("class Credit: ...\n", "Credit")
+    (tmp_path / "mine" / "others.py").write_text("def process(dataset, mode): ...\n")
+    with pytest.raises(EdlError, match=r"mine\.inputs\.process, mine\.others\.process") as caught:
+        model_zoo.check(given)
+    assert caught.value.remedy == "Name one: --input-fn mine.inputs.process"

@@ -191,18 +191,18 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     first = ExportOutput(where, "j", "ab12")
     written(first, 7, b"first")
     completed(first, 7)
-    move = type(memory).mv
+    copy = type(memory).copy
 
-    def moves(system: Any, source: str, to: str, **options: Any) -> None:
+    def copies(system: Any, source: str, to: str, **options: Any) -> None:
         if killed == "half-way":
             some = system.find(source)[0]
             system.cp_file(some, some.replace(source, to))
         elif killed == "before the description":
-            move(system, source, to, **options)
+            copy(system, source, to, **options)
         raise OSError("as if killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(memory), "mv", moves)
+        patch.setattr(type(memory), "copy", copies)
         with pytest.raises(EdlError):
             first.finish()
     assert object_stores.writer_of(where) == "j"

@@ -43,7 +43,7 @@ def a_file(place: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("where", ["exists", "piece", "mv"])
+@pytest.mark.parametrize("where", ["exists", "piece", "copy"])
 def test_a_store_that_never_answers_is_given_up(
     going_on: threading.Event, tmp_path: Path, where: str
 ) -> None:

@@ -1,7 +1,7 @@
 """A store in memory that does what a test wants before it does what it is asked.
 
 Its URIs begin with ``trouble://``. Each call names itself and its path: ``exists``, ``put``,
-``piece`` (of an object that is sent; there are four), ``get``, ``mv``.
+``piece`` (of an object that is sent; there are four), ``get``, ``copy``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Trouble(MemoryFileSystem):
         type(self).before("get", rpath)
         super().get_file(rpath, lpath, **kwargs)
 
-    def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
-        type(self).before("mv", path1)
-        super().mv(path1, path2, **kwargs)
+    def copy(self, path1: str, path2: str, **kwargs: Any) -> None:
+        type(self).before("copy", path1)
+        super().copy(path1, path2, **kwargs)
 
 
 fsspec.register_implementation("trouble", Trouble, clobber=True)

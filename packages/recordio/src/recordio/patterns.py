@@ -9,7 +9,8 @@ from typing import Any
 
 from recordio.errors import NoSuchData
 from recordio.formats.detection import named_format
-from recordio.storage.files import filesystem, is_uri, local_path
+from recordio.storage.files import local_path
+from recordio.storage.stores import filesystem, is_uri
 
 _LISTED = 6
 

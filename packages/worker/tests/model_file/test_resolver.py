@@ -90,3 +90,13 @@ def test_all_errors_are_reported_at_once(zoo: ZooFolder) -> None:
         error_pb2.USAGE,
         error_pb2.MODEL_NOT_FOUND,
     ]
+
+
+def test_a_model_is_in_whichever_file_of_a_folder_has_it(zoo: ZooFolder) -> None:
+    zoo.write("nets/wide.py", "class WideNet(tf.keras.Model): pass")
+    zoo.write("nets/deep.py", "class DeepNet(tf.keras.Model): pass")
+    assert find_model(open_(zoo), "nets.DeepNet").name == "DeepNet"
+    zoo.write("nets/other.py", "class DeepNet(tf.keras.Model): pass")
+    error = failure(zoo, "nets.DeepNet")
+    assert "nets.deep.DeepNet, nets.other.DeepNet" in error.what
+    assert error.remedy == "Name one: --model-def nets.deep.DeepNet"

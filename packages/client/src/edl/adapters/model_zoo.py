@@ -10,6 +10,7 @@ from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError
+from edl_proto.model.zoo_folders import places_of
 from edl_proto.v1 import error_pb2
 
 _OVERRIDES = (
@@ -44,7 +45,7 @@ def check(job: Submission) -> None:
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
     """The text of a model's file, and the model's name in it; both empty if there is no file."""
-    for candidate in reversed(candidates(model_def)):
+    for candidate in reversed(candidates(_full_name(zoo, "--model-def", model_def))):
         file = _file_of(zoo, candidate)
         if file is not None:
             return file.read_text(encoding="utf-8", errors="replace"), candidate.attribute
@@ -64,7 +65,7 @@ def check_folder(zoo: Path) -> None:
 
 def _find_model(zoo: Path, model_def: str) -> Candidate:
     """The module of the model; the name within it is checked, too."""
-    readings = candidates(model_def)
+    readings = candidates(_full_name(zoo, "--model-def", model_def))
     if not readings:
         raise _not_found(
             f"--model-def {model_def} is not a dotted name",
@@ -103,6 +104,7 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
             option,
             "Write a name of the model file, or module.name of the zoo.",
         )
+    parts = _full_name(zoo, option, name).split(".")
     owner = own if len(parts) == 1 else Candidate(tuple(parts[:-1]), parts[-1])
     file = _file_of(zoo, owner)
     # A module that the zoo lacks may be an installed one; the worker will check.
@@ -118,6 +120,18 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
             str(file),
             did_you_mean(parts[-1], known.names) or f"Correct {option}.",
         )
+
+
+def _full_name(zoo: Path, option: str, name: str) -> str:
+    """The name with the file in it, if it is one of a folder without ``__init__.py``."""
+    places = places_of(zoo, name)
+    if len(places) > 1:
+        raise _not_found(
+            f"{option} {name} is in several files: {', '.join(places)}",
+            str(zoo),
+            f"Name one: {option} {places[0]}",
+        )
+    return places[0] if places else name
 
 
 def _file_of(zoo: Path, candidate: Candidate) -> Path | None:

@@ -6,9 +6,9 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 from edl.core.locations import scheme
+from recordio.storage.stores import filesystem
 
 
 class StoreError(Exception):
@@ -24,7 +24,7 @@ def exists(place: str) -> bool:
     if not scheme(place):
         return os.path.lexists(place)
     try:
-        system, path = _open(place)
+        system, path = filesystem(place.rstrip("/"))
         return bool(system.exists(path))
     except Exception as error:  # a store's client has errors of its own
         raise StoreError(f"{type(error).__name__}: {error}") from error
@@ -42,19 +42,10 @@ def read(place: str) -> bytes:
             raise OSError(errno.EINVAL, "it is not a regular file", place)
         return Path(place).read_bytes()
     try:
-        system, path = _open(place)
+        system, path = filesystem(place.rstrip("/"))
         content: bytes = system.cat_file(path)
     except FileNotFoundError:
         raise
     except Exception as error:
         raise StoreError(f"{type(error).__name__}: {error}") from error
     return content
-
-
-def _open(place: str) -> tuple[Any, str]:
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(place.rstrip("/"))
-    # Another process may have written since this one looked.
-    system.invalidate_cache()
-    return system, path

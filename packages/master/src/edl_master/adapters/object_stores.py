@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
+from recordio.storage.stores import filesystem
 
 T = TypeVar("T")
 
@@ -224,7 +225,7 @@ def put(local: Path, uri: str, job: str) -> None:
             source = f"{local}/" if recursive else str(local)
             system.put(source, beside, recursive=recursive, callback=call.transfer_progress())
             call.extend_deadline(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
-            system.mv(beside, call.path, recursive=recursive)
+            _move(system, beside, call.path, recursive=recursive)
         finally:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
@@ -244,22 +245,27 @@ def move(source: str, uri: str, job: str, last: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-    import fsspec
 
     def rename(call: _StoreCall) -> None:
         system = call.system
-        _, path = fsspec.core.url_to_fs(source)
+        _, path = filesystem(source)
         marker = _marker_of(call.path)
         nbytes = sum(each["size"] or 0 for each in system.find(path, detail=True).values())
         mark = system.cat_file(f"{path}/{last}")
         system.pipe_file(marker, job.encode())
         system.rm_file(f"{path}/{last}")
         call.extend_deadline(nbytes / TIMEOUTS.slowest_bytes_per_s)
-        system.mv(path, call.path, recursive=True)
+        _move(system, path, call.path, recursive=True)
         system.pipe_file(f"{call.path}/{last}", mark)
         system.rm_file(marker)
 
     _run(uri, rename)
+
+
+def _move(system: Any, source: str, to: str, *, recursive: bool) -> None:
+    """Not with ``mv``: where a store can rename, that leaves half of the objects at each place."""
+    system.copy(source, to, recursive=recursive)
+    system.rm(source, recursive=recursive)
 
 
 def remove_all(pattern: str) -> None:
@@ -306,11 +312,7 @@ class _StoreCall:
         self.extend_deadline()
 
     def open(self, uri: str) -> None:
-        import fsspec
-
-        self.system, self.path = fsspec.core.url_to_fs(uri.rstrip("/"))
-        # Another process may have written since this one looked.
-        self.system.invalidate_cache()
+        self.system, self.path = filesystem(uri.rstrip("/"))
 
     def extend_deadline(self, more_s: float = 0.0) -> None:
         """Note progress; the next step may take ``more_s`` longer than usual.

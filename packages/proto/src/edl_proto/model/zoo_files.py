@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from edl_proto.model.trained_model import TRAINED_MODEL
+from edl_proto.model.zoo_folders import places_of
 
 IGNORE_FILE = ".edlignore"
 REQUIREMENTS = "requirements.txt"
@@ -191,6 +192,10 @@ class _Code:
 
     def follow(self, dotted: str) -> bool:
         """Add the module of a dotted name, or of the longest part of it that is a module."""
+        if places := places_of(self._zoo, dotted):
+            for place in places:
+                self.follow(place)
+            return True
         parts = dotted.split(".")
         for count in range(len(parts), 0, -1):
             if (path := self._locate(parts[:count])) is not None:

@@ -11,34 +11,15 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
+from recordio.storage.stores import filesystem, is_uri
 
 AHEAD = 1 << 20
 """Bytes that are fetched at once from a store: a request costs as much as about this many."""
 
 
-def is_uri(place: str) -> bool:
-    """Whether a place needs fsspec; plain paths and ``file://`` do not."""
-    return "://" in place and not place.startswith("file://")
-
-
 def local_path(place: str) -> str:
     """The path of a plain path or ``file://`` URI."""
     return place.removeprefix("file://")
-
-
-def filesystem(uri: str) -> tuple[Any, str]:
-    """The fsspec file system of a URI, and the path within it.
-
-    Raises:
-        UnreadableFile: the scheme is unknown, or its package is not installed.
-    """
-    import fsspec
-
-    try:
-        system, path = fsspec.core.url_to_fs(uri)
-    except (ImportError, ValueError) as error:
-        raise UnreadableFile(f"{uri}: {error}") from error
-    return system, path
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.model.zoo_folders import places_of
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.forms.selection import candidates, model_definition
@@ -34,6 +35,7 @@ def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
     """
     if not all(part.isidentifier() for part in model_def.split(".")):
         raise _not_found(zoo, model_def, f"{model_def!r} is not a dotted name")
+    model_def = _full_name(zoo, "--model-def", model_def)
     if _has_module(zoo, model_def):
         return _only_model(import_module(zoo, model_def), model_def)
     module_name, _, name = model_def.rpartition(".")
@@ -53,6 +55,19 @@ def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
             "or an ElasticDLSpec class.",
         )
     return definition
+
+
+def _full_name(zoo: ModelZoo, option: str, dotted: str) -> str:
+    """The name with the file in it, if it is one of a folder without ``__init__.py``."""
+    places = places_of(zoo.root, dotted)
+    if len(places) > 1:
+        raise EdlError(
+            ErrorCode.MODEL_NOT_FOUND,
+            f"{option} {dotted} is in several files: {', '.join(places)}",
+            where=f"{option} {dotted}, --model-zoo {zoo.root}",
+            remedy=f"Name one: {option} {places[0]}",
+        )
+    return places[0] if places else dotted
 
 
 def _has_module(zoo: ModelZoo, dotted: str) -> bool:
@@ -127,6 +142,7 @@ def find_definition(
         for module in model.modules():
             if hasattr(module, dotted):
                 return Definition(role, dotted, getattr(module, dotted))
+    dotted = _full_name(zoo, option, dotted)
     parts = dotted.split(".")
     for split in range(len(parts) - 1, 0, -1):
         module_name = ".".join(parts[:split])

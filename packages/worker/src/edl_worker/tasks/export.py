@@ -34,6 +34,7 @@ from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, writing_failed
 from edl_worker.tensorflow_internals import without_default_signature
+from recordio.storage.stores import filesystem
 
 log = logging.getLogger(__name__)
 
@@ -107,13 +108,11 @@ class Exporter:
         return warnings
 
     def _export_to_store(self, info: ExportInfo, place: str) -> tuple[str, ...]:
-        import fsspec
-
-        filesystem, path = fsspec.core.url_to_fs(place)
+        system, path = filesystem(place)
         with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
             local = Path(folder)
             warnings = self._write(info, local, crashed_forms(info.crashes))
-            filesystem.put(f"{local}/", path, recursive=True)
+            system.put(f"{local}/", path, recursive=True)
         return warnings
 
     # --- contents --------------------------------------------------------------------------
@@ -291,11 +290,9 @@ def discard(place: str) -> None:
     if not is_in_store(place):
         shutil.rmtree(place, ignore_errors=True)
         return
-    import fsspec
-
     with contextlib.suppress(Exception):  # a store's client has errors of its own
-        filesystem, path = fsspec.core.url_to_fs(place)
-        filesystem.rm(path, recursive=True)
+        system, path = filesystem(place)
+        system.rm(path, recursive=True)
 
 
 def _sync_tree(root: Path) -> None:

@@ -14,6 +14,7 @@ from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
+from recordio.storage.stores import filesystem
 
 DESCRIPTION = TRAINED_MODEL
 PARAMETERS = "parameters.safetensors"
@@ -122,12 +123,10 @@ def _local(uri: str) -> Path:
         return Path(uri.removeprefix("file://"))
     if "://" not in uri:
         return Path(uri)
-    import fsspec
-
     copy = Path(tempfile.mkdtemp(prefix="edl-trained-")) / (uri.rstrip("/").rsplit("/", 1)[-1])
     try:
-        filesystem, path = fsspec.core.url_to_fs(uri)
-        filesystem.get(path, str(copy), recursive=filesystem.isdir(path))
+        system, path = filesystem(uri.rstrip("/"))
+        system.get(path, str(copy), recursive=system.isdir(path))
     except FileNotFoundError:
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,
