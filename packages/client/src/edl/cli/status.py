@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.completion import job_names
 from edl.cli.output import Name, Output, put, reporting
 from edl.render.output_format import Format
+
+if TYPE_CHECKING:
+    from edl.use_cases.job_catalog import JobCatalog
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _TOP_EVERY_S = 1.0
+_FLEET_EVERY_S = 2.0
 
 
 @app.command("list", cls=EdlCommand, epilog="edl list\nedl list --running\nedl list -o json")
@@ -107,11 +114,22 @@ def top(name: Name) -> None:
             status = backend.status(name).status
 
 
-@app.command(cls=EdlCommand, epilog="edl dashboard my-job\nedl dashboard my-job --open --port 8080")
+@app.command(
+    cls=EdlCommand,
+    epilog="edl dashboard my-job\nedl dashboard my-job --open --port 8080\nedl dashboard --all",
+)
 @finds_jobs
 def dashboard(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of a job.", show_default=False, autocompletion=job_names
+        ),
+    ] = "",
     output_format: Output = None,
+    every_job: Annotated[
+        bool, typer.Option("--all", help="Serve one page with all jobs, until Ctrl-C.")
+    ] = False,
     open_: Annotated[
         bool, typer.Option("--open", help="Open the page in the web browser.")
     ] = False,
@@ -122,33 +140,56 @@ def dashboard(
             metavar="N",
             min=0,
             max=65535,
-            help="Port for the page of a finished job; 0 for any free port.",
+            help="Port for the page of a finished job, or of all jobs; 0 for any free port.",
         ),
     ] = 0,
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with reporting(output_format):
+        from edl.adapters.dashboard_viewer import open_in_browser
         from edl.app import job_catalog
+        from edl.core.problem import usage
         from edl.render import terminal
 
-        backend = job_catalog().find(name)
-        report = backend.status(name, ask=False)
+        if every_job == bool(name):
+            raise usage("edl dashboard takes the name of a job, or --all", where="edl dashboard")
 
         def show(url: str) -> None:
-            put({"job": name, "dashboard_url": url}, output_format, [url], [name])
+            put({"job": name, "dashboard_url": url}, output_format, [url], [name or url])
             sys.stdout.flush()
             if open_:
-                from edl.adapters.dashboard_viewer import open_in_browser
-
                 open_in_browser(url)
 
-        if report.dashboard_url:
-            show(report.page_link())
-            return
+        catalog = job_catalog()
         try:
+            if every_job:
+                _serve_all(catalog, port, show)
+                return
+            backend = catalog.find(name)
+            report = backend.status(name, ask=False)
+            if report.dashboard_url:
+                show(report.page_link())
+                return
             with backend.serve_page(name, port) as page:
                 show(page.url)
                 terminal.message(f"{name} {report.status.state.words}; Ctrl-C closes the page")
                 page.wait()
         except KeyboardInterrupt:
             return
+
+
+def _serve_all(catalog: JobCatalog, port: int, show: Callable[[str], None]) -> None:
+    """Serve the page of all jobs until Ctrl-C."""
+    from edl.adapters.fleet_server import FleetServer
+    from edl.render import terminal
+    from edl.use_cases.fleet import Fleet, watched
+
+    with Fleet(catalog) as fleet:
+
+        def jobs() -> list[dict[str, Any]]:
+            return [job.to_dict() for job in fleet.jobs]
+
+        with watched(fleet, _FLEET_EVERY_S), FleetServer(jobs, fleet.page_link, port) as server:
+            show(server.link())
+            terminal.message("the page of all jobs; Ctrl-C closes it")
+            threading.Event().wait()

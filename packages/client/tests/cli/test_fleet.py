@@ -1,0 +1,114 @@
+"""The page of all jobs, served by the command and read as a browser would."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Edl, eventually
+
+from edl_proto.identity.page_key import PageKey
+
+WAIT_S = 120.0
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """None: the redirection is an error with its address."""
+
+
+class Browser:
+    """Follows links and keeps cookies, as far as the page needs it."""
+
+    def __init__(self, link: str) -> None:
+        self._cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+        self._opener = urllib.request.build_opener(self._cookies)
+        with self._opener.open(link, timeout=WAIT_S) as answer:
+            self.home: str = answer.geturl()
+            self.page: str = answer.read().decode()
+
+    def leads_to(self, path: str) -> str:
+        """Where a link of the page leads, without going there."""
+        opener = urllib.request.build_opener(_Stay(), self._cookies)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            opener.open(self.home + path, timeout=WAIT_S)
+        with caught.value:
+            assert caught.value.code == 303
+            return str(caught.value.headers["Location"])
+
+    def get(self, path: str) -> str:
+        with self._opener.open(self.home + path, timeout=WAIT_S) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def jobs(self) -> dict[str, Any]:
+        return {job["job"]: job for job in json.loads(self.get("api/jobs"))}
+
+
+@pytest.fixture
+def fleet(tidy: Edl) -> Iterator[subprocess.Popen[str]]:
+    """The command, beside one job that is over and one that runs."""
+    tidy(*tidy.job("--name", "done"))
+    (tidy.place / "out").rmdir()
+    tidy.begin("busy")
+    child = tidy.start("dashboard", "--all")
+    yield child
+    child.kill()
+    child.communicate()
+    tidy("stop", "busy", "--now")
+
+
+def refused(url: str) -> int:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(url, timeout=WAIT_S)
+    with caught.value:
+        return caught.value.code
+
+
+def test_all_jobs_are_on_one_page(tidy: Edl, fleet: subprocess.Popen[str]) -> None:
+    assert fleet.stdout is not None
+    link = fleet.stdout.readline().strip()
+    browser = Browser(link)
+    assert "fleet.js" in browser.page
+    for name in ("fleet.js", "fleet.css"):
+        assert browser.get(name)
+    jobs = browser.jobs()
+    assert list(jobs) == ["busy", "done"], "the newest first"
+    assert (jobs["done"]["state"], jobs["done"]["done"]) == ("SUCCEEDED", 1.0)
+    assert (jobs["busy"]["state"], jobs["busy"]["over"]) == ("RUNNING", False)
+    assert jobs["done"]["rates"] == []
+    eventually(lambda: len(browser.jobs()["busy"]["rates"]) > 1, "the sparkline grows")
+    # The name leads to the job's own page, by a link of that page.
+    url = tidy("status", "busy", "-o", "json").json["dashboard_url"]
+    key = PageKey.read(tidy.job_dir("busy") / "page")
+    assert key is not None
+    found, _, token = browser.leads_to("job/busy").partition("?token=")
+    assert found == url
+    assert key.is_fresh_link(token, time.time())
+
+    # Nobody gets in without the link, nor with it once it is used.
+    assert refused(browser.home) == 403
+    assert refused(browser.home + "api/jobs") == 403
+    assert refused(link) == 403
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        browser.get("job/nobody")
+    with caught.value:
+        assert "there is no job named nobody" in caught.value.read().decode()
+
+    fleet.send_signal(signal.SIGINT)
+    assert fleet.wait(WAIT_S) == 0
+
+
+def test_a_name_or_all(tidy: Edl) -> None:
+    for args in ((), ("mine", "--all")):
+        done = tidy.run("dashboard", *args)
+        assert done.code == 2
+        assert "--all" in done.err
