@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent
 LOCK = "requirements.lock"
 PACKAGES = {
     # folder: (import names, extras, packages that it imports)
-    "proto": ("edl_proto elasticdl", "", ()),
+    "proto": ("edl_proto elasticdl", "[registry]", ()),
     "recordio": ("recordio", "", ()),
     "client": ("edl", "[convert,sql]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),

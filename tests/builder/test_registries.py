@@ -14,9 +14,10 @@ import pytest
 import requests
 import zoos
 
-from edl_builder.adapters.registry import HttpRegistry, RegistryAccess
+from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.references import Reference
+from edl_proto.images.registry import RegistryAccess
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import error_pb2
 

@@ -22,10 +22,11 @@ from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.git import Git
 from edl_builder.adapters.identity_tokens import IdentityTokens
 from edl_builder.adapters.image_records import ImageRecords
+from edl_builder.adapters.image_signer import ImageSigner
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.build_service import BuildService
-from edl_builder.build_steps import BuildSteps
+from edl_builder.build_steps import BuildSteps, Packages
 from edl_builder.config import Config
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.limits import ServiceLimits
@@ -81,10 +82,9 @@ class App:
             registry or HttpRegistry(config.registries),
             Git(config.policy.sources, config.git_credentials, config.archive, config.git_ca_file),
             config.archive,
-            config.index,
-            config.wheels,
-            config.requirements,
+            Packages(config.index, config.wheels, config.requirements),
             ImageRecords(config.state_dir / "images"),
+            ImageSigner(config.signing, config.registries) if config.signing else None,
         )
         service = BuildService(
             ServiceLimits(config.limits, config.archive, config.log_nbytes, config.keep_images),

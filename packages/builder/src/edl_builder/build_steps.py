@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edl_builder.adapters import archives, build_store
@@ -26,18 +26,35 @@ from edl_builder.core.names import (
     Phase,
     Reason,
 )
-from edl_builder.core.ports import Engine, Registry, RegistryImage
+from edl_builder.core.ports import Engine, Registry, RegistryImage, Signer
+from edl_builder.core.provenance import Materials, statement
 from edl_builder.core.recipe import KEY_LABEL, PackageIndex, dockerfile
 from edl_builder.core.references import Reference, key_tag
 
 log = logging.getLogger(__name__)
 
 ARCHIVE = "archive"
+CONTEXT = "context.tar"
 
 _OCI = "org.opencontainers.image."
 
 HandleEvent = Callable[[ev.Event], None]
 WriteLine = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What pip installs of the worker, and where it finds this and the zoo's requirements.
+
+    Attributes:
+        index: for pip.
+        wheels: of the worker.
+        requirements: of the worker.
+    """
+
+    index: PackageIndex = field(default_factory=PackageIndex)
+    wheels: tuple[Path, ...] = ()
+    requirements: tuple[str, ...] = ()
 
 
 class BuildSteps:
@@ -48,10 +65,9 @@ class BuildSteps:
         registry: looks up.
         git: fetches.
         limits: of archives.
-        index: for pip.
-        wheels: of the worker.
-        requirements: of the worker.
+        packages: for pip.
         records: of the images that were built.
+        signer: signs what is handed out; None without a key.
     """
 
     def __init__(
@@ -60,21 +76,20 @@ class BuildSteps:
         registry: Registry,
         git: Git,
         limits: ArchiveLimits,
-        index: PackageIndex,
-        wheels: Sequence[Path],
-        requirements: Sequence[str],
+        packages: Packages,
         records: ImageRecords,
+        signer: Signer | None = None,
     ) -> None:
         self._engine = engine
         self._registry = registry
         self._git = git
         self._records = records
         self._limits = limits
-        self._index = index
-        self._wheels = tuple(wheels)
+        self._signer = signer
+        self._index = packages.index
+        self._wheels = packages.wheels
         self._runtime = Runtime(
-            tuple((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()) for wheel in wheels),
-            tuple(requirements),
+            tuple((wheel.name, _sha256(wheel)) for wheel in packages.wheels), packages.requirements
         )
 
     def prepare(
@@ -135,9 +150,7 @@ class BuildSteps:
             )
         name = replace(request.repository, tag=key_tag(identity.key))
         labels = {**_labels(request, base, folder), KEY_LABEL: identity.key}
-        steps = self._engine.build(
-            folder / "context.tar", base, name, labels, write_line, cancellation
-        )
+        steps = self._engine.build(folder / CONTEXT, base, name, labels, write_line, cancellation)
         handle_event(ev.PushStarted(build))
         digest = self._engine.push(name, write_line, cancellation)
         image = replace(name, tag="", digest=digest)
@@ -149,12 +162,31 @@ class BuildSteps:
                 where=str(name),
                 remedy="Another program may delete images of this repository; try again.",
             )
+        if self._signer is not None:
+            write_line("signing")
+            self._sign(self._signer, image, build, request, identity, base, folder)
         self._records.add(identity.repository, identity.key, digest)
         if identity.tag:
             self._registry.tag(image, identity.tag)
         return ev.BuildSucceeded(
             build, _result(request, identity, pushed, (steps.layers, steps.cached), reused=False)
         )
+
+    def _sign(
+        self,
+        signer: Signer,
+        image: Reference,
+        build: BuildId,
+        request: BuildRequest,
+        identity: BuildIdentity,
+        base: Reference,
+        folder: Path,
+    ) -> None:
+        commit = (folder / COMMIT).read_text() if request.git is not None else ""
+        materials = Materials(base, commit, _sha256(folder / CONTEXT), self._runtime)
+        about = statement(image, request, build, identity.key, materials, signer.builder_id)
+        signer.attach(image, about)
+        signer.sign(image)
 
     def _resolve(self, base: Reference) -> Reference:
         if base.digest:
@@ -180,9 +212,16 @@ class BuildSteps:
         found = self._registry.find(image)
         if found is None or found.digest != digest:
             return None
+        if self._signer is not None:  # it may have been built before there was a key
+            self._signer.sign(image)
         if identity.tag:
             self._registry.tag(image, identity.tag)
         return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _labels(request: BuildRequest, base: Reference, folder: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from edl_builder.access import Access, read_access, wrong_setting
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.identity_tokens import Issuer
-from edl_builder.adapters.registry import RegistryAccess
+from edl_builder.adapters.image_signer import BUILDER_ID, Signing
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy
@@ -21,6 +21,8 @@ from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
 from edl_builder.issuers import read_issuers
+from edl_proto.images.registry import RegistryAccess
+from edl_proto.images.signatures import SigningKey
 
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""
@@ -70,6 +72,7 @@ class Config:
     registries: Mapping[str, RegistryAccess] = field(default_factory=dict)
     git_credentials: Mapping[str, GitCredential] = field(default_factory=dict)
     git_ca_file: str = ""
+    signing: Signing | None = None
     access: Access = field(default_factory=Access)
     access_file: Path | None = None
     issuers: tuple[Issuer, ...] = ()
@@ -142,7 +145,10 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     file = _load(options.config) if options.config else {}
     _no_others(
         file,
-        {"tenants", "issuers", "registries", "git", "limits", "policy", "git_policy", "tls"},
+        {
+            *("tenants", "issuers", "registries", "git", "limits", "policy", "git_policy", "tls"),
+            "signing",
+        },
         "the file",
     )
     host, port, socket = _split(options.listen)
@@ -179,6 +185,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         registries=registries,
         git_credentials=_git(file),
         git_ca_file=str(sources.get("ca_file", "")),
+        signing=_signing(file),
         issuers=issuers,
         access=read_access(file.get("tenants", {}), {issuer.name for issuer in issuers}),
         access_file=options.config,
@@ -293,6 +300,21 @@ def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
             each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
         )
     return found
+
+
+def _signing(file: Mapping[str, Any]) -> Signing | None:
+    if "signing" not in file:
+        return None
+    found = _section(file, "signing", {"key_file", "builder_id"})
+    path = Path(str(found.get("key_file", "")))
+    try:
+        _check_private(path, "[signing]")
+        key = SigningKey(path.read_bytes())
+    except OSError as error:
+        raise wrong_setting("[signing]", f"key_file cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise wrong_setting("[signing]", f"{path}: {error}") from error
+    return Signing(key, str(found.get("builder_id", BUILDER_ID)))
 
 
 def _limits(

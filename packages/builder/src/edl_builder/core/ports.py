@@ -1,11 +1,11 @@
-"""Ports to engine and registry; adapters implement them."""
+"""Ports to engine, registry and signer; adapters implement them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from edl_builder.core.references import Reference
 
@@ -90,3 +90,17 @@ class Registry(Protocol):
 
     def tag(self, name: Reference, tag: str) -> None:
         """Give the image of that name, which is there, another tag in its repository."""
+
+
+class Signer(Protocol):
+    """Signs images in their registries. Every method raises ``BuilderError``: REGISTRY."""
+
+    @property
+    def builder_id(self) -> str:
+        """Names the builder, a URI."""
+
+    def sign(self, image: Reference) -> None:
+        """Sign an image, named by its digest; once."""
+
+    def attach(self, image: Reference, statement: Mapping[str, Any]) -> None:
+        """Sign a statement about an image, once for each type of predicate."""

@@ -22,6 +22,7 @@ from edl.adapters.launcher import python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.images.names import is_on_this_machine
 from edl_proto.local import job_directory
 
 _START_S = 60.0
@@ -29,8 +30,6 @@ _END_S = 20.0
 _LOG_LINES = 15
 _LONGEST_SOCKET = 107
 """Bytes; the kernel's."""
-
-_LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 @contextlib.contextmanager
@@ -111,7 +110,7 @@ def _command(
     command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]
     command += ["--listen", f"unix:{socket}", "--until-stdin-closes"]
     command += ["--state-dir", str(folder / "state"), "--registry", registry]
-    if registry.startswith(_LOOPBACK):
+    if is_on_this_machine(registry):
         # As the engine itself has it; the settings file may say otherwise.
         command += ["--plain-http", registry]
     for option, value in (

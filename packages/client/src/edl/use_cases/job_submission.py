@@ -174,6 +174,10 @@ class JobSubmitter:
             built = image_build.build(plan.build_request, service_of(plan.job), display)
             image = built.name
             display.say(str(built))
+        if plan.job.image_public_key:
+            from edl.adapters import image_signatures  # with the libraries that verify
+
+            image_signatures.check(image, plan.job.image_public_key)
         placement = self.catalog.backend_for(plan.job).placement
         placement.provide_image(
             plan.job, image, lambda: display.update(BuildStatus("", "pulling")), display.line

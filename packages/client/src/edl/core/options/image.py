@@ -40,6 +40,15 @@ class ImageOptions:
             per_run=True,
         )
     )
+    image_public_key: str = declare(
+        Option(
+            Text("FILE"),
+            "Public keys, in PEM; the job runs only in an image that one of them has signed.",
+            "signing.pub",
+            default_text="signatures are not asked for",
+            is_path=True,
+        )
+    )
     builder: str = declare(
         Option(
             Text("HOST:PORT"),

@@ -58,6 +58,7 @@ class TrainOptions(TypedDict, total=False):
     metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
+    image_public_key: PathOrUri
     builder: str
     repository: str
     base_image: str
@@ -123,6 +124,7 @@ class EvaluateOptions(TypedDict, total=False):
     image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
+    image_public_key: PathOrUri
     builder: str
     repository: str
     base_image: str
@@ -186,6 +188,7 @@ class PredictOptions(TypedDict, total=False):
     image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
+    image_public_key: PathOrUri
     builder: str
     repository: str
     base_image: str

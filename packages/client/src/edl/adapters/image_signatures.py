@@ -1,0 +1,97 @@
+"""Checks who has signed an image, before anything of it is pulled or run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.images.names import is_on_this_machine, repository_of
+from edl_proto.images.signatures import PublicKeys, read_public_keys
+
+if TYPE_CHECKING:
+    from edl_proto.images.registry import RegistryAccess
+
+_FLAG = "--image-public-key"
+
+
+def check(image: str, key_file: str) -> None:
+    """Check that one of the keys of a file has signed an image.
+
+    Args:
+        image: ``repository@sha256:...``.
+        key_file: public keys in PEM.
+
+    Raises:
+        EdlError: FORBIDDEN, if none has; USAGE, if the file has no keys; or REGISTRY_UNAVAILABLE,
+            if the registry does not tell.
+    """
+    keys = _read(key_file)
+    # It needs the package requests, which comes with each platform that has images.
+    from edl_proto.images.attachments import Attachments
+    from edl_proto.images.registry import RegistryClient, RegistryError
+
+    repository = repository_of(image)
+    digest = image.partition("@")[2]
+    client = RegistryClient({repository.registry: _access(repository.registry)})
+    try:
+        if Attachments(client).is_signed(repository, digest, keys):
+            return
+    except RegistryError as error:
+        raise EdlError(
+            ErrorCode.REGISTRY_UNAVAILABLE,
+            f"who has signed the image cannot be found out: {error}",
+            where=image,
+            remedy="Check that the registry is available; docker login stores your credentials, and"
+            " REQUESTS_CA_BUNDLE names the certificates that authenticate it.",
+        ) from None
+    raise EdlError(
+        ErrorCode.FORBIDDEN,
+        f"no key of {key_file} has signed the image {image}",
+        where=_FLAG,
+        remedy="Use an image of a builder that signs with this key, or sign this one if you trust"
+        f" it: cosign sign --key PRIVATE_KEY {image}",
+    )
+
+
+def _read(key_file: str) -> PublicKeys:
+    try:
+        return read_public_keys(Path(key_file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"the public key cannot be read: {getattr(error, 'strerror', None) or error}",
+            where=f"{_FLAG} {key_file}",
+            remedy="openssl pkey -in signing.key -pubout -out signing.pub writes one;"
+            " cosign.pub is one as well.",
+        ) from None
+
+
+def _access(registry: str) -> RegistryAccess:
+    """The user's own access to a registry: that of ``docker login``."""
+    from edl_proto.images.registry import RegistryAccess
+
+    stored = _login(registry)
+    return RegistryAccess(
+        stored.get("username") or stored.get("Username") or "",
+        stored.get("password") or stored.get("Password") or "",
+        plain_http=is_on_this_machine(registry),
+    )
+
+
+def _login(registry: str) -> Mapping[str, str]:
+    """What ``docker login`` has stored; nothing without the package docker."""
+    try:
+        from docker import auth, errors
+    except ImportError:
+        return {}
+    try:
+        return auth.load_config().resolve_authconfig(registry) or {}
+    except errors.DockerException as error:
+        raise EdlError(
+            ErrorCode.REGISTRY_UNAVAILABLE,
+            f"the credentials of docker login cannot be read: {error}",
+            where=registry,
+            remedy="docker login stores them again.",
+        ) from None

@@ -1,0 +1,1 @@
+"""Images in registries, and what is signed about them."""

@@ -1,0 +1,41 @@
+"""Names of repositories of images."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+DOCKER_HUB = "docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: the ``host[:port]`` of its registry, and its path there."""
+
+    registry: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.path}"
+
+
+def repository_of(image: str) -> Repository:
+    """The repository of an image, from its name with or without a digest, and without a tag.
+
+    A name without a registry means Docker Hub's.
+    """
+    name = image.partition("@")[0]
+    registry, slash, path = name.partition("/")
+    if slash and ("." in registry or ":" in registry or registry == "localhost"):
+        return Repository(registry, path)
+    return Repository(DOCKER_HUB, name if slash else f"library/{name}")
+
+
+def is_on_this_machine(registry: str) -> bool:
+    """Whether ``host[:port]`` is a loopback address, whose registries are reached without TLS."""
+    try:
+        host = urlsplit(f"//{registry}").hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
