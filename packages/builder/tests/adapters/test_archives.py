@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import zoos
+from fuzzing import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -216,7 +217,9 @@ GOOD = zoos.tar({"a.py": "x = 1\n", "pkg/b.py": "y = 2\n" * 200, "requirements.t
     st.booleans(),
 )
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_damage_is_refused_or_harmless(
     damage: list[tuple[int, int]], length: int, zipped: bool
@@ -229,7 +232,7 @@ def test_damage_is_refused_or_harmless(
 
 
 @given(st.binary(max_size=3000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_anything_at_all_is_refused_or_harmless(content: bytes) -> None:
     """Fuzz: bytes."""
     _only_safe(content)
@@ -248,7 +251,7 @@ _names = st.one_of(
         max_size=8,
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_hostile_entries_are_refused_or_harmless(
     entries: list[tuple[str, int, str, int]],
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from fuzzing import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
@@ -126,6 +127,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@settings(max_examples=examples(200))
 @given(st.one_of(st.text(max_size=60), st.lists(_PIECES, max_size=12).map("".join)))
 def test_nothing_gets_through_but_what_is_meant(text: str) -> None:
     """Fuzz: every line of the new file is a package with hashes, or one of a few options."""

@@ -170,3 +170,186 @@ def test_a_private_host_is_allowed_by_name_and_port() -> None:
     check("https://127.0.0.1:8443/a", policy=policy)
     with pytest.raises(BuilderError):
         check("https://127.0.0.1:8444/a", policy=policy)
+
+
+_HOSTS = [
+    *("localhost", "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0"),
+    *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[fe80::1]", "[fe80::1%25eth0]"),
+    *("10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),
+    *("168.63.129.16", "192.0.0.192", "100.100.100.200", "[fd00:ec2::254]", "[fec0::1]"),
+    *(
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "224.0.0.1",
+        "255.255.255.255",
+        "1.2.3.4.5",
+        "256.1.1.1",
+    ),
+    *("-oProxyCommand=id", "-x.com", "a..b", ".", "..", "exam_ple.com", "a b.com", "x.com\\@y.com"),
+    *("x.com#@127.0.0.1", "x.com?@127.0.0.1", "x.com%00.y.com", "x.com%2f@y.com", "x.com;id"),
+    *(
+        "ex\u00e4mple.com",
+        "\uff11\uff12\uff17.0.0.1",
+        "127\u3002" + "0.0.1",
+        "$(id).x.com",
+        "`id`.x.com",
+    ),
+    *(
+        "x.com:0",
+        "x.com:65536",
+        "x.com:-1",
+        "x.com:x",
+        "x.com:\u0664",
+        "a" * 64 + ".com",
+        "x\t.com",
+    ),
+]
+_URLS = [
+    *(f"https://{host}/zoo.git" for host in _HOSTS if host != "localhost"),
+    *(
+        "",
+        "zoo",
+        "/etc",
+        "./zoo",
+        "~/zoo",
+        "C:\\zoo",
+        "\\\\host\\zoo",
+        "https:",
+        "https://",
+        "https:///zoo",
+    ),
+    *("http://x.com/zoo", "git://x.com/zoo", "ssh://x.com/zoo", "git@x.com:zoo.git", "file:///etc"),
+    *(
+        "ftp://x.com/zoo",
+        "ext::sh -c id",
+        "fd::17",
+        "ext::https://x.com/zoo",
+        "hg::https://x.com/z",
+    ),
+    *(
+        "git+https://x.com/zoo",
+        "javascript:id",
+        "HTTP://x.com/zoo",
+        "https+unix://x/zoo",
+        "//x.com/z",
+    ),
+    *(
+        "--upload-pack=id",
+        "-c core.sshCommand=id",
+        "--config=x",
+        "-https://x.com/zoo",
+        " https://x.com/z",
+    ),
+    *(
+        "https://me@x.com/zoo",
+        "https://me:secret@x.com/zoo",
+        "https://:@x.com/zoo",
+        "https://@x.com/z",
+    ),
+    *(
+        "https://x.com",
+        "https://x.com/",
+        "https://x.com//zoo",
+        "https://x.com/../zoo",
+        "https://x.com/a/..",
+    ),
+    *("https://x.com/%2e%2e/zoo", "https://x.com/a%00b", "https://x.com/a?b", "https://x.com/a#b"),
+    *("https://x.com/a;b", "https://x.com/$(id)", "https://x.com/`id`", "https://x.com/a|b"),
+    *("https://x.com/a b", "https://x.com/a\nHost: y", "https://x.com/a\r\n", "https://x.com/a\0b"),
+    *("https://x.com/a\\..\\b", "https://x.com/\u202e", "https://x.com/a'b", 'https://x.com/a"b'),
+    *("https://x.com/" + "a" * 3000, "ht\ttps://x.com/zoo", "https:/x.com/zoo", "https:x.com/zoo"),
+]
+_REFS = [
+    *(
+        "-x",
+        "--upload-pack=id",
+        "a..b",
+        "a/../b",
+        "../a",
+        ".a",
+        "a/.b",
+        "a.lock",
+        "a/",
+        "a.",
+        "a//b",
+    ),
+    *(
+        "a@{1}",
+        "a b",
+        "a~1",
+        "a^",
+        "a:b",
+        "a?b",
+        "a*",
+        "a[b",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "a;id",
+        "$(id)",
+    ),
+    *(
+        "`id`",
+        "a|b",
+        "a&b",
+        "a'b",
+        'a"b',
+        "\u202ea",
+        "\u0430",
+        "a" * 300,
+        "@",
+        "/a",
+        "refs/../heads",
+    ),
+]
+_FOLDERS = [
+    *(
+        "/etc",
+        "..",
+        "../a",
+        "a/..",
+        "a/../b",
+        ".",
+        "./a",
+        "a/./b",
+        "-x",
+        "--output=x",
+        "a//b",
+        "a/",
+    ),
+    *(
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "a;id",
+        "$(id)",
+        "`id`",
+        "a|b",
+        "a*",
+        "a?",
+        "a:b",
+        "\u202ea",
+        "~",
+        "~/a",
+    ),
+]
+HOSTILE = [
+    *((url, "", "") for url in _URLS),
+    *(("https://example.com/a", ref, "") for ref in _REFS),
+    *(("https://example.com/a", "", folder) for folder in _FOLDERS),
+]
+
+
+@pytest.mark.parametrize("source", HOSTILE, ids=ascii)
+def test_hostile_sources_are_refused_one_by_one(source: tuple[str, str, str]) -> None:
+    with pytest.raises(BuilderError) as refused:
+        allow(*source, "", OPEN)
+    failure = refused.value.failure
+    assert failure.reason in (Reason.UNSAFE, Reason.INVALID)
+    said = f"{failure.what}{failure.where}{failure.remedy}"
+    assert said.isprintable()
+    assert "secret" not in said
+
+
+def test_many_were_tried() -> None:
+    assert len(set(HOSTILE)) == len(HOSTILE) >= 120

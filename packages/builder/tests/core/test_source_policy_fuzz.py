@@ -7,16 +7,15 @@ more of them.
 from __future__ import annotations
 
 import ipaddress
-import os
 from urllib.parse import urlsplit
 
+from fuzzing import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edl_builder.core.names import BuilderError
 from edl_builder.core.source_policy import SourcePolicy, allow
 
-EXAMPLES = int(os.environ.get("EDL_FUZZ_EXAMPLES", "500"))
 OPEN = SourcePolicy()
 
 odd = st.text(alphabet="@:/\\#?%&;|$`'\"<>()[]{}*~^!-_.=+ \t\r\n\0\x7f0aZé\u202e٠。／", max_size=6)
@@ -109,7 +108,7 @@ words = st.one_of(
 )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(500))
 @given(url=urls(), ref=words, folder=words, credential=words)
 @example("https://example.com/a", "main", "zoo", "mine")
 @example("https://example.com\\@127.0.0.1/a", "", "", "")

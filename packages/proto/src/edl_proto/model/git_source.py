@@ -107,7 +107,7 @@ def parse_url(text: str) -> GitUrl:
         raise GitSourceError("url", "the URL is malformed")
     try:
         parts = urlsplit(text)
-        port = parts.port or 443
+        port = 443 if parts.port is None else parts.port
     except ValueError:
         raise GitSourceError("url", "the URL is malformed") from None
     if parts.scheme != "https":
@@ -116,7 +116,7 @@ def parse_url(text: str) -> GitUrl:
     if "@" in parts.netloc:
         raise GitSourceError("password", "the URL holds a user name or password")
     host = (parts.hostname or "").rstrip(".")
-    if not host or parts.query or parts.fragment or set(text) & set(" \\"):
+    if not host or not port or parts.query or parts.fragment or set(text) & set(" \\"):
         raise GitSourceError("url", "the URL is malformed")
     if not parts.path.strip("/"):
         raise GitSourceError("url", "the URL names no repository")
