@@ -7,21 +7,18 @@ answer brings the token. Until then nobody gets anything.
 from __future__ import annotations
 
 import hmac
-import logging
-import socket
 import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-log = logging.getLogger(__name__)
+from edl_proto.http_server import BoundedHttpServer
 
 _REQUEST_TIMEOUT_S = 10
 _MOST_CONNECTIONS = 16
-"""At a time: one that says nothing costs a thread of the worker until it is given up."""
+"""At a time; each costs a thread of the worker."""
 
 
 class MetricsServer:
@@ -40,7 +37,6 @@ class MetricsServer:
         self._registry = registry
         self._token = ""
         self._everybody = False
-        free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         answer = self._answer
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,32 +57,7 @@ class MetricsServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Nothing of a request is logged."""
 
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            daemon_threads = True
-            # Two workers on one port would show either at random.
-            allow_reuse_port = False
-
-            def process_request(self, request: Any, client_address: Any) -> None:
-                if not free.acquire(blocking=False):
-                    self.shutdown_request(request)
-                    return
-                try:
-                    super().process_request(request, client_address)
-                except BaseException:  # no thread was to be had, and none will release it
-                    free.release()
-                    raise
-
-            def process_request_thread(self, request: Any, client_address: Any) -> None:
-                try:
-                    super().process_request_thread(request, client_address)
-                finally:
-                    free.release()
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                log.debug("a reader of the metrics left", exc_info=True)
-
-        server = Server((host, port), Handler)
+        server = BoundedHttpServer(host, port, Handler, _MOST_CONNECTIONS)
         self.port: int = server.server_address[1]
         threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 

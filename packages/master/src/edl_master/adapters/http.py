@@ -11,12 +11,11 @@ import ipaddress
 import json
 import logging
 import mimetypes
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.resources.abc import Traversable
 from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -30,6 +29,7 @@ from edl_master.adapters.page_access import (
     PageRequest,
 )
 from edl_master.adapters.tcp_ports import address_in_use
+from edl_proto.http_server import BoundedHttpServer
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ _HEADERS = {
 }
 
 _MOST_CONNECTIONS = 128
-"""At a time: one that says nothing costs a thread of the master until it is given up."""
+"""At a time; each costs a thread of the master."""
 
 _CLOSE_S = 5.0
 """How long the listener may take to notice that it is to end."""
@@ -97,41 +97,14 @@ class StatusServer:
         page: Traversable | None = None,
     ) -> None:
         files = page or importlib.resources.files("edl_master") / PAGE
-        free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
 
         class Handler(_Handler):
             answers: ClassVar[_Answers] = _Answers(source, files)
             page_access: ClassVar[PageAccess] = access
             only_by_own_names = _is_loopback(host)
 
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            daemon_threads = True
-            # Sharing a port with another job's page would show either at random.
-            allow_reuse_port = False
-            request_queue_size = _MOST_CONNECTIONS
-
-            def process_request(self, request: Any, client_address: Any) -> None:
-                if not free.acquire(blocking=False):
-                    self.shutdown_request(request)
-                    return
-                try:
-                    super().process_request(request, client_address)
-                except BaseException:  # no thread was to be had, and none will release it
-                    free.release()
-                    raise
-
-            def process_request_thread(self, request: Any, client_address: Any) -> None:
-                try:
-                    super().process_request_thread(request, client_address)
-                finally:
-                    free.release()
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                log.debug("a reader of the status page left", exc_info=True)
-
         try:
-            self._server = Server((host, port), Handler)
+            self._server = BoundedHttpServer(host, port, Handler, _MOST_CONNECTIONS)
         except OSError as error:
             raise address_in_use(error, host, port, "--dashboard-port") from error
         self.port: int = self._server.server_address[1]

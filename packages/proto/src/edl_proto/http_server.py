@@ -1,0 +1,75 @@
+"""A server of HTTP that those who say nothing keep nobody out of."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_ROOM_S = 1.0
+"""How long a connection that has to make room is waited for."""
+
+
+class BoundedHttpServer(ThreadingHTTPServer):
+    """Has a thread for each connection, and at most so many: then the oldest makes room.
+
+    A browser or a scraper that loses an idle connection so makes another one.
+
+    Args:
+        host: address to listen on.
+        port: 0 for any.
+        handler: answers requests.
+        most: connections at a time.
+
+    Raises:
+        OSError: the address is not available.
+    """
+
+    daemon_threads = True
+    # Two servers on one port would answer at random.
+    allow_reuse_port = False
+
+    def __init__(
+        self, host: str, port: int, handler: type[BaseHTTPRequestHandler], most: int
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.request_queue_size = most
+        self._most = most
+        self._changed = threading.Condition()
+        self._open: dict[Any, None] = {}  # the oldest first
+        super().__init__((host, port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changed:
+            while len(self._open) >= self._most:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                self._open[oldest] = None  # if it does not end, the next one is tried
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+                self._changed.wait(_ROOM_S)
+            self._open[request] = None
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was to be had, and none will close it
+            self._forget(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._forget(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a reader left", exc_info=True)
+
+    def _forget(self, request: Any) -> None:
+        with self._changed:
+            self._open.pop(request, None)
+            self._changed.notify_all()
