@@ -203,6 +203,7 @@ class SqlSession:
         }
 
     def _predict(self, statement: Predict) -> dict[str, Any]:
+        self._database.check_writable()
         about = self._about(statement.using)
         names = column_names(self._database, statement.select)
         for name in about["texts"]:
@@ -255,6 +256,7 @@ class SqlSession:
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
         if statement.into:
+            self._database.check_writable()
             check_columns(self._database, statement.into, ["model", "evaluated_at", "row_count"])
         with self._folder() as folder:
             rows = data_api.convert_data(

@@ -239,7 +239,12 @@ def test_databases_that_cannot_be_opened(
 
 @pytest.mark.parametrize(
     ("module", "url"),
-    [("sqlalchemy", URL), ("psycopg", "postgresql://h/d"), ("pymysql", "mysql://h/d")],
+    [
+        ("sqlalchemy", URL),
+        ("psycopg", "postgresql://h/d"),
+        ("pymysql", "mysql://h/d"),
+        ("duckdb", "duckdb://"),
+    ],
 )
 def test_a_driver_that_is_not_installed_is_named_with_the_extra(
     edl: Call, monkeypatch: pytest.MonkeyPatch, module: str, url: str

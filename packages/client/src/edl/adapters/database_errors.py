@@ -51,16 +51,16 @@ _ERROR_CLASSES = (
     _ErrorClass(
         ErrorCode.DATA_NOT_FOUND,
         "there is no such table",
-        "Check its name, and its schema if it has one: schema.table",
+        "Check its name, and its schema if it has one: schema.table; or the names of files.",
         frozenset({"42P01", "3F000", 1146}),
-        r"no such table",
+        r"no such table|Table with name .* does not exist|No files found that match",
     ),
     _ErrorClass(
         ErrorCode.USAGE,
         "there is no such column",
         "Correct its name in the query.",
         frozenset({"42703", 1054}),
-        r"no such column",
+        r"no such column|Referenced column .* not found",
     ),
     _ErrorClass(
         ErrorCode.USAGE,
@@ -72,7 +72,7 @@ _ERROR_CLASSES = (
     _ErrorClass(
         ErrorCode.USAGE,
         "the database does not understand the query",
-        "Try it in the database's own shell: psql, mariadb or sqlite3.",
+        "Try it in the database's own shell: psql, mariadb, sqlite3 or duckdb.",
         frozenset({"42601", 1064}),
         r"syntax error|incomplete input|unrecognized token",
     ),

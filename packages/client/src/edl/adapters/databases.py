@@ -1,4 +1,4 @@
-"""Connections to databases: PostgreSQL, MariaDB, MySQL and SQLite.
+"""Connections to databases: PostgreSQL, MariaDB, MySQL, SQLite and DuckDB.
 
 A password is never shown: neither in a message nor in the text of a driver's error.
 """
@@ -31,7 +31,9 @@ _DRIVERS = {
     "mysql": ("mysql+pymysql", "pymysql"),
     "mariadb": ("mariadb+pymysql", "pymysql"),
     "sqlite": ("sqlite", "sqlite3"),
+    "duckdb": ("duckdb", "duckdb"),
 }
+_WITHOUT_SERVER = ("sqlite", "duckdb")
 _SECRETS = ("password", "passwd", "sslpassword", "ssl_key_password", "passfile")
 _CONNECT_TIMEOUT_S = 10
 _WRITE_TIMEOUT_S = 3600
@@ -59,7 +61,7 @@ class Database:
         self.backend = _backend(parsed)
         if password_file:
             parsed = parsed.set(password=_first_line(password_file))
-        elif parsed.password is None and self.backend != "sqlite":
+        elif parsed.password is None and self.backend not in _WITHOUT_SERVER:
             parsed = parsed.set(password=os.environ.get(PASSWORD_VARIABLE) or None)
         self._secrets = _secrets(parsed)
         self.shown = _shown(parsed)
@@ -77,7 +79,7 @@ class Database:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            elif self.backend != "sqlite":
+            elif self.backend not in _WITHOUT_SERVER:
                 connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_WRITE_TIMEOUT_S}")
                 connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
                 connection.rollback()
@@ -87,13 +89,25 @@ class Database:
                 _abandon_rows(connection)
                 raise
 
+    def check_writable(self) -> None:
+        """Raises: Problem: this kind of database is only read."""
+        if self.backend == "duckdb":
+            raise usage(
+                "edl only reads DuckDB",
+                where=self.shown,
+                remedy="Predictions go into PostgreSQL, MariaDB, MySQL or SQLite; edl predict"
+                " writes Parquet and CSV, too.",
+            )
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A connection with a transaction that is committed at the end, or rolled back.
 
         Raises:
             EdlError: the database refuses something, also from within the context.
+            Problem: this kind of database is only read.
         """
+        self.check_writable()
         with (
             self._connection(_engine(self._url, self.backend, read_only=False)) as connection,
             connection.begin(),
@@ -168,19 +182,23 @@ def _backend(url: URL) -> str:
         raise usage(
             f"{url.drivername} is not a kind of database that edl can connect to",
             where=without_password(str(url)),
-            remedy=f"PostgreSQL, MariaDB, MySQL or SQLite: {URL_EXAMPLES}",
+            remedy=f"PostgreSQL, MariaDB, MySQL, SQLite or DuckDB: {URL_EXAMPLES}",
         )
     return known[0].partition("+")[0]
 
 
 def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
     import sqlalchemy
+    from sqlalchemy.dialects import registry
     from sqlalchemy.pool import NullPool
 
     dialect, module = _DRIVERS[backend]
     try:
         if backend == "sqlite":
             return _sqlite_engine(url, read_only=read_only)
+        if backend == "duckdb":
+            registry.register(dialect, "edl.adapters.duckdb_dialect", "DuckDBDialect")
+            return sqlalchemy.create_engine(url, poolclass=NullPool)
         return sqlalchemy.create_engine(
             url.set(drivername=dialect), poolclass=NullPool, connect_args=_arguments(url, backend)
         )
