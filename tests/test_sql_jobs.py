@@ -1,4 +1,4 @@
-"""The statements of the design document, from the rows of a database to a column of a table."""
+"""Functions of columns, and an evaluation: statements whose jobs run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ from tests.database_servers import PASSWORD, Server, execute
 
 Call = Callable[..., Done]
 EVERY = 4  # of so many patients one is predicted, the others are learned from
-FEATURES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
-    with database_servers.postgresql() as started:
-        yield started
 
 
 @pytest.fixture
@@ -46,69 +36,11 @@ def edl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return call
 
 
-def patients() -> np.ndarray:
-    """Ten measurements and the progression of each patient, as in scikit-learn."""
-    from sklearn.datasets import load_diabetes
-
-    found = load_diabetes(scaled=False)
-    return np.column_stack([found.data, found.target])
-
-
 def fill(server: Server, table: str, rows: np.ndarray, *columns: str) -> None:
     declared = ", ".join(f"{name} float8" for name in columns)
     execute(server, f"CREATE TABLE {table} (id serial PRIMARY KEY, {declared})")
     values = ", ".join(f"({', '.join(map(str, row))})" for row in rows.tolist())
     execute(server, f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}")
-
-
-def predicted(edl: Call, url: str) -> np.ndarray:
-    query = "SELECT predicted_progression AS y FROM testdata ORDER BY id"
-    edl("data", "convert", "--from", url, "--query", query, "--to", "written.recordio")
-    source = recordio.open_source("written.recordio")
-    records = source.read(0, source.count())
-    return np.array([float(recordio.example.decode(record)["y"][0]) for record in records])
-
-
-def test_a_statement_becomes_a_model_and_a_column(edl: Call, server: Server) -> None:
-    rows, url = patients(), server.url()
-    held_out = np.arange(len(rows)) % EVERY == 0
-    fill(server, "patients", rows[~held_out], *FEATURES, "progression")
-    fill(server, "testdata", rows[held_out][:, :-1], *FEATURES)
-    selected = ", ".join(FEATURES)
-    common = ("sql", "--db", url, "--model-zoo", str(ROOT / "model_zoo"))
-    trained = edl(
-        *common,
-        "-e",
-        f"SELECT {selected}, progression FROM patients TRAIN regressor.DNN"
-        " WITH hidden_units=[10, 100], learning_rate=0.01, train.epoch=20 INTO my_model;",
-    )
-    assert "the label is progression, the last column" in trained.err
-    done = edl(
-        *common,
-        *("-o", "json", "-e"),
-        f"SELECT id, {selected} FROM testdata"
-        " PREDICT testdata.predicted_progression USING my_model;",
-    )
-    (result,) = json.loads(done.out)
-    assert (result["key"], result["rows"], result["other_rows"]) == ("id", sum(held_out), 0)
-    found, expected = predicted(edl, url), rows[held_out][:, -1]
-    assert len(found) == len(expected)
-    r_squared = 1 - np.square(found - expected).sum() / np.square(expected - expected.mean()).sum()
-    print(f"R squared: {r_squared:.3f}")
-    assert r_squared > 0.25
-    shown = edl(*common, "-e", "SHOW TRAIN my_model").out
-    assert "TRAIN regressor.DNN" in shown
-    for statement, words in (
-        (
-            f"SELECT {selected} FROM testdata PREDICT testdata.p USING my_model",
-            "no selected column",
-        ),
-        (
-            f"SELECT id, {selected} FROM testdata PREDICT no.p USING my_model",
-            "there is no table no",
-        ),
-    ):
-        assert words in edl(*common, "-e", statement, fails=True).err
 
 
 @pytest.fixture(scope="module")

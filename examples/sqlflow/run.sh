@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Statements become models and columns of PostgreSQL: by `edl sql`, and by the program that SQLFlow
+# would generate. Prints how near the predictions are, beside those of scikit-learn.
+# Needs Debian's postgresql, and edl-client[local,sql], edl-worker[cpu] and scikit-learn in the path.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+programs=$(find /usr/lib/postgresql -path '*/bin/initdb' -printf '%h\n' | sort -V | tail -n 1)
+work=$(mktemp -d /tmp/edl-sqlflow.XXXXXX)
+PGPASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export PGPASSWORD
+echo "$PGPASSWORD" >"$work/password"
+
+user=()
+if [ "$(id -u)" = 0 ]; then # PostgreSQL refuses to run as root
+    chown -R nobody "$work"
+    user=(--reuid=nobody --regid=nogroup --clear-groups)
+fi
+as_server() { # in a subshell, which becomes the program, and ends with this script
+    cd "$work"
+    exec setpriv "${user[@]}" --pdeathsig QUIT "$@"
+}
+(as_server "$programs/initdb" -D "$work/data" -U edl --auth=scram-sha-256 \
+    --pwfile="$work/password" -E UTF8 --locale=C --no-sync >"$work/log")
+as_server "$programs/postgres" -D "$work/data" -c listen_addresses= \
+    -c unix_socket_directories="$work" >>"$work/log" 2>&1 &
+server=$!
+trap 'kill -QUIT $server; wait $server || true; rm -rf "$work"' EXIT
+until "$programs/pg_isready" -q -h "$work"; do
+    kill -0 $server || { cat "$work/log" >&2; exit 1; }
+    sleep 0.1
+done
+export SQLFLOW_DATABASE="postgresql://edl@/postgres?host=$work"
+export SQLFLOW_FOLDER="$work/job" SQLFLOW_MODEL_ZOO="$here/../../model_zoo"
+
+python "$here/tables.py" fill "$SQLFLOW_DATABASE"
+edl sql --db "$SQLFLOW_DATABASE" --model-zoo "$SQLFLOW_MODEL_ZOO" --models "$work/models" \
+    "$here/statements.sql"
+python "$here/submitter.py"
+python -W ignore "$here/tables.py" compare "$SQLFLOW_DATABASE"

@@ -1,0 +1,95 @@
+"""A submitter: the program that SQLFlow would generate from these two statements.
+
+    SELECT age, sex, bmi, bp, s1, s2, s3, s4, s5, s6, progression FROM patients
+    TRAIN regressor.DNN
+    WITH hidden_units=[10, 100, 20, 5], learning_rate=0.01, train.epoch=20
+    INTO my_trained_model;
+
+    SELECT id, age, sex, bmi, bp, s1, s2, s3, s4, s5, s6 FROM new_patients
+    PREDICT new_patients.predicted_progression
+    USING my_trained_model;
+
+It knows the Python API of edl, and of the builder service the stubs; it needs no container engine.
+Where jobs run, and other options of theirs, are variables: ``EDL_PLATFORM=kubernetes``.
+"""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+
+import grpc
+
+import elasticdl
+from edl_proto.v1 import builder_pb2, builder_pb2_grpc
+
+DATABASE = os.environ["SQLFLOW_DATABASE"]  # its password is a variable that the driver reads
+FOLDER = os.environ["SQLFLOW_FOLDER"]  # that the job's processes see, too; or gs://…
+MODEL_ZOO = os.environ.get("SQLFLOW_MODEL_ZOO", "/model_zoo")
+BUILDER = os.environ.get("SQLFLOW_BUILDER")  # HOST:PORT; without one, no image is built
+REPOSITORY = os.environ.get("SQLFLOW_REPOSITORY", "")
+FEATURES = "age, sex, bmi, bp, s1, s2, s3, s4, s5, s6"
+
+
+def build_requests() -> Iterator[builder_pb2.BuildRequest]:
+    """What is wanted, then the model zoo in pieces."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        tar.add(MODEL_ZOO, arcname=".")
+    archive = buffer.getvalue()
+    source = builder_pb2.ArchiveSource(nbytes=len(archive))
+    spec = builder_pb2.BuildSpec(archive=source, repository=REPOSITORY)
+    yield builder_pb2.BuildRequest(spec=spec)
+    for start in range(0, len(archive), 1 << 16):
+        yield builder_pb2.BuildRequest(chunk=archive[start : start + (1 << 16)])
+
+
+def build_image(builder: str) -> str:
+    """The name of an image with the model zoo, and its digest."""
+    with grpc.insecure_channel(builder) as channel:
+        news = builder_pb2_grpc.BuilderStub(channel).Build(build_requests(), timeout=600)
+        return [each.status for each in news if each.HasField("status")][-1].result.image
+
+
+def train() -> None:
+    elasticdl.convert_data(
+        DATABASE,
+        query=f"SELECT {FEATURES}, progression FROM patients",
+        label="progression",
+        output=f"{FOLDER}/rows",
+    )
+    elasticdl.train(
+        model_zoo=MODEL_ZOO,
+        model_def="regressor.DNN",
+        input_fn="sqlflow.elasticdl_input_function",
+        params="hidden_units=[10, 100, 20, 5], learning_rate=0.01",
+        data=f"{FOLDER}/rows",
+        num_epochs=20,
+        output=f"{FOLDER}/my_trained_model",
+        **({"image": build_image(BUILDER)} if BUILDER else {}),
+    )
+
+
+def predict() -> None:
+    elasticdl.convert_data(
+        DATABASE, query=f"SELECT id, {FEATURES} FROM new_patients", output=f"{FOLDER}/new_rows"
+    )
+    elasticdl.predict(
+        trained_model=f"{FOLDER}/my_trained_model",
+        data=f"{FOLDER}/new_rows",
+        keep="id",
+        output=f"{FOLDER}/predictions.recordio",
+    )
+    done = elasticdl.load_data(
+        f"{FOLDER}/predictions.recordio",
+        to=DATABASE,
+        table="new_patients",
+        column="predicted_progression",
+        key="id",
+    )
+    print(f"{done.rows} predictions in new_patients.predicted_progression")
+
+
+if __name__ == "__main__":
+    train()
+    predict()

@@ -1,0 +1,123 @@
+"""Tables of scikit-learn in PostgreSQL, and how near predictions in them come to the truth.
+
+``python tables.py fill URL`` makes the tables, ``python tables.py compare URL`` prints what came of
+them as JSON. Every fourth row is predicted; the others are learned from.
+"""
+
+import json
+import sys
+from itertools import compress
+
+import numpy as np
+import psycopg
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+PATIENTS = load_diabetes(scaled=False)
+WINES = load_wine()
+CULTIVARS = np.array(["Barolo", "Grignolino", "Barbera"])[WINES.target]
+PAY = {"clerk": 30_000, "engineer": 60_000, "manager": 80_000, "director": 120_000}
+EMPLOYEES = [(f"employee {number}", role) for number, role in enumerate([*PAY, *PAY, "clerk"] * 40)]
+SALARIES = np.array([PAY[role] + number % 37 * 100.0 for number, (_, role) in enumerate(EMPLOYEES)])
+
+
+def is_new(rows):
+    return np.arange(rows) % 4 == 0
+
+
+def fill(connection):
+    for table, found, label, truth, kind in (
+        ("patients", PATIENTS, "progression", PATIENTS.target, "float8"),
+        ("wines", WINES, "cultivar", CULTIVARS, "text"),
+    ):
+        names = [name.replace("/", "_") for name in found.feature_names]
+        declared = "id serial PRIMARY KEY, " + ", ".join(f"{name} float8" for name in names)
+        connection.execute(f"CREATE TABLE {table} ({declared}, {label} {kind})")
+        connection.execute(f"CREATE TABLE new_{table} ({declared})")
+        new = is_new(len(truth))
+        known = [*found.data[~new].T.tolist(), truth[~new].tolist()]
+        copy(connection, table, [*names, label], zip(*known, strict=True))
+        copy(connection, f"new_{table}", names, found.data[new].tolist())
+    connection.execute("CREATE TABLE employee (name text PRIMARY KEY, role text, salary float8)")
+    connection.execute("CREATE TABLE testdata (name text PRIMARY KEY, role text)")
+    new = is_new(len(EMPLOYEES))
+    paid = [(*who, pay) for who, pay in zip(EMPLOYEES, SALARIES.tolist(), strict=True)]
+    copy(connection, "employee", ["name", "role", "salary"], compress(paid, ~new))
+    copy(connection, "testdata", ["name", "role"], compress(EMPLOYEES, new))
+
+
+def copy(connection, table, names, rows):
+    statement = f"COPY {table} ({', '.join(names)}) FROM STDIN"
+    with connection.cursor() as cursor, cursor.copy(statement) as lines:
+        for row in rows:
+            lines.write_row(row)
+
+
+def compare(connection):
+    def column(name, table, key="id"):
+        rows = connection.execute(f"SELECT {name} FROM {table} ORDER BY {key}").fetchall()
+        if (None,) in rows:
+            raise SystemExit(f"a row of {table} has no {name}")
+        return np.array([value for (value,) in rows])
+
+    new = is_new(len(EMPLOYEES))
+    by_name = sorted(zip(compress(EMPLOYEES, new), SALARIES[new], strict=True))
+    truth = np.array([salary for _, salary in by_name])
+    yield (
+        "salaries, error",
+        {
+            "edl sql": error(column("predicted_salary", "testdata", "name"), truth),
+            "the mean": error(SALARIES[~new].mean(), truth),
+        },
+    )
+    new = is_new(len(PATIENTS.target))
+    learned, truth = PATIENTS.target[~new], PATIENTS.target[new]
+    mean, deviation = learned.mean(), learned.std()
+    peers = []
+    for seed in range(5):
+        network = MLPRegressor(
+            hidden_layer_sizes=(10, 100, 20, 5),
+            learning_rate_init=0.01,
+            batch_size=32,
+            max_iter=20,
+            random_state=seed,
+        )
+        peer = make_pipeline(StandardScaler(), network)
+        peer.fit(PATIENTS.data[~new], (learned - mean) / deviation)
+        peers.append(error(mean + deviation * peer.predict(PATIENTS.data[new]), truth))
+    yield (
+        "diabetes, error",
+        {
+            "edl sql": error(column("progression_by_edl_sql", "new_patients"), truth),
+            "submitter": error(column("predicted_progression", "new_patients"), truth),
+            "MLPRegressor, mean of five": float(np.mean(peers)),
+            "the mean": error(mean, truth),
+        },
+    )
+    new = is_new(len(CULTIVARS))
+    peer = make_pipeline(StandardScaler(), MLPClassifier((64, 32), random_state=0))
+    peer.fit(WINES.data[~new], CULTIVARS[~new])
+    found = column("predicted_cultivar", "new_wines")
+    yield (
+        "wine, accuracy",
+        {
+            "edl sql": float(np.mean(found == CULTIVARS[new])),
+            "MLPClassifier": float(peer.score(WINES.data[new], CULTIVARS[new])),
+        },
+    )
+
+
+def error(predicted, truth):
+    """The root of the mean squared difference."""
+    return float(np.sqrt(np.mean(np.square(predicted - truth))))
+
+
+if __name__ == "__main__":
+    what, url = sys.argv[1:]
+    with psycopg.connect(url) as connection:
+        if what == "fill":
+            fill(connection)
+        else:
+            print(json.dumps(dict(compare(connection)), indent=2))

@@ -1,0 +1,28 @@
+"""``examples/sqlflow``: statements become models and columns, as a person would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from conftest import ROOT, Edl
+
+from tests import database_servers
+
+
+def test_statements_and_a_submitter_predict_columns_of_tables(edl: Edl) -> None:
+    missing = database_servers.missing()
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"missing: {missing}")
+    done = edl.shell("examples/sqlflow/run.sh", ROOT)
+    assert "111 predictions in new_patients.predicted_progression" in done.out
+    assert "the label is salary, the last column" in done.err
+    # The comparison ends with an error unless each row has its prediction.
+    found = json.loads(done.out[done.out.index("{") :])
+    print(json.dumps(found))
+    salaries, diabetes = found["salaries, error"], found["diabetes, error"]
+    assert salaries["edl sql"] < 0.5 * salaries["the mean"]
+    for how in ("edl sql", "submitter"):
+        assert diabetes[how] < 0.9 * diabetes["the mean"]
+    assert found["wine, accuracy"]["edl sql"] > 0.85
