@@ -52,6 +52,24 @@ def make(docker_env: DockerEnvironment) -> None:
         client.images.pull(docker_env.job_base)
 
 
+def make_submitter(docker_env: DockerEnvironment) -> str:
+    """The name of an image with ``job_base`` and a client that knows databases.
+
+    Raises:
+        Unavailable: a package cannot be had.
+    """
+    image = f"{docker_env.registry}/edl-test/submitter:1"
+    folder = docker_env.folder / f"submitter-{os.getpid()}"
+    folder.mkdir()
+    with _removed(folder):
+        client = {"client": ("sql",)}
+        image_packages.install_outside(folder / "site", image_packages.outside(client))
+        image_packages.install_own(folder / "own", client)
+        shutil.copytree(folder / "own", folder / "site", dirs_exist_ok=True)
+        layers.add(docker_env.job_base, folder / "site", SITE, image, User="0:0")
+    return image
+
+
 @contextlib.contextmanager
 def _removed(folder: Path) -> Iterator[None]:
     try:

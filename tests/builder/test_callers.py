@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import os
 import subprocess
 import sys
 import uuid
@@ -11,18 +13,20 @@ from pathlib import Path
 
 import certificates
 import pytest
-from conftest import Edl, read_all
+from conftest import ROOT, Edl, read_all
 from git_server import Remote
 from git_server import serving as git_serving
 
 from edl_builder.access import hash_token
+from tests import database_servers
 
-from . import sqlflow
+from . import job_base
 from .docker_environment import DockerEnvironment
 from .service import Service, serving
 from .test_jobs_in_containers import trained_model
 
 TOKEN = "a-token-that-nobody-guesses"
+SUBMITTER = ROOT / "examples" / "sqlflow" / "submitter.py"
 
 
 @pytest.fixture(scope="module")
@@ -163,52 +167,66 @@ def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
     assert "no-such-package-of-anybody" in done.err
 
 
-def test_sqlflow_builds_trains_and_predicts(
-    job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path
-) -> None:
-    """Build by the stubs alone; then the Python API with the image that came of it."""
-    zoo = tmp_path / "zoo"
-    in_containers("zoo", "init", str(zoo))
+def test_a_submitter_needs_no_engine(job_docker_env: DockerEnvironment, tmp_path: Path) -> None:
+    """In a container: rows of PostgreSQL, an image by the builder's stubs, jobs, a column."""
+    missing = database_servers.missing()
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"missing: {missing}")
+    job = tmp_path / "job"
+    job.mkdir()
     repository = f"{job_docker_env.registry}/sqlflow/{uuid.uuid4().hex[:8]}"
-    options = ("--base-image", job_docker_env.job_base)
-    with serving(job_docker_env, tmp_path / "state", *options) as service:
-        called = subprocess.run(
-            [sys.executable, sqlflow.__file__, service.address, repository, str(zoo)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+    image = job_base.make_submitter(job_docker_env)
+    with (
+        database_servers.postgresql() as database,
+        serving(job_docker_env, tmp_path / "state") as service,
+    ):
+        url = database.url(password=None)
+        tables = [sys.executable, str(SUBMITTER.with_name("tables.py")), "fill"]
+        secret = {"PGPASSWORD": database_servers.PASSWORD}
+        subprocess.run([*tables, url], env={**os.environ, **secret}, check=True)
+        environment = {
+            **secret,
+            "SQLFLOW_DATABASE": url,
+            "SQLFLOW_FOLDER": str(job),
+            "SQLFLOW_BUILDER": service.address,
+            "SQLFLOW_REPOSITORY": repository,
+            "EDL_HOME": str(job / "home"),
+        }
+        mounts = [
+            *(f"{place}:{place}" for place in (job, database.folder)),
+            f"{ROOT}/model_zoo:/model_zoo:ro",
+            f"{SUBMITTER.parent}:/examples:ro",
+        ]
+        code, output = _in_container(job_docker_env, image, environment, mounts)
+    assert code == 0, output
+    assert "111 predictions in new_patients.predicted_progression" in output
+    assert trained_model(job / "my_trained_model").docker_commit_id.startswith(f"{repository}@sha")
+    assert len(read_all(job / "predictions.recordio")) == 111
+
+
+def _in_container(
+    docker_env: DockerEnvironment, image: str, environment: dict[str, str], mounts: list[str]
+) -> tuple[int, str]:
+    """Exit code and output of the submitter."""
+    client = docker_env.client()
+    with contextlib.closing(client):
+        container = client.containers.run(
+            image,
+            ["python3", f"/examples/{SUBMITTER.name}"],
+            environment=environment,
+            volumes=mounts,
+            network_mode="host",
+            detach=True,
         )
-    assert called.returncode == 0, called.stderr
-    image = called.stdout.strip()
-    results = tmp_path / "results"
-    program = f"""
-import elasticdl
-elasticdl.train(
-    image={image!r}, platform="docker", model_zoo={str(zoo)!r}, model_def="circle",
-    data={str(zoo / "data/train.recordio")!r}, output={str(results / "model")!r},
-)
-result = elasticdl.predict(
-    platform="docker", trained_model={str(results / "model")!r},
-    data={str(zoo / "data/test.recordio")!r}, output={str(results / "predictions")!r},
-)
-print(result.predictions)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=in_containers.env,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.stdout.strip() == "500", done.stderr
-    assert trained_model(results / "model").docker_commit_id == image
-    assert len(read_all(results / "predictions")) == 500
+        try:
+            code = container.wait(timeout=600)["StatusCode"]
+            return code, container.logs().decode()
+        finally:
+            container.remove(force=True)
 
 
-def test_that_caller_knows_the_stubs_alone() -> None:
-    tree = ast.parse(Path(sqlflow.__file__).read_text())
+def test_that_submitter_knows_what_is_public_alone() -> None:
+    tree = ast.parse(SUBMITTER.read_text())
     modules = {
         name
         for node in ast.walk(tree)
@@ -221,4 +239,4 @@ def test_that_caller_knows_the_stubs_alone() -> None:
         )
     }
     standard = {name for name in modules if name.partition(".")[0] in sys.stdlib_module_names}
-    assert modules - standard == {"grpc", "edl_proto.v1"}
+    assert modules - standard == {"elasticdl", "grpc", "edl_proto.v1"}
