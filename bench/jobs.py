@@ -15,6 +15,8 @@ from bench.measure import ROOT
 EDL = (str(Path(sys.executable).parent / "edl"),)
 UNSECURED = (sys.executable, "-m", "bench.peers.unsecured_edl")
 """The same command, whose jobs have no identities."""
+UNMEASURED = (sys.executable, "-m", "bench.peers.unmeasured_edl")
+"""The same command, whose jobs have no metrics."""
 
 _numbers = itertools.count()
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,6 +22,26 @@ from edl_proto.v1 import job_pb2
 @pytest.mark.parametrize("name", names())
 def test_a_benchmark_can_be_loaded(name: str) -> None:
     assert callable(importlib.import_module(f"bench.{name}").measures)
+
+
+def test_the_peer_without_metrics_has_none() -> None:
+    import bench.peers.unmeasured_edl as peer
+
+    code = "from edl_worker.metrics import WorkerMetrics; m = WorkerMetrics()\n"
+    code += "m.steps.inc(); print(m.counters())"
+    place = str(Path(peer.__file__).with_name("unmeasured"))
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **changes},
+        ).stdout
+        for changes in ({}, {"PYTHONPATH": place})
+    ]
+    assert "edl_worker_steps_total" in said[0]
+    assert said[1] == "{}\n"
 
 
 def test_the_threads_of_a_master_can_be_counted() -> None:
