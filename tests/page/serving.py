@@ -73,6 +73,9 @@ class PageServer:
     def metrics(self) -> bytes:
         return b""
 
+    def is_ready(self) -> bool:
+        return not self.failing
+
     def _check(self) -> None:
         if self._gone:
             # A connection that the browser kept open outlives the listening socket. SystemExit

@@ -18,7 +18,7 @@ _TOKEN = "f" * 36
 def server() -> MetricsServer:
     metrics = WorkerMetrics()
     metrics.steps.inc()
-    return MetricsServer(metrics.registry, "127.0.0.1", 0)
+    return MetricsServer(metrics.registry, lambda: False, "127.0.0.1", 0)
 
 
 def _get(
@@ -64,6 +64,15 @@ def test_before_the_worker_has_registered_an_empty_token_opens_nothing(
 def test_a_job_may_open_its_metrics(server: MetricsServer) -> None:
     server.admit(_TOKEN, everybody=True)
     assert _get(server)[0] == 200
+
+
+def test_health_and_readiness_are_for_everybody() -> None:
+    ready = False
+    server = MetricsServer(WorkerMetrics().registry, lambda: ready, "127.0.0.1", 0)
+    assert _get(server, None, "/healthz") == (200, b"ok\n")
+    assert _get(server, None, "/readyz") == (503, b"this worker takes no tasks\n")
+    ready = True
+    assert _get(server, None, "/readyz") == (200, b"ready\n")
 
 
 def test_silent_connections_keep_no_scraper_out(server: MetricsServer) -> None:

@@ -13,8 +13,6 @@ from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Self
 
-from prometheus_client import start_http_server
-
 from edl_builder.access import Access, AccessFile
 from edl_builder.adapters.audit_log import AuditLog
 from edl_builder.adapters.build_store import BuildStore
@@ -34,7 +32,9 @@ from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor
+from edl_builder.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
+from edl_builder.monitoring_server import MonitoringServer
 from edl_builder.server import HEALTH, REFLECTION, Server
 from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
@@ -114,12 +114,15 @@ class App:
         opened.callback(self._server.close, _GRACE_S)
         self.metrics = metrics
         self.metrics_port: int | None = None
+        monitor = EngineMonitor(engine, metrics)
+        opened.callback(monitor.close)
         if config.metrics_port is not None:
-            self._serve_metrics(opened, config.metrics_port)
+            self._serve_metrics(opened, monitor, config.metrics_port)
 
-    def _serve_metrics(self, opened: ExitStack, port: int) -> None:
+    def _serve_metrics(self, opened: ExitStack, monitor: EngineMonitor, port: int) -> None:
+        host = self._config.metrics_host
         try:
-            http, thread = start_http_server(port, self._config.metrics_host, self.metrics.registry)
+            server = MonitoringServer(self.metrics.registry, lambda: monitor.is_ready, host, port)
         except OSError as error:
             raise BuilderError(
                 Reason.INVALID,
@@ -127,14 +130,8 @@ class App:
                 where="--metrics-port",
                 remedy="Choose another port, 0 for any.",
             ) from error
-        self.metrics_port = http.server_port
-
-        def close() -> None:
-            http.shutdown()
-            thread.join(_GRACE_S)
-            http.server_close()
-
-        opened.callback(close)
+        self.metrics_port = server.port
+        opened.callback(server.close)
 
     @property
     def address(self) -> str:

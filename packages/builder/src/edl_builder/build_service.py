@@ -80,7 +80,7 @@ class BuildService:
             store.folder, limits.log_nbytes, lambda: rfc3339(self._now()), redact
         )
         engine_lock = EngineLock()
-        self._pruner = ImagePruner(engine, limits.keep_images, engine_lock, metrics.up.set)
+        self._pruner = ImagePruner(engine, limits.keep_images, engine_lock)
         self._closing = threading.Event()
         self._work = BuildWork(
             steps,

@@ -51,16 +51,12 @@ class ImagePruner:
         engine: whose images are removed.
         keep: how many finished images stay, as a cache.
         lock: shared with the builds.
-        on_result: called with True if the engine answered, and with False if not.
     """
 
-    def __init__(
-        self, engine: Engine, keep: int, lock: EngineLock, on_result: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, engine: Engine, keep: int, lock: EngineLock) -> None:
         self._engine = engine
         self._keep = keep
         self._lock = lock
-        self._on_result = on_result
         self._tries_left = 0
 
     def prune(self) -> None:
@@ -76,9 +72,7 @@ class ImagePruner:
         self._tries_left = 0
         try:
             is_clean = self._lock.prune(lambda: self._engine.prune(self._keep))
-            self._on_result(True)
             if not is_clean:
                 self._tries_left = tries - 1
         except BuilderError as error:
-            self._on_result(False)
             log.warning("the engine's images could not be pruned: %s", error.failure.what)

@@ -260,8 +260,9 @@ def test_metrics_may_be_open_and_the_page_is_not(key: PageKey, tmp_path: Path) -
     assert is_closed(ask(access, key.home))
 
 
-def test_health_is_for_everybody(access: PageAccess) -> None:
-    assert ask(access, "/healthz") == Granted("/healthz")
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_for_everybody(access: PageAccess, path: str) -> None:
+    assert ask(access, path) == Granted(path)
 
 
 # --- over HTTP -----------------------------------------------------------------------------
@@ -283,6 +284,9 @@ class Source:
 
     def metrics(self) -> bytes:
         return b"figure 1\n"
+
+    def is_ready(self) -> bool:
+        return not self.fails
 
 
 @pytest.fixture(scope="module")
@@ -388,6 +392,18 @@ def test_no_secret_of_a_request_is_logged(
         server.close()
     for secret in (link.query, cookie.partition("=")[2], key.home, key.metrics_token, key.text):
         assert secret not in caplog.text
+
+
+def test_readiness_is_no_secret(access: PageAccess) -> None:
+    source = Source()
+    server = StatusServer("127.0.0.1", 0, source, access)
+    try:
+        assert get(server, "/readyz")[0] == 200
+        source.fails = True
+        assert get(server, "/readyz")[0] == 503
+        assert get(server, "/healthz")[0] == 200
+    finally:
+        server.close()
 
 
 def test_idle_connections_are_limited(access: PageAccess) -> None:

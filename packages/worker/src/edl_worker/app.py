@@ -12,6 +12,7 @@ from edl_worker import config
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.core.job import JobDescription
+from edl_worker.core.tasks import WorkerPhase
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.metrics_server import MetricsServer
 from edl_worker.runtime.heartbeat import Heartbeat
@@ -56,7 +57,7 @@ def build_worker(settings: Settings, started: float | None = None) -> WorkerProc
         metrics=metrics,
         heartbeat=heartbeat,
         load=loader.load,
-        metrics_server=_serve_metrics(metrics, settings),
+        metrics_server=_serve_metrics(metrics, state, settings),
         started=started,
     )
     if settings.job_dir:
@@ -112,13 +113,17 @@ def _import_model_code() -> None:
         log.debug("importing TensorFlow failed", exc_info=True)
 
 
-def _serve_metrics(metrics: WorkerMetrics, settings: Settings) -> MetricsServer:
+def _serve_metrics(metrics: WorkerMetrics, state: SharedState, settings: Settings) -> MetricsServer:
     host, port = settings.metrics_host, settings.metrics_port
+
+    def is_ready() -> bool:
+        return state.phase is not WorkerPhase.LOADING and not state.leaving
+
     try:
-        return MetricsServer(metrics.registry, host, port)
+        return MetricsServer(metrics.registry, is_ready, host, port)
     except OSError as error:
         if not port:
             raise
         # Several workers of one machine have the same environment.
         log.warning("metrics are served on another port than %d: %s", port, error)
-        return MetricsServer(metrics.registry, host, 0)
+        return MetricsServer(metrics.registry, is_ready, host, 0)

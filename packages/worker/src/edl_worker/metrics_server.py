@@ -1,13 +1,14 @@
-"""Serves the metrics of one worker to those who have the job's token.
+"""Serves the metrics of one worker to those who have the job's token, and its health to everybody.
 
 The worker listens before it registers, since it names its port to the master, and the master's
-answer brings the token. Until then nobody gets anything.
+answer brings the token. Until then nobody gets the metrics.
 """
 
 from __future__ import annotations
 
 import hmac
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
@@ -22,10 +23,13 @@ _MOST_CONNECTIONS = 16
 
 
 class MetricsServer:
-    """Serves ``/metrics``; its threads end with the process.
+    """Serves ``/metrics``, ``/healthz`` (the process answers) and ``/readyz``.
+
+    Its threads end with the process.
 
     Args:
         registry: what is served.
+        is_ready: whether the worker takes tasks.
         host: address to listen on.
         port: 0 for any.
 
@@ -33,8 +37,11 @@ class MetricsServer:
         OSError: the address is not available.
     """
 
-    def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, is_ready: Callable[[], bool], host: str, port: int
+    ) -> None:
         self._registry = registry
+        self._is_ready = is_ready
         self._token = ""
         self._everybody = False
         answer = self._answer
@@ -71,10 +78,17 @@ class MetricsServer:
         self._token, self._everybody = token, everybody
 
     def _answer(self, target: str, authorization: str) -> tuple[HTTPStatus, bytes]:
+        path = target.partition("?")[0]
+        if path == "/healthz":
+            return HTTPStatus.OK, b"ok\n"
+        if path == "/readyz":
+            if self._is_ready():
+                return HTTPStatus.OK, b"ready\n"
+            return HTTPStatus.SERVICE_UNAVAILABLE, b"this worker takes no tasks\n"
         if not self._everybody and not self._is_bearer(authorization):
             return HTTPStatus.UNAUTHORIZED, b"The metrics need the token of the job's metrics.\n"
-        if target.partition("?")[0] != "/metrics":
-            return HTTPStatus.NOT_FOUND, b"There is /metrics only.\n"
+        if path != "/metrics":
+            return HTTPStatus.NOT_FOUND, b"There are /metrics, /healthz and /readyz.\n"
         return HTTPStatus.OK, generate_latest(self._registry)
 
     def _is_bearer(self, authorization: str) -> bool:

@@ -86,6 +86,9 @@ def test_the_layout_is_described_in_wire_order(
     asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
     with urllib.request.urlopen(asked, timeout=200) as answer:
         assert b"edl_worker_steps_total" in answer.read()
+    ready_url = url.replace("/metrics", "/readyz")
+    with pytest.raises(urllib.error.HTTPError, match="503"):  # its work is over
+        urllib.request.urlopen(ready_url, timeout=200)
 
 
 def test_only_as_much_is_pulled_as_is_used(

@@ -24,6 +24,7 @@ from edl_master.adapters.job_directory import to_json
 from edl_master.adapters.page_access import (
     HEALTH,
     METRICS,
+    READINESS,
     Answer,
     PageAccess,
     PageRequest,
@@ -40,6 +41,7 @@ PAGE = "page"
 _EVENTS_AT_ONCE = 1000
 _REQUEST_TIMEOUT_S = 20
 _JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 # The page brings everything along; nothing that it shows may load or send anything elsewhere.
@@ -72,6 +74,9 @@ class StatusSource(Protocol):
 
     def metrics(self) -> bytes:
         """Prometheus's text format."""
+
+    def is_ready(self) -> bool:
+        """Whether workers can work."""
 
 
 class StatusServer:
@@ -130,17 +135,24 @@ class _Answers:
             "/api/status": self._status,
             "/api/events": self._events,
             METRICS: lambda _: (_METRICS, self._source.metrics()),
-            HEALTH: lambda _: ("text/plain; charset=utf-8", b"ok\n"),
+            HEALTH: lambda _: (_TEXT, b"ok\n"),
         }
 
     def get(self, target: str) -> tuple[HTTPStatus, str, bytes]:
         url = urlsplit(target)
+        if url.path == READINESS:
+            return self._readiness()
         try:
             if answer := self._fixed.get(url.path):
                 return HTTPStatus.OK, *answer(parse_qs(url.query))
         except ValueError as error:
             return HTTPStatus.BAD_REQUEST, _JSON, json.dumps({"error": str(error)}).encode()
         return self._file(url.path)
+
+    def _readiness(self) -> tuple[HTTPStatus, str, bytes]:
+        if self._source.is_ready():
+            return HTTPStatus.OK, _TEXT, b"ready\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"parameter servers start\n"
 
     def _status(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         return _JSON, to_json(self._source.status()).encode()
@@ -160,10 +172,10 @@ class _Answers:
             inside = found.iterdir() if found.is_dir() else ()
             match = next((each for each in inside if each.name == part), None)
             if match is None or part.startswith((".", "__")):
-                return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not here\n"
+                return HTTPStatus.NOT_FOUND, _TEXT, b"not here\n"
             found = match
         if not found.is_file():
-            return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"not here\n"
+            return HTTPStatus.NOT_FOUND, _TEXT, b"not here\n"
         kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
         if kind.startswith("text/") or kind in ("application/javascript", "image/svg+xml"):
             kind += "; charset=utf-8"

@@ -23,8 +23,8 @@ from edl_proto.local import job_directory
 
 log = logging.getLogger(__name__)
 
-HEALTH, METRICS = "/healthz", "/metrics"
-"""Paths outside the page: the first is for everybody and says nothing."""
+HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
+"""Paths outside the page: the first two are for everybody and say nothing of the job."""
 
 _COOKIE = "edl-page"
 _USED_LINKS = "used-links"
@@ -123,8 +123,8 @@ class PageAccess:
             now: seconds since the epoch.
         """
         url = urlsplit(request.target)
-        if url.path == HEALTH:
-            return Granted(HEALTH)
+        if url.path in (HEALTH, READINESS):
+            return Granted(url.path)
         if _is_foreign(request.headers):
             return Answer(HTTPStatus.FORBIDDEN, content=b"Another site asked for this.\n")
         if url.path == METRICS:

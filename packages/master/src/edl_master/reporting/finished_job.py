@@ -55,6 +55,10 @@ class FinishedJob:
         """Nothing: figures of a job that is over are no news for Prometheus."""
         return b""
 
+    def is_ready(self) -> bool:
+        """It is: there is nothing that it waits for."""
+        return True
+
 
 def view(job_dir: Path, host: str, port: int) -> int:
     """Serve the page until SIGINT or SIGTERM; print where it is as one line of JSON.

@@ -115,6 +115,10 @@ class JobReport:
         """Prometheus's text format."""
         return self._registry.text()
 
+    def is_ready(self) -> bool:
+        """Whether all parameter servers serve; a job that is over needs none."""
+        return self.is_sealed or all(each.state == "serving" for each in self._servers())
+
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
         context = StatusContext(
             name=self._facts.name,
