@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,15 @@ WIDEST = 10
 """Bytes of the longest varint."""
 _OCTETS = [bytes((value,)) for value in range(0x80)]
 """Varints of one byte: nearly all lengths and tags."""
+_HEADS = {
+    number: [bytes((number << 3 | _LENGTH, size)) for size in range(0x80)]
+    for number in (1, BYTES, FLOATS, INTEGERS)
+}
+"""Tag and length of short fields."""
 _INT64 = range(-(2**63), 2**63)
 _FLOAT = struct.Struct("<f")
+_FLOAT_HEAD = _HEADS[FLOATS][_FLOAT.size + 2] + _HEADS[1][_FLOAT.size]
+"""What comes before the octets of a list of one float."""
 _FEW = 16
 """Up to so many numbers, a loop is quicker than numpy."""
 
@@ -70,10 +78,7 @@ def encode(features: Mapping[str, Any]) -> bytes:
     """
     entries = bytearray()
     for name, value in sorted(features.items()):
-        entry = _delimited(1, name.encode()) + _delimited(
-            2, _single_number(value) or _list(name, value)
-        )
-        entries += _delimited(1, entry)
+        entries += _delimited(1, _key(name) + _delimited(2, _single(value) or _list(name, value)))
     return _delimited(1, bytes(entries))
 
 
@@ -209,18 +214,30 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
 
 
 def _delimited(number: int, content: bytes) -> bytes:
-    return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(content)) + content
+    size = len(content)
+    if size <= 0x7F:
+        return _HEADS[number][size] + content
+    return _OCTETS[number << 3 | _LENGTH] + _encode_varint(size) + content
 
 
-def _single_number(value: Any) -> bytes | None:
-    """The list of one Python number; None for other values, and if numpy must say what it is."""
-    if type(value) is int and value in _INT64:
-        return _delimited(INTEGERS, _delimited(1, _encode_varint(value & 0xFFFFFFFFFFFFFFFF)))
-    if type(value) is float:
+@lru_cache(maxsize=4096)
+def _key(name: str) -> bytes:
+    """The key of an entry."""
+    return _delimited(1, name.encode())
+
+
+def _single(value: Any) -> bytes | None:
+    """The list of one Python value; None for other values, and if numpy must say what it is."""
+    kind = type(value)
+    if kind is bytes:
+        return _delimited(BYTES, _delimited(1, value))
+    if kind is float:
         try:
-            return _delimited(FLOATS, _delimited(1, _FLOAT.pack(value)))
+            return _FLOAT_HEAD + _FLOAT.pack(value)
         except OverflowError:  # becomes an infinity
             return None
+    if kind is int and value in _INT64:
+        return _delimited(INTEGERS, _delimited(1, _encode_varint(value & 0xFFFFFFFFFFFFFFFF)))
     return None
 
 
