@@ -110,7 +110,7 @@ class Edl:
         assert done.code == 0, str(done)
         return done
 
-    def shell(self, script: str, cwd: Path) -> Done:
+    def shell(self, script: str, cwd: Path, timeout: float = 600) -> Done:
         """Run commands as a person types them; each must succeed."""
         path = f"{Path(COMMAND).parent}:{self.env['PATH']}"
         done = subprocess.run(
@@ -119,7 +119,7 @@ class Edl:
             text=True,
             env={**self.env, "PATH": path},
             cwd=cwd,
-            timeout=600,
+            timeout=timeout,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -15,7 +15,7 @@ def test_statements_and_a_submitter_predict_columns_of_tables(edl: Edl) -> None:
     missing = database_servers.missing()
     if missing and not os.environ.get("CI"):
         pytest.skip(f"missing: {missing}")
-    done = edl.shell("examples/sqlflow/run.sh", ROOT)
+    done = edl.shell("examples/sqlflow/run.sh", ROOT, timeout=900)
     assert "111 predictions in new_patients.predicted_progression" in done.out
     assert "the label is salary, the last column" in done.err
     # The comparison ends with an error unless each row has its prediction.
