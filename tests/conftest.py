@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import re
@@ -215,16 +217,22 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def edl(tmp_path: Path) -> Iterator[Edl]:
-    """The command, with an empty home; afterwards no process of its jobs may be left."""
-    command = Edl(tmp_path / "edl-home")
-    yield command
+@contextlib.contextmanager
+def installed_edl(home: Path) -> Iterator[Edl]:
+    """The command, with a home; afterwards no process of its jobs may be left."""
+    command = Edl(home)
     try:
+        yield command
         eventually(lambda: not command.processes(), "all processes of the jobs have ended")
     finally:
         for pid in command.processes():
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def edl(tmp_path: Path) -> Iterator[Edl]:
+    with installed_edl(tmp_path / "edl-home") as command:
+        yield command
 
 
 @pytest.fixture(scope="session")
@@ -238,21 +246,20 @@ def digit_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def write_numbers(place: Path, total: int, files: int = 3) -> Path:
+    """Records that carry their number, for the counting model, over uneven files."""
+    place.mkdir()
+    cuts = sorted(np.random.default_rng(total).choice(total, files - 1, replace=False))
+    for part, (start, stop) in enumerate(zip([0, *cuts], [*cuts, total], strict=True)):
+        with recordio.Writer(str(place / f"part-{part}.recordio")) as writer:
+            for number in range(start, stop):
+                writer.write(recordio.example.encode({"number": np.array([number])}))
+    return place
+
+
 @pytest.fixture
 def numbered(tmp_path: Path) -> Callable[..., Path]:
-    """Writes records that carry their number, for the counting model, over uneven files."""
-
-    def write(total: int, files: int = 3) -> Path:
-        place = tmp_path / "numbered"
-        place.mkdir()
-        cuts = sorted(np.random.default_rng(total).choice(total, files - 1, replace=False))
-        for part, (start, stop) in enumerate(zip([0, *cuts], [*cuts, total], strict=True)):
-            with recordio.Writer(str(place / f"part-{part}.recordio")) as writer:
-                for number in range(start, stop):
-                    writer.write(recordio.example.encode({"number": np.array([number])}))
-        return place
-
-    return write
+    return functools.partial(write_numbers, tmp_path / "numbered")
 
 
 class HeldTraining:

@@ -1,9 +1,12 @@
-"""Debian's Prometheus scrapes a builder to which bad things happen, as the docs say."""
+"""Debian's Prometheus scrapes a job and a builder to which bad things happen, as the docs say."""
 
 from __future__ import annotations
 
 import re
+import signal
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, eventually
+from conftest import ROOT, eventually, installed_edl
 from prometheus_client import start_http_server
 
 from edl_master.metrics.observed import Metrics
@@ -24,19 +27,27 @@ from tests.monitoring.prometheus_server import Prometheus, running
 from tests.monitoring.queries import all_queries
 from tests.monitoring.shortened_rules import shorten
 from tests.monitoring.test_rules import alerts
+from tests.monitoring.tools import find
+from tests.monitoring.troubled_job import NAME, TroubledJob
 
 DOCS = (ROOT / "docs" / "monitoring.md").read_text()
 RULES = (ROOT / "deploy" / "prometheus" / "rules.yml").read_text()
 
+EMPTY = {
+    "job: Requests to Kubernetes {{verb}} {{code}}": "the job's workers are processes",
+}
+"""Queries that have no data in these tests, and why."""
+
 
 @dataclass
 class World:
-    """A builder, and Prometheus, which asks it each second.
+    """A job, a builder, and Prometheus, which asks both each second.
 
     Attributes:
         targets: files in which Prometheus finds what to scrape.
     """
 
+    job: TroubledJob
     builder: Builder
     prometheus: Prometheus
     targets: Path
@@ -50,24 +61,40 @@ class World:
 
     def fires(self, *alerts: str) -> None:
         """Wait until they have."""
-        eventually(lambda: set(alerts) <= self.prometheus.fired(), f"{alerts} fire", every=0.5)
+        eventually(lambda: self.has_fired(*alerts), f"{alerts} fire", every=0.5)
+
+    def has_fired(self, *alerts: str) -> bool:
+        return set(alerts) <= self.prometheus.fired()
+
+    def is_training(self) -> bool:
+        return any(self.prometheus.now('edl_workers{state="working"}').values())
+
+    def incarnations(self) -> int:
+        """How many masters of the job have been scraped."""
+        query = "count(count by (incarnation) (last_over_time(edl_job_info[1h])))"
+        return int(max(self.prometheus.values(query), default=0))
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    find("prometheus")  # or there are no tests, and no job is needed
     place = tmp_path_factory.mktemp("monitoring")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with running_builder(place / "builder") as builder:
-        configure(place, builder)
-        with running(place, port) as prometheus:
-            yield World(builder, prometheus, place / "targets")
+    with installed_edl(place / ".edl") as edl, running_builder(place / "builder") as builder:
+        job = TroubledJob(edl, place)
+        try:
+            configure(place, job, builder)
+            with running(place, port) as prometheus:
+                yield World(job, builder, prometheus, place / "targets")
+        finally:
+            job.stop()
 
 
-def configure(place: Path, builder: Builder) -> None:
-    """Prometheus' files, as the docs give them; there is no job."""
+def configure(place: Path, job: TroubledJob, builder: Builder) -> None:
+    """Prometheus' files, as the docs give them."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", DOCS, re.S | re.M)
-    config: dict[str, Any] = yaml.safe_load(blocks[0])
+    config: dict[str, Any] = yaml.safe_load(blocks[0].replace("/home/me", str(place)))
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"].append("shortened.yml")
     config["scrape_configs"].append(
@@ -80,8 +107,19 @@ def configure(place: Path, builder: Builder) -> None:
     (place / "shortened.yml").write_text(shorten(RULES, window=1 / 30, wait=1 / 300))
     targets = place / "targets"
     targets.mkdir()
+    (targets / f"{NAME}.yml").write_text(blocks[1].replace("127.0.0.1:8321", job.target))
     port = f"127.0.0.1:{builder.app.metrics_port}"
     (targets / "edl-builder.yml").write_text(blocks[2].replace("127.0.0.1:8322", port))
+
+
+def readiness(target: str) -> int:
+    """The status of a service's answer."""
+    try:
+        with urllib.request.urlopen(f"http://{target}/readyz", timeout=200) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 def test_alerts_of_a_builder_fire(world: World) -> None:
@@ -95,6 +133,30 @@ def test_alerts_of_a_builder_fire(world: World) -> None:
         world.fires("EdlBuildFailures", "EdlBuilderQueueLong")
         builder.engine.down = True
     world.fires("EdlBuilderNotReady")
+    assert readiness(f"127.0.0.1:{builder.app.metrics_port}") == 503
+    builder.engine.down = False
+    eventually(lambda: readiness(f"127.0.0.1:{builder.app.metrics_port}") == 200, "it is ready")
+
+
+def test_alerts_of_a_job_fire(world: World) -> None:
+    job = world.job
+    world.fires("EdlGoodputLow")  # its workers do not get ready
+    job.go_on()
+    world.fires("EdlStalenessHigh", "EdlDeadLetters", "EdlSnapshotOld")
+    assert readiness(job.target) == 200
+    job.slow_server_down(lambda: world.has_fired("EdlParameterServersUneven"))
+    eventually(lambda: world.prometheus.values("edl_evaluation_metric"), "an evaluation")
+    job.end_a_worker(signal.SIGABRT)
+    eventually(lambda: any(world.prometheus.values("edl_worker_failures_total")), "a crash")
+    job.end_a_worker(signal.SIGTERM)
+    eventually(lambda: any(world.prometheus.values("edl_worker_preemptions_total")), "it is noted")
+    for masters in (1, 2, 3):
+        eventually(lambda n=masters: world.incarnations() >= n, f"master {masters} is scraped")
+        job.kill_master()
+    world.fires("EdlJobCrashLoop")
+    eventually(lambda: world.incarnations() >= 4 and world.is_training(), "its workers are back")
+    job.get_stuck()
+    world.fires("EdlJobStalled", "EdlCheckpointOld")
 
 
 def test_an_alert_fires_when_a_certificate_is_near_its_end(world: World, tmp_path: Path) -> None:
@@ -113,10 +175,11 @@ def test_an_alert_fires_when_a_certificate_is_near_its_end(world: World, tmp_pat
         thread.join()
 
 
-def test_every_query_about_builders_has_data(world: World) -> None:
-    about = {where: query for where, query in all_queries() if where.startswith("builder: ")}
-    assert len(about) > 10
-    assert not {where for where, query in about.items() if not world.prometheus.values(query)}
+def test_every_query_has_data(world: World) -> None:
+    queries = dict(all_queries())
+    assert len(queries) > 70
+    empty = {where for where, query in queries.items() if not world.prometheus.values(query)}
+    assert empty == EMPTY.keys()
 
 
 def test_prometheus_evaluates_every_rule(world: World) -> None:
