@@ -19,13 +19,12 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.attachments import Attachments
 from edl_proto.images.names import Repository
 from edl_proto.images.registry import RegistryAccess, RegistryClient, digest_of
-from edl_proto.images.signatures import SigningKey, read_public_keys
+from edl_proto.images.signatures import PROVENANCE, SigningKey, read_public_keys
 
 from .docker_environment import DockerEnvironment
 from .service import build, serving
 from .test_registries import PASSWORD, guarded_registry
 
-PROVENANCE = "https://slsa.dev/provenance/v1"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
@@ -163,6 +162,31 @@ def test_a_key_or_a_registry_that_cannot_be_read_is_not_taken_for_consent(
     assert refused.value.code == ErrorCode.USAGE
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "nobody"))  # not logged in
     assert refusal(image, key).code == ErrorCode.REGISTRY_UNAVAILABLE
+
+
+def test_the_command_tells_who_has_signed_an_image_and_how_it_was_made(
+    image: StoredImage, edl: Edl, tmp_path: Path
+) -> None:
+    key = key_pair(tmp_path, "mine")
+    asked = ("zoo", "verify", image.name, "--image-public-key", str(key.public))
+    edl.env["DOCKER_CONFIG"] = str(tmp_path)
+    assert "has signed the image" in edl.run(*asked).err
+    made = {
+        "buildDefinition": {"resolvedDependencies": [{"uri": "docker://b", "digest": {"x": "1"}}]},
+        "runDetails": {"builder": {"id": "https://b.example.com"}},
+    }
+    statement = {
+        "subject": [{"name": "zoo", "digest": {"sha256": image.digest.removeprefix("sha256:")}}],
+        "predicateType": PROVENANCE,
+        "predicate": made,
+    }
+    attachments = Attachments(image.client)
+    attachments.sign(image.repository, image.digest, key.signing)
+    attachments.attach(image.repository, image.digest, statement, key.signing)
+    assert edl(*asked, "-o", "json").json == {"image": image.name, "provenance": made}
+    text = edl(*asked).out
+    assert "https://b.example.com" in text
+    assert "docker://b (x:1)" in text
 
 
 def test_the_builder_signs_what_it_hands_out_and_says_how_it_was_made(

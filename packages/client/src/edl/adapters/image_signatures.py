@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.names import is_on_this_machine, repository_of
-from edl_proto.images.signatures import PublicKeys, read_public_keys
+from edl_proto.images.signatures import PROVENANCE, PublicKeys, read_public_keys
 
 if TYPE_CHECKING:
+    from edl_proto.images.attachments import Attachments
     from edl_proto.images.registry import RegistryAccess
 
 _FLAG = "--image-public-key"
@@ -28,16 +30,41 @@ def check(image: str, key_file: str) -> None:
             if the registry does not tell.
     """
     keys = _read(key_file)
+    repository, digest = repository_of(image), image.partition("@")[2]
+    with _attachments(image) as attachments:
+        if attachments.is_signed(repository, digest, keys):
+            return
+    raise EdlError(
+        ErrorCode.FORBIDDEN,
+        f"no key of {key_file} has signed the image {image}",
+        where=_FLAG,
+        remedy="Use an image of a builder that signs with this key, or sign this one if you trust"
+        f" it: cosign sign --key PRIVATE_KEY {image}",
+    )
+
+
+def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
+    """The statement of how an image was made that a key of a file has signed; None without one.
+
+    Raises:
+        EdlError: as ``check``.
+    """
+    keys = _read(key_file)
+    digest = image.partition("@")[2]
+    with _attachments(image) as attachments:
+        return next(attachments.statements(repository_of(image), digest, PROVENANCE, keys), None)
+
+
+@contextlib.contextmanager
+def _attachments(image: str) -> Iterator[Attachments]:
+    """What is signed about an image; in the context, errors of its registry become EdlErrors."""
     # It needs the package requests, which comes with each platform that has images.
     from edl_proto.images.attachments import Attachments
     from edl_proto.images.registry import RegistryClient, RegistryError
 
-    repository = repository_of(image)
-    digest = image.partition("@")[2]
-    client = RegistryClient({repository.registry: _access(repository.registry)})
+    registry = repository_of(image).registry
     try:
-        if Attachments(client).is_signed(repository, digest, keys):
-            return
+        yield Attachments(RegistryClient({registry: _access(registry)}))
     except RegistryError as error:
         raise EdlError(
             ErrorCode.REGISTRY_UNAVAILABLE,
@@ -46,13 +73,6 @@ def check(image: str, key_file: str) -> None:
             remedy="Check that the registry is available; docker login stores your credentials, and"
             " REQUESTS_CA_BUNDLE names the certificates that authenticate it.",
         ) from None
-    raise EdlError(
-        ErrorCode.FORBIDDEN,
-        f"no key of {key_file} has signed the image {image}",
-        where=_FLAG,
-        remedy="Use an image of a builder that signs with this key, or sign this one if you trust"
-        f" it: cosign sign --key PRIVATE_KEY {image}",
-    )
 
 
 def _read(key_file: str) -> PublicKeys:

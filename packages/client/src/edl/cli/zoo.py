@@ -1,7 +1,8 @@
-"""``edl zoo init``, ``edl zoo check`` and ``edl zoo build``."""
+"""``edl zoo init``, ``edl zoo check``, ``edl zoo build`` and ``edl zoo verify``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -151,6 +152,47 @@ def build(**values: Any) -> None:
         if not quiet:
             terminal.message(str(image))
         put(image.to_dict(), output_format, [image.name], [image.name])
+
+
+_Image = Annotated[
+    str, typer.Argument(metavar="NAME@DIGEST", help="Name of an image.", show_default=False)
+]
+
+
+@app.command(
+    cls=EdlCommand,
+    epilog="edl zoo verify registry.example.com/me/zoo@sha256:... --image-public-key signing.pub\n"
+    "edl zoo verify registry.example.com/me/zoo@sha256:... -o json",
+)
+@takes([BY_NAME["image_public_key"]], image=(_Image, ...), output_format=(Output, None))
+def verify(**values: Any) -> None:
+    """Check who has signed an image, and show how it was made."""
+    output_format = values["output_format"]
+    with reporting(output_format):
+        from edl.use_cases.image_verification import verify as verified
+
+        image = values["image"]
+        options = [BY_NAME["image_public_key"]]
+        statement = verified(image, given(options, values))
+        made = (statement or {}).get("predicate", {})
+        put(
+            {"image": image, "provenance": made or None},
+            output_format,
+            [f"{image}: signed", *_made(made)],
+            [image],
+        )
+
+
+def _made(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """Lines that say how an image was made."""
+    if not provenance:
+        yield "  nothing signed says how it was made"
+        return
+    builder = provenance.get("runDetails", {}).get("builder", {})
+    yield f"  builder  {builder.get('id', 'unknown')}"
+    for each in provenance.get("buildDefinition", {}).get("resolvedDependencies", ()):
+        digests = ", ".join(f"{kind}:{value}" for kind, value in each.get("digest", {}).items())
+        yield f"  from     {each.get('uri') or each.get('name', '')} ({digests})"
 
 
 def _labels(texts: list[str]) -> dict[str, str]:

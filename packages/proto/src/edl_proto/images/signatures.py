@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 STATEMENT_TYPE = "application/vnd.in-toto+json"
+PROVENANCE = "https://slsa.dev/provenance/v1"
+"""The type of statements about how an image was made."""
 
 _SIGNATURE_TYPE = "cosign container image signature"
 _ALGORITHM = ec.ECDSA(hashes.SHA256())
