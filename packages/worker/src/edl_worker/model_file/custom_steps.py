@@ -21,19 +21,24 @@ _TRAINING = ("train_step", "compute_loss")
 _EVALUATION = ("test_step", "compute_loss", "compute_metrics", "get_metrics_result")
 
 
+def overrides(model: keras.Model, name: str) -> bool:
+    """Whether a model has a method of its own in the place of Keras's."""
+    return name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name)
+
+
 def has_custom_train_step(model: keras.Model) -> bool:
     """Whether the model defines how it is trained."""
-    return any(_overrides(model, name) for name in _TRAINING)
+    return any(overrides(model, name) for name in _TRAINING)
 
 
 def has_custom_test_step(model: keras.Model) -> bool:
     """Whether the model defines how it is evaluated."""
-    return any(_overrides(model, name) for name in _EVALUATION)
+    return any(overrides(model, name) for name in _EVALUATION)
 
 
 def has_custom_predict_step(model: keras.Model) -> bool:
     """Whether the model defines how it predicts."""
-    return _overrides(model, "predict_step")
+    return overrides(model, "predict_step")
 
 
 def compile_for_steps(model: keras.Model, arguments: Mapping[str, Any]) -> None:
@@ -264,7 +269,3 @@ def _dense(gradient: Any, variable: keras.Variable) -> Any:
     if gradient is None:
         return tf.zeros(variable.shape, variable.dtype)
     return tf.convert_to_tensor(gradient)
-
-
-def _overrides(model: keras.Model, name: str) -> bool:
-    return name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name)

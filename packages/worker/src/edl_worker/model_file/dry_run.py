@@ -92,6 +92,23 @@ class DryRun:
             f"the model {self._description.model.name} raised when called with a minibatch",
         ) from failures[0]
 
+    def build_parts(self) -> None:
+        """Checks that a model that is never called itself has all its variables.
+
+        Raises:
+            EdlError: a layer has not been built.
+        """
+        model = self._description.model
+        unbuilt = [layer.name for layer in model.layers if not layer.built]
+        if unbuilt:
+            raise self._description.contract_error(
+                f"the model {model.name} has no call, and its {unbuilt[0]} no known input, so its "
+                "variables are not known before training",
+                "Begin each part with keras.Input(...), build it in the model file, or define "
+                "call(self, inputs).",
+            )
+        model.built = True
+
     def trace_step(self, batch: Batch) -> None:
         """Traces the forward pass, the loss and the gradients.
 

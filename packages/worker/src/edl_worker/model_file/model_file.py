@@ -11,7 +11,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.custom_evaluation import CustomEvaluation, CustomEvaluationMetrics
-from edl_worker.model_file.custom_steps import has_custom_predict_step, unwrapped
+from edl_worker.model_file.custom_steps import has_custom_predict_step, overrides, unwrapped
 from edl_worker.model_file.description import FormName, ModelFileDescription, Reduction
 from edl_worker.model_file.dry_run import DryRun
 from edl_worker.model_file.errors import ContractErrors
@@ -83,6 +83,11 @@ class ModelFile:
         if self._custom_evaluation is not None:
             return self._custom_evaluation.names
         return self._metrics.names
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the model can be called; one with steps of its own may only call its parts."""
+        return overrides(self.model, "call")
 
     @property
     def inputs(self) -> list[dict[str, Any]] | None:
@@ -232,13 +237,18 @@ class ModelFile:
         """
         dry_run = DryRun(self._description, self.call, self.compute_loss, self.training_weights)
         try:
-            outputs = dry_run.trace_forward(batch)
+            outputs = None
+            if self.has_call:
+                outputs = dry_run.trace_forward(batch)
+            else:
+                self._check_steps()
+                dry_run.build_parts()
             if self.custom_train_step is not None:
                 dry_run.trace_train_step(batch, self.custom_train_step, local=local)
             if self._custom_evaluation is not None:
                 dry_run.try_evaluation_step(batch, self._custom_evaluation)
                 return
-            if batch.labels is None or self._loss is None:
+            if outputs is None or batch.labels is None or self._loss is None:
                 return
             if self._description.optimizer is not None and self.custom_train_step is None:
                 dry_run.trace_step(batch)
@@ -251,6 +261,29 @@ class ModelFile:
             raise
         except EdlError as error:
             raise ContractErrors([error]) from error
+
+    def check_evaluation(self) -> None:
+        """Check that the model can be evaluated while it is trained.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, it cannot.
+        """
+        if self._custom_evaluation is None and not self.has_call:
+            raise self._description.contract_error(
+                f"the model {self.model.name} has neither call nor test_step, so nothing can be "
+                "measured on --validation-data",
+                "Define call(self, inputs) or test_step(self, data), or leave --validation-data "
+                "out.",
+            )
+
+    def _check_steps(self) -> None:
+        """Check that a model without ``call`` has a step for what it was loaded for."""
+        steps = (self.custom_train_step, self._custom_evaluation)
+        if not any(steps) and not has_custom_predict_step(self.model):
+            raise self._description.contract_error(
+                f"the model {self.model.name} has no call",
+                "Define call(self, inputs), which returns the outputs.",
+            )
 
     def _scalar(self, value: Any) -> Any:
         assert self._loss is not None

@@ -92,12 +92,12 @@ class Exporter:
         try:
             keras.saving.serialize_keras_object(self.model_file.model)
         except Exception as error:
-            warnings.append(_lacks_keras(error))
+            warnings.append(self._lacks_keras(error))
         if traces:
             try:
                 self._traced_for_serving()
             except Exception as error:
-                warnings.append(_lacks_serving(error))
+                warnings.append(self._lacks_serving(error))
         return tuple(warnings)
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
@@ -134,12 +134,32 @@ class Exporter:
 
         description = replace(
             self._describe(info),
-            keras_filename=written(trained_model.KERAS, model.save, _lacks_keras),
-            saved_model=written(trained_model.SAVED_MODEL, self._save_for_serving, _lacks_serving),
+            keras_filename=written(trained_model.KERAS, model.save, self._lacks_keras),
+            saved_model=written(
+                trained_model.SAVED_MODEL, self._save_for_serving, self._lacks_serving
+            ),
         )
         warnings += self._copy_zoo(to / MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
         return tuple(warnings)
+
+    def _lacks_keras(self, error: Exception) -> str:
+        return (
+            f"The trained model has no {trained_model.KERAS}, since Keras cannot save this model:"
+            f" {_in_short(error)}. {self._remaining_use}"
+        )
+
+    def _lacks_serving(self, error: Exception) -> str:
+        return (
+            "The trained model has no SavedModel, since TensorFlow cannot trace this model for"
+            f" serving: {_in_short(error)}. {self._remaining_use}"
+        )
+
+    @property
+    def _remaining_use(self) -> str:
+        if self.model_file.has_call:
+            return "edl predict needs only the parameters."
+        return "A callback can save a part of it, such as a generator, in on_train_end."
 
     def _copy_zoo(self, to: Path) -> list[str]:
         """Copy what belongs to the model, and return what cannot be read now."""
@@ -238,20 +258,6 @@ def _form(
         path.unlink(missing_ok=True)
         return ""
     return path.name
-
-
-def _lacks_keras(error: Exception) -> str:
-    return (
-        f"The trained model has no {trained_model.KERAS}, since Keras cannot save this model:"
-        f" {_in_short(error)}. edl predict needs only the parameters."
-    )
-
-
-def _lacks_serving(error: Exception) -> str:
-    return (
-        "The trained model has no SavedModel, since TensorFlow cannot trace this model for serving:"
-        f" {_in_short(error)}. edl predict needs only the parameters."
-    )
 
 
 def _crashes(times: int, form: str) -> str:

@@ -212,6 +212,8 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
         file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
         file.build(sample, local=options.local_steps > 1)
+        if options.validates:
+            file.check_evaluation()
         # A check without a master knows nothing of the job's validation data.
         file.resolve_callbacks(validates=options.validates or not context.get("master"))
     if options.init_from:

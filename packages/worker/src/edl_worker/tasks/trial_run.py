@@ -66,7 +66,8 @@ def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
         try:
             if loaded.trainable is not None:
                 _train(loaded, loaded.trainable, batch)
-            if evaluates or loaded.job.training.local_steps > 1:
+            evaluates |= loaded.job.training.local_steps > 1
+            if evaluates and loaded.model_file.has_call:
                 _infer(loaded, batch)
         except EdlError as error:
             raise ContractErrors([error]) from error
