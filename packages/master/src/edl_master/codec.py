@@ -169,7 +169,12 @@ def lease_to(
 
 
 def _call_to(call: CallbackCall) -> task_pb2.CallbackCall:
-    return task_pb2.CallbackCall(state=call.state, logs=call.logs, learning_rate=call.learning_rate)
+    return task_pb2.CallbackCall(
+        state=call.state,
+        logs=call.logs,
+        learning_rate=call.learning_rate,
+        train_end=call.train_end,
+    )
 
 
 def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:

@@ -39,6 +39,7 @@ class Play:
         )
         self.calls: list[tuple[int, bytes, dict[str, float], float | None]] = []
         self.order: list[str] = []
+        self.at_end: list[int] = []
         self.effects: list[fx.Effect] = []
         self.version = 0
         self.say(ev.Tick())
@@ -77,6 +78,8 @@ class Play:
                 call = granted.callbacks
                 assert call is not None
                 self.calls.append((key.round, call.state, call.logs, call.learning_rate))
+                if call.train_end:
+                    self.at_end.append(key.round)
                 stop = "EarlyStopping" if call.logs.get("loss", 9.0) < 8.5 else ""
                 rate = 0.5 if key.round == 1 else None
                 keeps, restores = key.round == 2, bool(stop)
@@ -100,14 +103,16 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
     assert play.order == [
         *("callbacks 0", "training 0", "training 0", "callbacks 1"),
         *("training 1", "training 1", "callbacks 2"),
-        *("training 2", "training 2", "callbacks 3"),
+        *("training 2", "training 2", "callbacks 3", "callbacks 4"),
     ]
     assert play.calls == [
         (0, b"", {}, None),
         (1, b"x", {"loss": 10.0}, None),
         (2, b"xx", {"loss": 9.0}, 0.5),
         (3, b"xxx", {"loss": 8.0}, 0.5),
+        (4, b"xxxx", {"loss": 8.0}, 0.5),
     ]
+    assert play.at_end == [4]
     view = play.job.view(0.0)
     assert (view.progress.num_epochs, view.progress.records_total) == (3, 24)
     assert play.effects.count(fx.ChangeLearningRate(0.5)) == 1
@@ -116,14 +121,19 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
     assert kinds.count("BestRestored") == 1
     decided = [e for e in play.effects if not isinstance(e, fx.LogEvent)]
     kept, back = decided.index(fx.KeepBest()), decided.index(fx.RestoreBest())
-    assert kept < back < decided.index(fx.WriteCheckpoint("training is complete"))
+    (end,) = (
+        at
+        for at, effect in enumerate(decided)
+        if isinstance(effect, fx.LeaseGranted) and effect.callbacks and effect.callbacks.train_end
+    )
+    assert kept < back < end < decided.index(fx.WriteCheckpoint("training is complete"))
 
 
 def test_logs_have_the_evaluation_of_the_epoch() -> None:
     play = Play(validation=(4,)).run()
     assert [sorted(logs) for _, _, logs, _ in play.calls] == [
         [],
-        *[["loss", "val_accuracy"]] * 3,
+        *[["loss", "val_accuracy"]] * 4,
     ]
     assert play.calls[2][2]["val_accuracy"] == pytest.approx(0.1)
     evaluated = [at for at, what in enumerate(play.order) if what.startswith("evaluation_summary")]

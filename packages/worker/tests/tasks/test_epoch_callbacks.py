@@ -209,6 +209,15 @@ def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) 
         file.resolve_callbacks(validates=False)
 
 
+LAST = """
+class Last(tf.keras.callbacks.Callback):
+    def on_train_end(self, logs=None):
+        self.seen = [float(x) for w in self.model.get_weights() for x in np.ravel(w)]
+
+callbacks = [STOP, Last()]
+"""
+
+
 @pytest.mark.parametrize("options", ["patience=2", "patience=9", "patience=2, start_from_epoch=3"])
 def test_the_weights_of_keras_best_epoch_are_kept_and_restored(
     zoo: ZooFolder, options: str
@@ -216,12 +225,12 @@ def test_the_weights_of_keras_best_epoch_are_kept_and_restored(
     """The stores keep what is best when the call says so; each call may be another worker's."""
     losses = [1.0, 0.5, 0.6, 0.4, 0.45, 0.5, 0.55]
     stop = f"tf.keras.callbacks.EarlyStopping(restore_best_weights=True, {options})"
-    text = MODEL + REST + LOSS + f"callbacks = [{stop}]\n"
+    text = MODEL + REST + LOSS + LAST.replace("STOP", stop)
     zoo.write("mine.py", text)
     alone = zoo.load("mine")
     alone.build(batches(alone, rows())[0])
     alone.resolve_callbacks(validates=True)
-    (keras_own,) = alone.callbacks
+    keras_own, _ = alone.callbacks
     model: Any = alone.model
     keras_own.set_model(model)
     keras_own.on_train_begin({})
@@ -243,6 +252,12 @@ def test_the_weights_of_keras_best_epoch_are_kept_and_restored(
             break
     keras_own.on_train_end({})
     assert {float(w.flat[0]) for w in model.get_weights()} == {kept}
+    last = callers[0]
+    assert not hasattr(last._callbacks[1], "seen")
+    last._model.set_weights([np.full_like(w, kept) for w in model.get_weights()])
+    again = last.call(ended + 1, EpochLogs(state, {"val_loss": loss}, train_end=True))
+    assert (again.restore_best, again.keep_best, again.stopped_by) == (False, False, "")
+    assert last._callbacks[1].seen == [kept] * 3
 
 
 def test_an_average_of_weights_has_no_best_epoch(zoo: ZooFolder) -> None:

@@ -78,6 +78,8 @@ class CallbackCall:
     state: bytes
     logs: dict[str, float]
     learning_rate: float | None
+    train_end: bool
+    """The model has its last values: only ``on_train_end`` is called."""
 
 
 @dataclass(frozen=True, slots=True)

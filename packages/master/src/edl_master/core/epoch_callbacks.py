@@ -33,6 +33,7 @@ class EpochCallbacks:
         wanted: whether the model file has callbacks; False until a worker has said so.
         called: calls that are done; call 0 comes before the first epoch, call n after epoch n.
         stopped: a callback has ended the training.
+        at_end: the best values are the model's again, and ``on_train_end`` is to be called.
         learning_rate: what callbacks have set; None: as the optimizer says.
         best_epoch: the epoch after which the values were the best, for a callback that wants them
             back; None: no values are kept.
@@ -44,6 +45,7 @@ class EpochCallbacks:
         self.wanted = False
         self.called = 0
         self.stopped = False
+        self.at_end = False
         self.learning_rate: float | None = None
         self.best_epoch: int | None = None
         self._state = b""
@@ -56,14 +58,17 @@ class EpochCallbacks:
             total, count = self._loss
             self._loss = total + loss * records, count + records
 
+    def due(self, ended: int) -> bool:
+        """Whether what comes after so many epochs waits for a call."""
+        return self.wanted and (self.at_end or (not self.stopped and self.called <= ended))
+
     def advance(self, ended: int) -> None:
         """Make the next call if it is due; to be called when no evaluation is under way.
 
         Args:
             ended: epochs that are over.
         """
-        due = self.wanted and not self.stopped and self.called <= ended
-        if due and not self._is_open:
+        if self.due(ended) and not self._is_open:
             self._is_open = True
             self._ledger.open_round(Round(TaskType.CALLBACKS, self.called, None))
 
@@ -77,12 +82,17 @@ class EpochCallbacks:
         logs = {"loss": total / records} if records else {}
         if self.called:
             logs |= {f"val_{name}": value for name, value in metrics.items()}
-        return CallbackCall(self._state, logs, self.learning_rate)
+        return CallbackCall(self._state, logs, self.learning_rate, self.at_end)
 
     def apply_reply(self, reply: CallbackReply) -> None:
         """The call is made."""
-        epoch, self.called, self._is_open = self.called, self.called + 1, False
-        self._state, self._loss = reply.state, (0.0, 0)
+        self._is_open, self._state = False, reply.state
+        if self.at_end:
+            self.at_end = False
+            return
+        epoch, self.called = self.called, self.called + 1
+        if not reply.restore_best:  # the last call gets the same logs
+            self._loss = (0.0, 0)
         if reply.learning_rate is not None:
             self.learning_rate = reply.learning_rate
             self._emit(ChangeLearningRate(reply.learning_rate))
@@ -96,6 +106,7 @@ class EpochCallbacks:
             self.stopped = True
             line = f"{reply.stopped_by} ends the training after epoch {epoch}."
             self._emit(LogEvent("TrainingStopped", line, facts={"epoch": str(epoch)}))
+        self.at_end = reply.restore_best
         if reply.restore_best and self.best_epoch is not None and self.best_epoch != epoch:
             self._emit(RestoreBest())
             line = f"The model gets the values that it had after epoch {self.best_epoch}."
@@ -107,6 +118,7 @@ class EpochCallbacks:
             "wanted": self.wanted,
             "called": self.called,
             "stopped": self.stopped,
+            "at_end": self.at_end,
             "learning_rate": self.learning_rate,
             "best_epoch": self.best_epoch,
             "state": b64encode(self._state).decode(),
@@ -117,7 +129,7 @@ class EpochCallbacks:
         """Take over what ``snapshot`` saved; a call that was under way is made again."""
         self.wanted, self.called = saved["wanted"], saved["called"]
         self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
-        self.best_epoch = saved.get("best_epoch")
+        self.best_epoch, self.at_end = saved.get("best_epoch"), saved.get("at_end", False)
         self._state = b64decode(saved["state"])
         total, records = saved["loss"]
         self._loss = total, records

@@ -175,7 +175,7 @@ class Training:
         if self._evaluations.drained:
             self._callbacks.advance(self._ended)
         self._open_epochs()
-        if self._ended == self.epochs and not self._awaits_callbacks(self._ended):
+        if self._ended == self.epochs and not self._callbacks.due(self._ended):
             self._finish_training()
 
     def _end_epochs(self) -> None:
@@ -192,13 +192,8 @@ class Training:
             if self._settings.evaluation_steps == 0 or self._callbacks.wanted:
                 self._evaluations.trigger()
 
-    def _awaits_callbacks(self, ended: int) -> bool:
-        """Whether what comes after so many epochs has to wait for the callbacks."""
-        callbacks = self._callbacks
-        return callbacks.wanted and not callbacks.stopped and callbacks.called <= ended
-
     def _open_epochs(self) -> None:
-        while self._opened < self.epochs and not self._awaits_callbacks(self._opened):
+        while self._opened < self.epochs and not self._callbacks.due(self._opened):
             last = self._opened - 1
             if self._settings.epoch_barrier or self._callbacks.wanted:
                 if self._ended < self._opened:

@@ -114,6 +114,7 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             lease.callbacks.state,
             dict(lease.callbacks.logs),
             _rate_of(lease.callbacks),
+            lease.callbacks.train_end,
         ),
         learning_rate=_rate_of(lease),
     )

@@ -116,11 +116,13 @@ class EpochLogs:
         state: what the last call returned.
         logs: of the epoch that has ended.
         learning_rate: what callbacks have set; None: as the optimizer says.
+        train_end: the model has its last values: only ``on_train_end`` is called.
     """
 
     state: bytes = b""
     logs: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
+    train_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,22 +67,17 @@ class CallbackCaller:
             self._optimizer.learning_rate = rate
         rate = self._rate()
         self._begin(ended, call.state)
-        stopped_by, keeps_best = "", False
-        for callback in self._callbacks if ended else ():
-            if isinstance(callback, keras.callbacks.CSVLogger):
-                _log_epoch(callback, ended - 1, logs)
-            else:
-                callback.on_epoch_end(ended - 1, logs)
-            keeps_best |= _hand_over_best(callback)
-            if model.stop_training and not stopped_by:
-                stopped_by = type(callback).__name__
-        over = bool(stopped_by) or ended >= self._epochs
-        restores_best = False
+        stopped_by, keeps_best, over, has_best = "", False, True, False
+        if not call.train_end:
+            stopped_by, keeps_best = self._end_epoch(ended, logs)
+            over = bool(stopped_by) or ended >= self._epochs
+            # The end is called when the stores have made the best values the model's.
+            has_best = over and any(map(_has_best, self._callbacks))
         for callback in self._callbacks:
-            if over:
-                restores_best |= _end(callback, logs)
-            else:
+            if not over:
                 callback.on_epoch_begin(ended, {})
+            elif not has_best:
+                _end(callback, logs)
         if not np.array_equal(before, self._arena.pack()):
             raise _refused(
                 "a callback has changed the model's weights, which only updates change",
@@ -96,7 +91,20 @@ class CallbackCaller:
                 "Keep large values out of their attributes, for example in a file.",
             )
         changed = None if new == rate else float(new)
-        return CallbackResult(state, stopped_by, changed, keeps_best, restores_best)
+        return CallbackResult(state, stopped_by, changed, keeps_best, has_best)
+
+    def _end_epoch(self, ended: int, logs: dict[str, Any]) -> tuple[str, bool]:
+        """The callback that ends the training, if one does, and whether the values are the best."""
+        stopped_by, keeps_best = "", False
+        for callback in self._callbacks if ended else ():
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                _log_epoch(callback, ended - 1, logs)
+            else:
+                callback.on_epoch_end(ended - 1, logs)
+            keeps_best |= _hand_over_best(callback)
+            if self._model.stop_training and not stopped_by:
+                stopped_by = type(callback).__name__
+        return stopped_by, keeps_best
 
     def _begin(self, ended: int, state: bytes) -> None:
         """Make the callbacks what they were after the last call, wherever that was made."""
@@ -128,16 +136,20 @@ def _hand_over_best(callback: keras.callbacks.Callback) -> bool:
     return True
 
 
-def _end(callback: keras.callbacks.Callback, logs: dict[str, Any]) -> bool:
-    """The training is over; return whether the best weights become the model's."""
+def _has_best(callback: keras.callbacks.Callback) -> bool:
+    """Whether the stores keep values that the callback wants to be the model's at the end."""
+    return restores_best(callback) and getattr(callback, "best_weights", None) is not None
+
+
+def _end(callback: keras.callbacks.Callback, logs: dict[str, Any]) -> None:
+    """The training is over, and the model has its last values."""
     if not restores_best(callback):
         callback.on_train_end(logs)
-        return False
+        return
     stopping: Any = callback
-    kept, stopping.best_weights = stopping.best_weights, None  # the stores restore them
+    kept, stopping.best_weights = stopping.best_weights, None  # the stores have restored them
     stopping.on_train_end(logs)
     stopping.best_weights = kept
-    return kept is not None
 
 
 def _log_epoch(callback: keras.callbacks.CSVLogger, epoch: int, logs: dict[str, Any]) -> None:
