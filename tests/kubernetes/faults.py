@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -90,13 +90,20 @@ def evict(job: CountingJob, pod: str) -> None:
 
 def kill(job: CountingJob, pod: str) -> None:
     """Kill the processes of a pod, without a word to Kubernetes."""
+    for process in _processes(pod):
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _processes(pod: str) -> list[int]:
+    """Those of a pod that live, whatever the cluster knows of the pod."""
     mark = f"{objects.POD_NAME}={pod}\0".encode()
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):
             if mark in (entry / "environ").read_bytes():
-                os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:
-            continue
+                found.append(int(entry.name))
+    return found
 
 
 def kill_in_a_snapshot(job: CountingJob, pod: str) -> None:
@@ -197,18 +204,42 @@ def two_masters(job: CountingJob, random: Random) -> str:
         return ""
     pod = pods[0]
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-    cluster, term = job.cluster, job.term
-    cluster.kubectl("cordon", node)  # so that the next one starts elsewhere
-    cluster.freeze_kubelet(node)  # so that nobody ends the process
+    term = job.term
+    with (
+        _dead_kubelet(job.cluster, node),
+        _cut_off(job.cluster, node, pod["status"]["podIP"]),
+    ):
+        force_delete(job, name)
+        job.wait(lambda: job.term > term or job.is_over, "the next master")
+        time.sleep(_SPLIT_S)
+    return name
+
+
+def orphan_master(job: CountingJob, random: Random) -> str:
+    """A master's pod is gone, and nobody ends its process: it does, and the next one goes on."""
+    pods = job.pods(objects.MASTER)
+    if not pods:
+        return ""
+    name, node = pods[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]
+    assert _processes(name)
+    with _dead_kubelet(job.cluster, node):
+        force_delete(job, name)
+        job.wait(lambda: not _processes(name), f"{name} ends by itself")
+        before = job.trained
+        job.wait(lambda: job.trained > before or job.is_over, "the next master goes on")
+    return name
+
+
+@contextmanager
+def _dead_kubelet(cluster: Cluster, node: str) -> Iterator[None]:
+    """Nobody ends a process of a node; what is replaced starts elsewhere."""
+    cluster.kubectl("cordon", node)
+    cluster.freeze_kubelet(node)
     try:
-        with _cut_off(cluster, node, pod["status"]["podIP"]):
-            force_delete(job, name)
-            job.wait(lambda: job.term > term or job.is_over, "the next master")
-            time.sleep(_SPLIT_S)
+        yield
     finally:
         cluster.thaw_kubelet(node)
         cluster.kubectl("uncordon", node)
-    return name
 
 
 @contextmanager
@@ -271,6 +302,7 @@ FAULTS = (
     Fault("node drain", 2, drain),
     Fault("node lose", 1, lose_node),
     Fault("master split off", 1, two_masters),
+    Fault("master orphan", 1, orphan_master),
     Fault("api-server stop", 1, stop_api_server),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

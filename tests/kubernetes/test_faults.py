@@ -58,5 +58,6 @@ def test_pods_of_all_roles_are_deleted_evicted_and_killed(make_job: MakeJob) -> 
     inject(job, "master kill in a snapshot")
     inject(job, "parameter-server delete", "the job is rolled back")
     inject(job, "workers pre-empt", "a pod of higher priority took its place")
+    inject(job, "master orphan")
     job.release()
     job.check()
