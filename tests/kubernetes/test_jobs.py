@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import s3fs
 from cluster import jobs_namespace
 from cluster.cluster import Cluster
 from cluster.jobs_namespace import NAMESPACE, Submitter
+from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 
 import recordio
 import recordio.example
 from edl_proto.kubernetes import objects
+from tests import image_packages
 
 EDL = str(Path(sys.executable).parent / "edl")
 ROOT = Path(__file__).parents[2]
@@ -153,19 +156,61 @@ def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> di
     return seen
 
 
-def predict(submitter: Submitter, zoo: HeldZoo, files: Path, model: Path) -> None:
-    """Each record once: workers and master share the volume of the output, and nothing else."""
-    output = files / "predictions"
+def predict(
+    submitter: Submitter, zoo: HeldZoo, files: Path, model: Path, name: str, output: str, *more: str
+) -> None:
+    """Start a job that predicts what was trained on."""
     edl(
         submitter,
-        *("predict", "--name", "predicted", *submitter.arguments, "--volumes", zoo.volume),
-        *("--trained-model", str(model), "--trust-model"),
-        *("--data", str(files / "numbers.recordio"), "--output", str(output)),
+        *("predict", "--name", name, *submitter.arguments, "--volumes", zoo.volume),
+        *("--trained-model", str(model), "--trust-model", "--num-workers", "1"),
+        *("--data", str(files / "numbers.recordio"), "--output", output, *more, "--detach"),
     )
-    source = recordio.open_source(str(output / "numbers.recordio"), format="recordio")
-    assert source.count() == RECORDS
+
+
+def check_predictions(
+    cluster: Cluster, submitter: Submitter, zoo: HeldZoo, files: Path, model: Path
+) -> None:
+    """Each record once: workers and master share the place of the output, and nothing else."""
+    folder = files / "predictions"
+    predict(submitter, zoo, files, model, "in-folder", str(folder))
+    packages = files / "packages"
+    image_packages.install_outside(packages, ["s3fs"])  # the image has no client of stores
+    access = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    given = [f"--from-literal={name}={value}" for name, value in access.items()]
+    cluster.kubectl("create", "secret", "generic", "s3", *given, f"--namespace={NAMESPACE}")
+    server = ThreadedMotoServer("127.0.0.1", port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        store = s3fs.S3FileSystem(key="t", secret="t", endpoint_url=f"http://{host}:{port}")
+        store.mkdir("kept")
+        with cluster.open_port(port) as address:
+            predict(
+                *(submitter, zoo, files, model, "in-store", "s3://kept/predictions"),
+                *("--env-from", "secret/s3", "--env", f"AWS_ENDPOINT_URL=http://{address}"),
+                *("--env", "AWS_DEFAULT_REGION=us-east-1", "--env", f"PYTHONPATH={packages}"),
+            )
+            edl(submitter, "wait", "in-store")
+        assert store.find("kept") == ["kept/predictions/numbers.recordio"], "no part is left"
+        store.get("kept/predictions/numbers.recordio", str(files / "stored.recordio"))
+    finally:
+        server.stop()
+    edl(submitter, "wait", "in-folder")
+    for path in (folder / "numbers.recordio", files / "stored.recordio"):
+        assert recordio.open_source(str(path), format="recordio").count() == RECORDS
     assert not list(files.glob(".*")), "no part is left"
-    edl(submitter, "delete", "predicted", "--yes")
+    for name in ("in-folder", "in-store"):
+        edl(submitter, "delete", name, "--yes")
+
+
+def export_meanwhile(submitter: Submitter, files: Path) -> None:
+    """The model of a job that goes on, from its last snapshot."""
+    output = files / "models" / "so-far"
+    edl(submitter, "export", "counting", "--output", str(output))
+    (weights,) = load_file(output / "parameters.safetensors").values()
+    assert 0 < np.sum(weights) < 2 * RECORDS
+    assert edl(submitter, "list", "-o", "name").split() == ["counting"]
 
 
 def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
@@ -215,12 +260,13 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
     trained = status()["records_trained"]
     eventually(lambda: status()["records_trained"] > trained, "training goes on")
     assert {pod["metadata"]["uid"] for pod in pods(cluster, objects.WORKER)} == workers
+    export_meanwhile(submitter, files)
     zoo.release()
     edl(submitter, "wait", "counting")
     assert status()["records_trained"] == 2 * RECORDS
     (weights,) = load_file(output / "parameters.safetensors").values()
     assert np.all(weights == 2)
-    predict(submitter, zoo, files, output)
+    check_predictions(cluster, submitter, zoo, files, output)
 
     # The master's pod may be gone: what follows is answered by the record.
     listed = edl(submitter, "list", "-o", "name").split()

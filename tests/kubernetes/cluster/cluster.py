@@ -99,21 +99,33 @@ class Cluster:
 
         At the end they forget its images.
         """
+        try:
+            with self.open_port(port):
+                yield
+        finally:
+            for sandbox in self.sandboxes.values():
+                node.remove_images(sandbox, f"127.0.0.1:{port}/")
+
+    @contextlib.contextmanager
+    def open_port(self, port: int) -> Iterator[str]:
+        """Let nodes and pods reach a port of this machine: nodes at their own, 127.0.0.1 included.
+
+        Yields:
+            Where pods find it, as ``ADDRESS:PORT``.
+        """
         relays: list[int] = []
         try:
             with tempfile.TemporaryDirectory(dir=self.layout.root) as folder:
                 for name, sandbox in self.sandboxes.items():
                     ready = Path(folder) / name
-                    log = self.layout.logs / name / "registry-relay.log"
+                    log = self.layout.logs / name / "port-relay.log"
                     given = ("--back", str(sandbox.init), str(port), str(ready))
                     relays.append(_start_relay(log, *given))
-                    wait_until(ready.exists, f"the relay of {name} to the registry")
-            yield
+                    wait_until(ready.exists, f"the relay of {name} to port {port}")
+            yield f"{API_ADDRESS}:{port}"
         finally:
             for relay in relays:
                 _kill(relay)
-            for sandbox in self.sandboxes.values():
-                node.remove_images(sandbox, f"127.0.0.1:{port}/")
 
     def add_claim(self, namespace: str, claim: str, folder: Path) -> str:
         """A claim that is a folder of this machine, which pods of any user may write.

@@ -4,8 +4,8 @@
     python relay.py --back PID_IN_SANDBOX PORT FILE_FOR_THE_PORT
 
 A listening socket stays in the network namespace in which it was made. So the process listens here,
-moves into the other namespace, and connects there. With ``--back``, it listens there and connects
-to the same port of this machine.
+moves into the other namespace, and connects there. With ``--back``, it listens there, at every
+address, and connects to the same port of this machine.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ def enter(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def listening(port: int) -> socket.socket:
+def listening(port: int, address: str = "127.0.0.1") -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
+    listener.bind((address, port))
     listener.listen(512)
     return listener
 
@@ -72,7 +72,7 @@ def main() -> None:
     if back:
         here = os.open("/proc/self/ns/net", os.O_RDONLY)
         enter_network(pid)
-        listener = listening(port)
+        listener = listening(port, "0.0.0.0")
         enter(here)
     else:
         listener = listening(int(arguments[3]) if len(arguments) > 3 else 0)

@@ -29,14 +29,14 @@ def predictions(**flags: Any) -> Submission:
     return build(Verb.PREDICT, given, cwd="/work", environ={})
 
 
-def test_a_folder_of_a_volume_is_a_place_for_predictions() -> None:
-    check_locations(predictions())
+@pytest.mark.parametrize("output", ["/files/predictions", "s3://bucket/out"])
+def test_predictions_go_to_a_folder_of_a_volume_or_to_a_store(output: str) -> None:
+    check_locations(predictions(output=output))
 
 
 @pytest.mark.parametrize(
     ("option", "place", "what"),
     [
-        ("output", "s3://bucket/out", "cannot write predictions to a store"),
         ("output", "/files", "is a volume itself"),
         ("output", "/elsewhere", "do not see this machine's files"),
         ("output", "/files2/out", "do not see this machine's files"),

@@ -345,6 +345,61 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
     assert caught.value.where == output
 
 
+STAGING = "memory://bucket/.out.edl-job.parts"
+
+
+def staged(tmp_path: Path, incarnation: str = "ab12") -> PredictionOutput:
+    """Of workers that do not see the master's files."""
+    output = "memory://bucket/out"
+    parts = tmp_path / "parts"
+    return PredictionOutput(parts, "job", output, URIS, CUT, incarnation, FORMAT, STAGING)
+
+
+def test_parts_in_a_store_are_fetched_as_they_are_taken(tmp_path: Path, store: Any) -> None:
+    first = staged(tmp_path)
+    first.prepare()
+    for number in (3, 0, 4):
+        complete(first, number)
+    complete(first, 4)  # reported twice
+    late = lease(1, token=7)
+    length = predict(first, 1, token=7)
+    with pytest.raises(LookupError), first.completing(late, length):
+        raise LookupError("the job has given the task to another one")
+    # The next master has the parts that were taken, wherever the workers are.
+    next_ = staged(tmp_path, "cd34")
+    assert next_.resume(lambda number: number in (0, 3, 4), dead=0)
+    assert store.find("/bucket") == []
+    for number in (1, 2):
+        complete(next_, number)
+    next_.finish()
+    found = recordio.open_source("memory://bucket/out/a.recordio", format="recordio")
+    assert list(found.read(0, 25)) == [b"0/%d by 1" % record for record in range(25)]
+    next_.clear(succeeded=True)
+    assert all(path.startswith("/bucket/out/") for path in store.find("/"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_a_store_does_not_give_is_not_taken(
+    tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is the task done: the job is not asked."""
+    predictions = staged(tmp_path)
+    predictions.prepare()
+    length = predict(predictions, 0)
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise OSError("the store is away")
+
+    monkeypatch.setattr(type(store), "get_file", fail)
+    with pytest.raises(EdlError) as caught, predictions.completing(lease(0), length):
+        raise AssertionError("the job is asked")
+    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    monkeypatch.undo()
+    with predictions.completing(lease(0), length):
+        pass
+    assert predictions.resume(lambda number: number == 0, dead=0)
+
+
 def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     tmp_path: Path, store: Any
 ) -> None:

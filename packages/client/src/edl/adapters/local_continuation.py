@@ -22,7 +22,7 @@ from edl.core.job_status import JobState, JobStatus, next_steps
 from edl.core.locations import scheme
 from edl.core.mounts import BindMount
 from edl.core.problem import Problem
-from edl.job_spec import start_fields
+from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError
 from edl_proto.files import replace_file
 from edl_proto.local import job_directory, supervision
@@ -203,16 +203,8 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
     spec = job_pb2.JobSpec()
     spec.CopyFrom(job.spec)
     start_fields(spec, name, str(path), submission_time())
-    if not spec.export.job:
-        spec.export.job = job.name
-        spec.export.snapshots = str(job.path.absolute() / job_directory.SNAPSHOTS)
-    spec.output = output or spec.output
-    spec.workers.CopyFrom(job_pb2.WorkersSpec(min=1, max=1))
-    spec.training.parameter_servers = 0
-    spec.training.init_from = ""
-    del spec.validation_data[:]
+    export_fields(spec, job.name, str(job.path.absolute() / job_directory.SNAPSHOTS), output)
     spec.serving.dashboard_port = 0
-    spec.serving.keep_page_s = 0
     if spec.HasField("containers"):
         _add_mounts(spec, job.path.parent)
     return spec

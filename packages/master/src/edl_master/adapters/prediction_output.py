@@ -18,6 +18,7 @@ from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
+from edl_proto.errors import EdlError
 from edl_proto.files import flush, replace_file
 from edl_proto.local import job_directory
 
@@ -37,6 +38,8 @@ class PredictionOutput:
         partition: of the data into tasks.
         incarnation: of this master.
         form: of the output.
+        staging: URI of a place in a store where workers write their parts, if they do not see the
+            directory; each part is fetched before it can be taken.
     """
 
     def __init__(
@@ -48,12 +51,14 @@ class PredictionOutput:
         partition: TaskPartition,
         incarnation: str,
         form: OutputFormat = AS_PARTS,
+        staging: str = "",
     ) -> None:
         self._parts = PartFiles(parts, uris, partition)
         self._output = output
         self._partition = partition
         self._incarnation = incarnation
         self._form = form
+        self._staging = staging
         self._completing = threading.Lock()
         self._job = job
         self._note = parts.with_name(f"{parts.name}{job_directory.PARTS_NOTE_SUFFIX}")
@@ -73,6 +78,7 @@ class PredictionOutput:
         Raises:
             EdlError: OUTPUT_UNWRITABLE.
         """
+        self._clear_staging()
         if self.is_joined:
             return True  # the parts are not needed any more
         settled = [number for number in range(self._partition.count) if is_settled(number)]
@@ -87,6 +93,7 @@ class PredictionOutput:
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
+        self._clear_staging()
         if self.is_begun:
             self._remove_output()
         try:
@@ -145,10 +152,16 @@ class PredictionOutput:
             raise storage_error(error, self._output) from error
 
     def clear(self, succeeded: bool) -> None:
-        """Remove parts and note, if the output is complete."""
+        """Remove parts and note, if the output is complete; in a store only what was not taken."""
+        with suppress(EdlError):
+            self._clear_staging()
         if succeeded:
             self._note.unlink(missing_ok=True)
             shutil.rmtree(self._parts.directory, ignore_errors=True)
+
+    def _clear_staging(self) -> None:
+        if self._staging:
+            object_stores.remove(self._staging)
 
     # --- parts -----------------------------------------------------------------------------
 
@@ -157,8 +170,16 @@ class PredictionOutput:
 
         The token alone is not unique: a restarted master continues from the tokens of a snapshot.
         """
-        name = f"{lease.task.number:010d}-{self._incarnation}-{lease.token}.{RECORDIO}"
-        return str(self._parts.directory / name)
+        if self._staging:
+            return f"{self._staging}/{self._part_name(lease)}"
+        return str(self._written(lease))
+
+    def _part_name(self, lease: HeldLease) -> str:
+        return f"{lease.task.number:010d}-{self._incarnation}-{lease.token}.{RECORDIO}"
+
+    def _written(self, lease: HeldLease) -> Path:
+        """The part of this holder, as it is in the directory before it is taken."""
+        return self._parts.directory / self._part_name(lease)
 
     @contextmanager
     def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
@@ -175,11 +196,14 @@ class PredictionOutput:
             EdlError: OUTPUT_UNWRITABLE.
         """
         number = lease.task.number
+        if self._staging:
+            # Before the job decides: what it has counted as done must not wait for a store.
+            object_stores.download(self.part_of(lease), self._written(lease))
         with self._completing:
             yield
             if records == self._parts.expected_records(number):
                 try:
-                    os.replace(self.part_of(lease), self._parts.path(number))
+                    os.replace(self._written(lease), self._parts.path(number))
                 except FileNotFoundError:
                     # Reported twice, since an answer was lost; or ``finish`` finds it missing.
                     return

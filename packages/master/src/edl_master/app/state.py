@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters import prediction_tables
+from edl_master.adapters import object_stores, prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.export_output import ExportOutput
@@ -19,6 +19,7 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_output import JobOutput, check_output
 from edl_master.adapters.journal import Journal
 from edl_master.adapters.output_reservation import OutputReservation
+from edl_master.adapters.part_files import AS_PARTS, OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.config.job_config import Config
@@ -158,9 +159,7 @@ def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
     if succeeded:
         _snapshots(config).clear()
     if config.type is JobType.PREDICT:
-        cut = TaskPartition((), 1)
-        made = PredictionOutput(_parts(config), config.spec.name, config.output, (), cut, "")
-        made.clear(succeeded)
+        _predictions(config, (), TaskPartition((), 1), "", AS_PARTS).clear(succeeded)
     elif config.type is JobType.TRAIN and config.output:
         ExportOutput(config.output, config.model_of, "").clear(succeeded)
     if config.output:
@@ -172,15 +171,28 @@ def _snapshots(config: Config) -> LocalCheckpoints:
     return LocalCheckpoints(places, config.spec.name, _SNAPSHOTS_KEPT)
 
 
-def _parts(config: Config) -> Path:
-    """Where workers write what they predict.
+def _predictions(
+    config: Config,
+    uris: Sequence[str],
+    partition: TaskPartition,
+    incarnation: str,
+    form: OutputFormat,
+) -> PredictionOutput:
+    """The output of a prediction job, and where its workers write their parts.
 
-    Pods share no folder of the job with their master, but the volume of the output.
+    Pods share no folder of the job with their master, but the place of the output: a volume or a
+    store.
     """
-    if config.spec.platform != "kubernetes":
-        return config.job_dir / job_directory.PARTS
-    output = Path(config.output)
-    return output.with_name(f".{output.name}.edl-{config.spec.name}.parts")
+    name, output = config.spec.name, config.output
+    parts, staging = config.job_dir / job_directory.PARTS, ""
+    if config.spec.platform == "kubernetes":
+        parent, _, last = output.rstrip("/").rpartition("/")
+        beside = f"{parent}/.{last}.edl-{name}.parts"
+        if object_stores.is_store(output):
+            staging = beside
+        else:
+            parts = Path(beside)
+    return PredictionOutput(parts, name, output, uris, partition, incarnation, form, staging)
 
 
 def _open_output(
@@ -197,8 +209,7 @@ def _open_output(
         partition = TaskPartition(data.counts, records_per_task)
         form = config.output_format(typed=data.is_table)
         prediction_tables.check_installed(form.name)
-        place = _parts(config), config.spec.name, config.output
-        predictions = PredictionOutput(*place, data.uris, partition, incarnation, form)
+        predictions = _predictions(config, data.uris, partition, incarnation, form)
         output, begun = predictions, predictions.is_begun
     elif config.type is JobType.TRAIN and config.output:
         output = ExportOutput(config.output, config.model_of, incarnation)

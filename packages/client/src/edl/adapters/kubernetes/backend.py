@@ -26,7 +26,6 @@ from edl.adapters.kubernetes.placement import ClusterPlacement
 from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
-from edl.core.cluster import manifest
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
@@ -73,9 +72,9 @@ class KubernetesJobBackend:
         return [JobEntry(name, created_s(item)) for name, item in self._objects.jobs()]
 
     def submit(self, job: Submission) -> bool:
-        creation = JobCreation(self._session, self._placement, job)
+        creation = JobCreation.of_submission(self._session, self._placement, job)
         created = creation.create()
-        if created and manifest.is_queued(job):
+        if created and creation.is_queued:
             return True
         try:
             start = JobStart(self._session, self._objects, job.name, job.start_timeout)
@@ -137,6 +136,14 @@ class KubernetesJobBackend:
                 f"{name} is over ({job.status().state.words})",
                 where=self._objects.location(name),
                 remedy="edl list --running lists the running jobs.",
+            )
+        if job.is_suspended:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"{name} is suspended: no master runs that could change its workers",
+                where=self._objects.location(name),
+                remedy="Wait until its queue releases it, or submit it again with other"
+                " --num-workers.",
             )
         self._links.connect(job)
         self._identities.add_workers(name, workers.max)  # the master can name them, and no more

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+
+from edl import codec
+from edl.adapters.job_store import submission_time
+from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.adapters.kubernetes.job_creation import JobCreation, page_secrets
+from edl.adapters.kubernetes.job_identities import NewIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
+from edl.core import names
+from edl.core.cluster import export, identities, manifest
+from edl.core.cluster.templates import JsonObject
 from edl.core.job_status import JobState, JobStatus
+from edl.core.locations import scheme
+from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.local import job_directory
+from edl_proto.v1 import job_pb2
 
 _START_S = 600.0
+_POLL_S = 0.5
 
 
 class ClusterContinuation:
-    """Takes up jobs that ``edl stop --now`` has stopped; see ``JobContinuation``."""
+    """Resumes what ``edl stop --now`` has stopped, and exports; see ``JobContinuation``."""
 
     def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
         self._session = session
@@ -38,11 +56,99 @@ class ClusterContinuation:
         )
 
     def export(self, name: str, output: str = "") -> str:
-        self._objects.check(name)
-        raise EdlError(
-            ErrorCode.USAGE,
-            f"the model of {name} cannot be exported before the job succeeds",
-            where=self._objects.location(name),
-            remedy="Jobs on Kubernetes write their model at the end; --checkpoint-dir keeps copies"
-            " of the state on the way.",
-        )
+        job = self._objects.read(name)
+        namespace, own = self._objects.locate(name)
+        short = names.with_suffix(job.spec.export.job or own, "export")
+        self._check(job, output)
+        creation = self._creation(job, own, short, output)
+        found = f"{namespace}/{short}" if "/" in name else short
+        while not creation.create():
+            self._remove_former(name, found)
+        if not creation.is_queued:
+            try:
+                JobStart(self._session, self._objects, found, _START_S).wait()
+            except BaseException:  # Ctrl-C, too
+                creation.withdraw()
+                raise
+        return found
+
+    def _remove_former(self, name: str, short: str) -> None:
+        """Raises: EdlError: JOB_EXISTS; it is at work."""
+        try:
+            is_over = self._objects.read(short).status().state.is_over
+        except EdlError as error:
+            if error.code != ErrorCode.JOB_NOT_FOUND:
+                raise
+            return  # it has gone at this moment
+        if not is_over:
+            raise EdlError(
+                ErrorCode.JOB_EXISTS,
+                f"the model of {name} is being exported",
+                where=self._objects.location(short),
+                remedy=f"edl wait {short} waits for its end.",
+            )
+        self._objects.delete(short)
+        time.sleep(_POLL_S)
+
+    def _check(self, job: ClusterJob, output: str) -> None:
+        """Raises: EdlError: there is no state that a second job could read, or no place for it."""
+        spec, where = job.spec, self._objects.location(job.name)
+        if spec.type != job_pb2.TRAIN:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"{job.name} is no training job that you may read: it has no model of its own",
+                where=where,
+                remedy="edl list shows all jobs.",
+            )
+        if job.status().state is JobState.SUCCEEDED and not spec.training.checkpoint_dir:
+            raise EdlError(
+                ErrorCode.JOB_OVER,
+                f"{job.name} has succeeded: its model is in {spec.output}",
+                where=where,
+                remedy=f"edl status {job.name} shows its result.",
+            )
+        if spec.kubernetes.state != "volume" and not spec.training.checkpoint_dir:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"the state of {job.name} is in its master's pod, which nobody else can read",
+                where=where,
+                remedy="Jobs with --state-volume or --checkpoint-dir can be exported; this one"
+                " writes its model at its end.",
+            )
+        place = output or spec.output
+        folders = export.mounted_folders(json.loads(spec.kubernetes.worker_pod))
+        if not scheme(place) and not any(place.startswith(f"{each}/") for each in folders):
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"--output {place}: the job's pods do not see this machine's files"
+                if place
+                else f"{job.name} has no output",
+                where="--output",
+                remedy="Name a store, such as s3://bucket/folder"
+                + (f", or a folder in {' or '.join(folders)}." if folders else "."),
+            )
+
+    def _creation(self, job: ClusterJob, name: str, short: str, output: str) -> JobCreation:
+        """The objects of the job that exports."""
+        spec = job_pb2.JobSpec()
+        spec.CopyFrom(job.spec)
+        state = objects.STATE_DIRECTORY
+        start_fields(spec, short, f"{state}/{short}", submission_time())
+        export_fields(spec, name, f"{state}/{name}/{job_directory.SNAPSHOTS}", output)
+        pod = export.worker_pod(json.loads(spec.kubernetes.worker_pod), short)
+        spec.kubernetes.worker_pod = json.dumps(pod)
+        spec.kubernetes.ClearField("server_pod")
+        own = export.job_object(job.item, short)
+        namespace = own["metadata"]["namespace"]
+
+        def owned() -> Iterator[JsonObject]:
+            described = {"labels": own["metadata"]["labels"]}
+            page = page_secrets()
+            text = codec.to_json(spec)
+            yield from manifest.secret_and_service(short, namespace, described, text, page)
+            new = NewIdentities(short)
+            for secret in identities.secrets(short, 1, 0):
+                labels = {**described["labels"], objects.LABEL_ROLE: secret.role}
+                yield identities.render(secret, namespace, {"labels": labels}, new.content(secret))
+
+        return JobCreation(self._session, own, owned, export.is_queued(own))

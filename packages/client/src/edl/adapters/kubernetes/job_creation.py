@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from edl import codec
@@ -20,11 +21,36 @@ from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
 @dataclass(frozen=True, slots=True)
 class JobCreation:
-    """The objects of one job."""
+    """The objects of one job.
+
+    Attributes:
+        own: the Job, suspended and marked as one that is being submitted.
+        owned: makes all other objects.
+        is_queued: somebody else releases the Job.
+    """
 
     session: ClusterSession
-    placement: ClusterPlacement
-    job: Submission
+    own: JsonObject
+    owned: Callable[[], Iterable[JsonObject]]
+    is_queued: bool
+
+    @classmethod
+    def of_submission(
+        cls, session: ClusterSession, placement: ClusterPlacement, job: Submission
+    ) -> JobCreation:
+        """A new job."""
+        namespace = session.connect().namespace
+        own = manifest.job_object(job, namespace, read_templates(job), suspended=True)
+        annotations = own["metadata"].setdefault("annotations", {})
+        annotations[objects.ANNOTATION_SUBMITTING] = "true"
+
+        def owned() -> Iterator[JsonObject]:
+            text = codec.to_json(placement.encode(job))
+            yield from manifest.owned_objects(job, namespace, text, page_secrets())
+            new = NewIdentities(job.name)
+            yield from manifest.identity_objects(job, namespace, new.content)
+
+        return cls(session, own, owned, manifest.is_queued(job))
 
     def create(self) -> bool:
         """Create all objects; the Job is suspended until the last one exists.
@@ -37,11 +63,12 @@ class JobCreation:
         """
         connection = self.session.connect()
         try:
-            own = self._create_job(connection)
-            if own is None:
+            made = self._create_job(connection)
+            if made is None:
                 return False
             try:
-                self._create_owned(connection, own)
+                for item in self.owned():
+                    create_owned(connection, item, made)
                 self._release(connection)
             except BaseException:  # Ctrl-C, too
                 self.withdraw()
@@ -57,36 +84,29 @@ class JobCreation:
             connection.api.delete(self._path(connection))
 
     def _create_job(self, connection: ClusterConnection) -> JsonObject | None:
-        item = manifest.job_object(
-            self.job, connection.namespace, read_templates(self.job), suspended=True
-        )
-        annotations = item["metadata"].setdefault("annotations", {})
-        annotations[objects.ANNOTATION_SUBMITTING] = "true"
         try:
-            return connection.api.create(connection.place(KINDS["Job"]), item)
+            return connection.api.create(self._place(connection), self.own)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
             return None
 
-    def _create_owned(self, connection: ClusterConnection, own: JsonObject) -> None:
-        text = codec.to_json(self.placement.encode(self.job))
-        key = PageKey.create()
-        page = {objects.PAGE_KEY: key.text, objects.METRICS_TOKEN: key.metrics_token}
-        new = NewIdentities(self.job.name)
-        for item in (
-            *manifest.owned_objects(self.job, connection.namespace, text, page),
-            *manifest.identity_objects(self.job, connection.namespace, new.content),
-        ):
-            create_owned(connection, item, own)
-
     def _release(self, connection: ClusterConnection) -> None:
         changes: JsonObject = {
             "metadata": {"annotations": {objects.ANNOTATION_SUBMITTING: None}},
         }
-        if not manifest.is_queued(self.job):
+        if not self.is_queued:
             changes["spec"] = {"suspend": False}
         connection.api.patch(self._path(connection), changes)
 
+    def _place(self, connection: ClusterConnection) -> str:
+        return connection.place(KINDS["Job"], self.own["metadata"]["namespace"])
+
     def _path(self, connection: ClusterConnection) -> str:
-        return f"{connection.place(KINDS['Job'])}/{objects.object_name(self.job.name)}"
+        return f"{self._place(connection)}/{self.own['metadata']['name']}"
+
+
+def page_secrets() -> dict[str, str]:
+    """What opens the page and the metrics of a new job, as entries of its Secret."""
+    key = PageKey.create()
+    return {objects.PAGE_KEY: key.text, objects.METRICS_TOKEN: key.metrics_token}

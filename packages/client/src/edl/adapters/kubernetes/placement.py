@@ -266,16 +266,9 @@ def check_locations(job: Submission) -> None:
     """Check that pods can see each place that the job names.
 
     Raises:
-        Problem: USAGE; a path is on this machine, and in no volume of the pods. Or predictions go
-            to a store: workers write them beside the output, where the master joins them. Or the
-            output is a volume itself, which has no place beside it.
+        Problem: USAGE; a path is on this machine, and in no volume of the pods. Or the output is a
+            volume itself, which has no place beside it.
     """
-    if job.verb is Verb.PREDICT and scheme(job.output):
-        raise usage(
-            f"--output {job.output}: pods cannot write predictions to a store yet",
-            where="--output",
-            remedy="Name a folder of a volume that all pods can write: --volumes claim/NAME:/data.",
-        )
     folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
     for option in (
         *("data", "validation_data", "output", "trained_model", "init_from"),

@@ -51,11 +51,34 @@ def owned_objects(
         spec_json: the specification that the master reads.
         page: what opens the job's page, as entries of the Secret.
     """
-    secret = _object("v1", "Secret", job, namespace)
+    described = metadata(job, objects.MASTER)
+    made = [*secret_and_service(job.name, namespace, described, spec_json, page)]
+    if job.state_volume and cluster_kinds.state_volume(job.state_volume).size:
+        made.append(_claim(job, namespace))
+    if job.ingress:
+        made.append(_ingress(job, namespace))
+    return made
+
+
+def secret_and_service(
+    job: str,
+    namespace: str,
+    described: JsonObject,
+    spec_json: str,
+    page: Mapping[str, str] = {},
+) -> tuple[JsonObject, JsonObject]:
+    """What every job has: its specification, and the address of its master.
+
+    Args:
+        described: labels and annotations.
+        page: as for ``owned_objects``.
+    """
+    named = {"name": objects.object_name(job), "namespace": namespace, **described}
+    secret: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": dict(named)}
     secret["type"] = "Opaque"
     secret["stringData"] = {objects.SPEC_KEY: spec_json, **page}
-    service = _object("v1", "Service", job, namespace)
-    role = objects.labels(job.name, objects.MASTER)
+    service: JsonObject = {"apiVersion": "v1", "kind": "Service", "metadata": dict(named)}
+    role = objects.labels(job, objects.MASTER)
     service["spec"] = {
         "selector": {key: role[key] for key in (objects.LABEL_JOB, objects.LABEL_ROLE)},
         "ports": [
@@ -67,12 +90,7 @@ def owned_objects(
             )
         ],
     }
-    made = [secret, service]
-    if job.state_volume and cluster_kinds.state_volume(job.state_volume).size:
-        made.append(_claim(job, namespace))
-    if job.ingress:
-        made.append(_ingress(job, namespace))
-    return made
+    return secret, service
 
 
 def identity_objects(
