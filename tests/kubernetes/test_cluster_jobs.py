@@ -9,11 +9,15 @@ import json
 import os
 import secrets
 import shlex
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +137,25 @@ class Submitter:
         volumes = [{"name": name, "hostPath": {"path": path}} for path, name in names.items()]
         return self.template({"spec": {"containers": [container], "volumes": volumes}})
 
+    def foreign(self) -> str:
+        """A pod template whose ``python3`` is a program for another processor."""
+        commands = self.place / "foreign"
+        commands.mkdir()
+        (commands / "python3").write_bytes(
+            struct.pack(
+                *("<4s5B7x2HI3QI6H", b"\x7fELF", 2, 1, 1, 0, 0),
+                *(2, 183, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0),  # of AArch64
+            )
+        )
+        (commands / "python3").chmod(0o755)
+        container = {
+            "name": objects.CONTAINER,
+            "env": [{"name": "PATH", "value": str(commands)}],
+            "volumeMounts": [{"name": "foreign", "mountPath": str(commands), "readOnly": True}],
+        }
+        volumes = [{"name": "foreign", "hostPath": {"path": str(commands)}}]
+        return self.template({"spec": {"containers": [container], "volumes": volumes}})
+
     def template(self, content: Any) -> str:
         path = self.place / f"{secrets.token_hex(4)}.yaml"
         path.write_text(yaml.safe_dump(content))
@@ -202,9 +225,11 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
         (2, "no context other", ("--context", "other")),
         (2, "there is no serviceaccount nobody", ("--service-account", "nobody")),
         (2, "there is no persistentvolumeclaim mine", ("--state-volume", "mine")),
+        (2, "there is no persistentvolumeclaim data", ("--volumes", "claim/data:/data")),
         (2, "there is no secret login", ("--image-pull-secrets", "login")),
         (2, "there is no configmap c", ("--env-from", "configmap/c")),
         (2, "there is no priorityclass high", ("--worker-priority-class", "high=1,low=rest")),
+        (2, "there is no priorityclass top", ("--priority-class", "top")),
         (2, "no quantity of memory", ("--worker-resources", "memory=lots")),
         (2, "pods do not see this machine's files", ("--data", str(submitter.place))),
         (2, "template cannot be read", ("--pod-template", "missing.yaml")),
@@ -240,6 +265,7 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
     cases: list[tuple[int, str, tuple[str, ...]]] = [
         (1, "ErrImageNeverPull", ("--image", missing, "--pod-template", template)),
         (1, "the image has no edl_master", ()),
+        (1, "the image is for another architecture", ("--pod-template", submitter.foreign())),
         (
             8,
             "no node has room for it",
@@ -254,6 +280,28 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
         eventually(lambda: submitter.left() == [], "everything is gone")
 
 
+def test_an_image_that_no_registry_has_fails_the_submission(
+    submitter: Submitter, tmp_path: Path
+) -> None:
+    empty = tmp_path / "registry"
+    empty.mkdir()
+    answer = partial(SimpleHTTPRequestHandler, directory=empty)
+    with ThreadingHTTPServer(("127.0.0.1", 0), answer) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            port = server.server_address[1]
+            with submitter.cluster.registry(port):
+                image = f"127.0.0.1:{port}/zoo@sha256:{64 * '0'}"
+                done = submitter.train("--image", image)
+        finally:
+            server.shutdown()
+    assert done.code == 1, done
+    assert "ErrImagePull" in done.err
+    assert "not found" in done.err
+    assert "what to do: Check --image" in done.err
+    eventually(lambda: submitter.left() == [], "everything is gone")
+
+
 def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     submitter: Submitter,
 ) -> None:
@@ -265,6 +313,8 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     assert own["spec"]["suspend"]
     assert objects.ANNOTATION_SUBMITTING not in own["metadata"].get("annotations", {})
     assert submitter.kubectl("get", "pods", "--output=name") == ""
+    scaled = submitter.edl("scale", "digits", "--workers", "3", "-n", submitter.namespace)
+    assert (scaled.code, "digits is suspended" in scaled.err) == (2, True), scaled
     done = submitter.train("--num-epochs", "7")
     assert done.code == 5, done.err
     assert "training.num_epochs" in done.err
