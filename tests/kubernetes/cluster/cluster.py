@@ -152,7 +152,7 @@ class Cluster:
         self.sandboxes[name].signal("kubelet", signal.SIGSTOP)
 
     def thaw_kubelet(self, name: str) -> None:
-        self.sandboxes[name].signal("kubelet", signal.SIGCONT)
+        self.sandboxes[name].thaw("kubelet")
 
     def stop_api_server(self) -> None:
         self.sandboxes["node1"].kill("kube-apiserver")

@@ -112,6 +112,15 @@ class Sandbox:
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.processes[name], number)
 
+    def thaw(self, name: str) -> None:
+        """Let a process go on that was stopped; so does the one that made it, which stops with it.
+
+        A parent that stays stopped never reaps it, and the namespaces would not end.
+        """
+        pid = self.processes[name]
+        for each in (pid, _parent(pid)):
+            os.kill(each, signal.SIGCONT)
+
     def lives(self, name: str) -> bool:
         return _lives(self.processes[name])
 
@@ -162,6 +171,10 @@ def _lives(pid: int) -> bool:
         return any(_state(thread) not in "ZX" for thread in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return False
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _state(thread: Path) -> str:
