@@ -88,7 +88,8 @@ def test_models_and_predictions_by_uri(edl: Edl, tmp_path: Path, digit_data: Pat
     )
     edl(*predict)
     assert len(read_all(tmp_path / "store" / "out")) == 80
-    assert sorted(p.name for p in (tmp_path / "store").iterdir()) == ["model", "out"]
+    kept = ["model", "model.html", "out", "out.html"]
+    assert sorted(p.name for p in (tmp_path / "store").iterdir()) == kept
     again = edl.run(*predict)
     assert again.code == 5
     assert f"{store}/out" in again.err

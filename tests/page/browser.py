@@ -330,6 +330,12 @@ class Tab:
             event = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", event)
 
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Chooses a file of this machine, as in the dialog that the page may not open itself."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        found = self.call("DOM.querySelector", {"nodeId": root, "selector": selector})
+        self.call("DOM.setFileInputFiles", {"files": [str(path)], "nodeId": found["nodeId"]})
+
     def point(self, x: float, y: float) -> None:
         """Moves the mouse pointer there."""
         self.call("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})

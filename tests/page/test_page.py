@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 
@@ -13,6 +12,7 @@ from edl_proto.v1.job_pb2 import Event, JobStatus
 from page import jobs
 from page.browser import Tab
 from page.conftest import Serve, Visit
+from page.hostile import HOSTILE, spoil
 
 EVENTS_SHOWN = "document.querySelectorAll('#events > li').length"
 FINAL = "document.getElementById('link').dataset.kind === 'over'"
@@ -286,45 +286,10 @@ def test_a_master_that_never_answers(serve: Serve, visit: Visit) -> None:
     assert tab.evaluate("document.getElementById('main').hidden")
 
 
-HOSTILE = (
-    "</title></pre><img src=x onerror='window.caught=1'><script>window.caught=2</script>"
-    '"><svg onload="window.caught=3"> &lt;b&gt; {{7*7}} \u202e\u0000 '
-)
-LONG = "W" * 600
-
-
-def _spoil(message: JobStatus | Event) -> JobStatus | Event:
-    """The same message with hostile text in every string, at every depth."""
-    spoiled = copy.deepcopy(message)
-    stack: list[object] = [spoiled]
-    while stack:
-        here = stack.pop()
-        for field, value in here.ListFields():
-            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-            if is_map:
-                for key in list(value):
-                    kind = field.message_type.fields_by_name["value"]
-                    if kind.message_type is not None:
-                        value[HOSTILE + key].CopyFrom(value[key])
-                    else:
-                        value[HOSTILE + key] = (
-                            HOSTILE + value[key] if isinstance(value[key], str) else value[key]
-                        )
-                    del value[key]
-            elif field.message_type is not None:
-                stack.extend(value if isinstance(value, list) or field.is_repeated else [value])
-            elif field.type == field.TYPE_STRING:
-                if field.name in ("at", "started_at", "finished_at"):
-                    setattr(here, field.name, HOSTILE)
-                else:
-                    setattr(here, field.name, HOSTILE + value + LONG)
-    return spoiled
-
-
 @pytest.mark.parametrize("width", [360, 1280])
 def test_hostile_text_stays_text(serve: Serve, visit: Visit, width: int) -> None:
     status, events = jobs.failed()
-    server = serve(_spoil(status), [_spoil(event) for event in events])
+    server = serve(spoil(status), [spoil(event) for event in events])
     tab = visit(server, width=width, mobile=width < 500)
     tab.wait_for(f"{EVENTS_SHOWN} === {len(events)}")
 

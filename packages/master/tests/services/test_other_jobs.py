@@ -70,8 +70,14 @@ def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Pa
         assert found == [b"predicted %d" % record for record in range(first, first + size)]
         first += size
     assert status.predictions == 106
-    # Nothing else is left, neither beside the output nor in the job's directory.
-    assert [path.name for path in output.parent.iterdir()] == ["predictions"]
+    # Nothing else is left but the page, neither beside the output nor in the job's directory.
+    assert sorted(path.name for path in output.parent.iterdir()) == [
+        "predictions",
+        "predictions.html",
+    ]
+    page = (output.parent / "predictions.html").read_text()
+    assert '"state":"SUCCEEDED"' in page.replace(" ", "")
+    assert '"JobSucceeded"' in page
     assert not (tmp_path / "job" / "parts").exists()
 
 
@@ -268,7 +274,8 @@ def test_a_prediction_that_was_joined_is_not_made_again(
     assert (made(output) == before) != again
     assert len(predictions_in(output / "part-0.recordio")) == 37
     assert status.predictions == 101
-    assert [path.name for path in output.parent.iterdir()] == ["predictions"]
+    left = sorted(path.name for path in output.parent.iterdir())
+    assert left == ["predictions", "predictions.html"]
 
 
 class Failing(FakeWorker):

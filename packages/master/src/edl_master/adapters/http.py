@@ -29,6 +29,7 @@ from edl_master.adapters.page_access import (
     PageAccess,
     PageRequest,
 )
+from edl_master.adapters.saved_page import saved_page
 from edl_master.adapters.tcp_ports import address_in_use
 from edl_proto.http_server import BoundedHttpServer
 from edl_proto.v1 import job_pb2
@@ -40,6 +41,7 @@ PAGE = "page"
 
 _EVENTS_AT_ONCE = 1000
 _REQUEST_TIMEOUT_S = 20
+_HTML = "text/html; charset=utf-8"
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -134,6 +136,7 @@ class _Answers:
         self._fixed: dict[str, Callable[[dict[str, list[str]]], tuple[str, bytes]]] = {
             "/api/status": self._status,
             "/api/events": self._events,
+            "/saved": self._saved,
             METRICS: lambda _: (_METRICS, self._source.metrics()),
             HEALTH: lambda _: (_TEXT, b"ok\n"),
         }
@@ -156,6 +159,9 @@ class _Answers:
 
     def _status(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         return _JSON, to_json(self._source.status()).encode()
+
+    def _saved(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
+        return _HTML, saved_page(self._source.status(), self._source.events, self._page)
 
     def _events(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
         text = query.get("after", ["0"])[-1]

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.adapters.saved_page import save_beside, saved_page
 from edl_master.app.hosting import Hosting
 from edl_master.app.services import MasterServices
 from edl_master.app.state import clear_up, open_state
@@ -230,6 +231,19 @@ class MasterApp:
             self._state.journal.flush()
         except Exception:
             log.exception("the final status cannot be written")
+        try:
+            self._save_page(status)
+        except Exception:
+            log.exception("the page of the job is not saved")
         services.report.seal(status)
         log.info("the job ended: %s", job_pb2.JobState.Name(status.state))
         return status
+
+    def _save_page(self, status: job_pb2.JobStatus) -> None:
+        """Put the page beside the output, unless that is another job's, which this one exported."""
+        config = self._config
+        if status.state != job_pb2.SUCCEEDED or not config.output:
+            return
+        if config.model_of == config.spec.name:
+            page = saved_page(status, self._services.report.events)
+            save_beside(config.output, page)

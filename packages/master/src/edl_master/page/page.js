@@ -3,8 +3,8 @@
 import { CurvePanel } from "./curves.js";
 import { byId, setText, show } from "./dom.js";
 import { EventList } from "./events.js";
-import { follow } from "./feed.js";
-import { clock, moment, words } from "./format.js";
+import { follow, isOver } from "./feed.js";
+import { clock, duration, moment, words } from "./format.js";
 import { saved } from "./saved.js";
 import { showMasthead, showProgress, showStats, showVerdict } from "./summary.js";
 import { showDeadLetters, showJob, showLedger, showTasks, showWorkers } from "./tables.js";
@@ -78,6 +78,7 @@ follow({
   },
   over() {
     showLost();
-    showLink(`final: the job is over (${words(status.state)})`, "over");
+    const final = `final: the job is over (${words(status.state)})`;
+    showLink(isOver(status) ? final : `as it was after ${duration(status.seconds)}`, "over");
   },
 });
