@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -130,6 +130,14 @@ def dashboard(
     every_job: Annotated[
         bool, typer.Option("--all", help="Serve one page with all jobs, until Ctrl-C.")
     ] = False,
+    prometheus: Annotated[
+        bool,
+        typer.Option(
+            "--prometheus",
+            help="With --all: start Prometheus to read the metrics of all jobs. "
+            "All users of this machine can ask it.",
+        ),
+    ] = False,
     open_: Annotated[
         bool, typer.Option("--open", help="Open the page in the web browser.")
     ] = False,
@@ -153,6 +161,8 @@ def dashboard(
 
         if every_job == bool(name):
             raise usage("edl dashboard takes the name of a job, or --all", where="edl dashboard")
+        if prometheus and not every_job:
+            raise usage("--prometheus needs --all", where="--prometheus")
 
         def show(url: str) -> None:
             put({"job": name, "dashboard_url": url}, output_format, [url], [name or url])
@@ -163,7 +173,7 @@ def dashboard(
         catalog = job_catalog()
         try:
             if every_job:
-                _serve_all(catalog, port, show)
+                _serve_all(catalog, port, show, with_prometheus=prometheus)
                 return
             backend = catalog.find(name)
             report = backend.status(name, ask=False)
@@ -178,18 +188,34 @@ def dashboard(
             return
 
 
-def _serve_all(catalog: JobCatalog, port: int, show: Callable[[str], None]) -> None:
+def _serve_all(
+    catalog: JobCatalog, port: int, show: Callable[[str], None], *, with_prometheus: bool
+) -> None:
     """Serve the page of all jobs until Ctrl-C."""
+    from contextlib import ExitStack
+
     from edl.adapters.fleet_server import FleetServer
+    from edl.adapters.prometheus import Prometheus, scrape_target
     from edl.render import terminal
-    from edl.use_cases.fleet import Fleet, watched
+    from edl.use_cases.fleet import Fleet, repeated
+    from edl_proto.local import job_directory
 
-    with Fleet(catalog) as fleet:
+    with ExitStack() as opened:
+        fleet = opened.enter_context(Fleet(catalog))
+        prometheus = None
+        if with_prometheus:
+            prometheus = opened.enter_context(Prometheus(job_directory.home() / "prometheus"))
+            terminal.message(f"Prometheus: {prometheus.url}")
 
-        def jobs() -> list[dict[str, Any]]:
-            return [job.to_dict() for job in fleet.jobs]
+        def look() -> None:
+            fleet.look()
+            if prometheus is not None:
+                found = (scrape_target(job.report) for job in fleet.jobs)
+                prometheus.follow(target for target in found if target is not None)
 
-        with watched(fleet, _FLEET_EVERY_S), FleetServer(jobs, fleet.page_link, port) as server:
-            show(server.link())
-            terminal.message("the page of all jobs; Ctrl-C closes it")
-            threading.Event().wait()
+        opened.enter_context(repeated(look, _FLEET_EVERY_S))
+        page = FleetServer(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
+        opened.enter_context(page)
+        show(page.link())
+        terminal.message("the page of all jobs; Ctrl-C closes it")
+        threading.Event().wait()

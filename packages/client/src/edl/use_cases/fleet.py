@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -118,16 +118,16 @@ class Fleet:
 
 
 @contextmanager
-def watched(fleet: Fleet, every_s: float) -> Iterator[None]:
-    """Look at a fleet every so many seconds, in a thread of its own, until the block ends."""
+def repeated(act: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Act now, and again every so many seconds in a thread of its own, until the block ends."""
     over = threading.Event()
 
     def run() -> None:
         while not over.wait(every_s):
-            fleet.look()
+            act()
 
     thread = threading.Thread(target=run, name="fleet", daemon=True)
-    fleet.look()
+    act()
     thread.start()
     try:
         yield

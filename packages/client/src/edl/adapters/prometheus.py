@@ -1,0 +1,159 @@
+"""A Prometheus of this machine that reads the metrics of its jobs, found through files.
+
+Each job has a token of its own, so each has a scrape configuration; a new one is read on SIGHUP.
+The port of a job is in a file of targets, which Prometheus reads again when it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+
+from edl.core.job_backend import StatusReport
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import replace_file
+from edl_proto.identity.page_key import metrics_token_file
+from edl_proto.local import job_directory
+
+_HOST = "127.0.0.1"
+_LEAVE_S = 10.0
+_ANSWER_S = 2.0
+_RETENTION = "15d"
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeTarget:
+    """Where the metrics of a job are.
+
+    Attributes:
+        job: its name.
+        address: host and port.
+        token_file: what Prometheus says to get them.
+    """
+
+    job: str
+    address: str
+    token_file: Path
+
+
+def scrape_target(report: StatusReport) -> ScrapeTarget | None:
+    """Where the metrics of a job of this machine are; None while nobody serves them."""
+    token_file = metrics_token_file(Path(report.location) / job_directory.PAGE)
+    if not report.dashboard_url or not token_file.exists():
+        return None
+    return ScrapeTarget(report.status.job, urlsplit(report.dashboard_url).netloc, token_file)
+
+
+class Prometheus:
+    """A process for as long as the context lasts; its figures stay in the folder.
+
+    Args:
+        folder: for configuration and data; made if it is not there.
+        interval_s: between two scrapes, in whole seconds.
+
+    Raises:
+        EdlError: SYSTEM; Prometheus is not installed.
+    """
+
+    def __init__(self, folder: Path, interval_s: int = 5) -> None:
+        binary = shutil.which("prometheus")
+        if binary is None:
+            raise EdlError(
+                ErrorCode.SYSTEM,
+                "Prometheus is not installed",
+                where="PATH",
+                remedy="Install it (Debian: apt install prometheus), or omit --prometheus.",
+            )
+        self._binary = binary
+        self._folder = folder
+        self._targets = folder / "targets"
+        self._interval_s = interval_s
+        self._jobs: dict[str, ScrapeTarget] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stale = False
+        self.url = ""
+        """Where it answers while it runs."""
+
+    def __enter__(self) -> Self:
+        self._targets.mkdir(0o700, parents=True, exist_ok=True)
+        for old in self._targets.glob("*.json"):
+            old.unlink()
+        self._write_configuration()
+        with socket.create_server((_HOST, 0)) as probe:
+            port = probe.getsockname()[1]
+        self.url = f"http://{_HOST}:{port}"
+        with (self._folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._binary, f"--config.file={self._folder / 'prometheus.yml'}"),
+                    *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
+                    f"--storage.tsdb.retention.time={_RETENTION}",
+                    f"--web.listen-address={_HOST}:{port}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LEAVE_S)
+        self._process.kill()
+        self._process.wait()
+
+    def follow(self, targets: Iterable[ScrapeTarget]) -> None:
+        """Scrape these jobs from now on, and no others; to be called every few seconds."""
+        now = {target.job: target for target in targets}
+        for gone in self._jobs.keys() - now.keys():
+            (self._targets / f"{gone}.json").unlink(missing_ok=True)
+        for job, target in now.items():
+            if self._jobs.get(job) != target:
+                found = [{"targets": [target.address], "labels": {"edl_job": job}}]
+                content = json.dumps(found).encode()
+                replace_file(self._targets / f"{job}.json", content)
+        if self._jobs.keys() != now.keys():
+            self._stale = True
+        self._jobs = now
+        if self._stale and self._process is not None and self._is_ready():
+            self._write_configuration()
+            self._process.send_signal(signal.SIGHUP)
+            self._stale = False
+
+    def _is_ready(self) -> bool:
+        """Before that, it does not know the signal, and would end."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=_ANSWER_S) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
+
+    def _write_configuration(self) -> None:
+        machine = socket.gethostname()
+        scrapes: list[dict[str, Any]] = [
+            {
+                "job_name": job,
+                "authorization": {"credentials_file": str(target.token_file)},
+                "file_sd_configs": [{"files": [str(self._targets / f"{job}.json")]}],
+                "relabel_configs": [{"target_label": "namespace", "replacement": machine}],
+            }
+            for job, target in sorted(self._jobs.items())
+        ]
+        interval = {"scrape_interval": f"{self._interval_s}s"}
+        text = yaml.safe_dump({"global": interval, "scrape_configs": scrapes}, sort_keys=False)
+        replace_file(self._folder / "prometheus.yml", text.encode())

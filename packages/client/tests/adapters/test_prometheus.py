@@ -1,0 +1,94 @@
+"""Prometheus finds the jobs of a machine, with the token of each, and follows them."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import eventually
+
+from edl.adapters.prometheus import Prometheus, ScrapeTarget
+from edl_proto.errors import EdlError
+
+
+class Metrics:
+    """The metrics of one job.
+
+    Attributes:
+        asked: what each scraper said to get them.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        metrics = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                metrics.asked.append(self.headers.get("Authorization", ""))
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(b"edl_progress_ratio 0.5\n")
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def metrics() -> Iterator[list[Metrics]]:
+    found = [Metrics(), Metrics(), Metrics()]
+    yield found
+    for each in found:
+        each.close()
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None and not os.environ.get("CI"),
+    reason="Prometheus is not installed (apt install prometheus)",
+)
+def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> None:
+    first, moved, second = metrics
+    of = {each.address: each for each in metrics}
+
+    def target(job: str, at: Metrics) -> ScrapeTarget:
+        token = tmp_path / f"{job}-token"
+        token.write_text(f"token-of-{job}")
+        return ScrapeTarget(job, at.address, token)
+
+    with Prometheus(tmp_path / "prometheus", interval_s=1) as prometheus:
+
+        def scraped(*targets: ScrapeTarget) -> Callable[[], bool]:
+            def look() -> bool:
+                prometheus.follow(targets)
+                return all(f"Bearer token-of-{t.job}" in of[t.address].asked for t in targets)
+
+            return look
+
+        eventually(scraped(target("one", first)), "the job is scraped")
+        # It was resumed and has another port; meanwhile another job began.
+        eventually(scraped(target("one", moved), target("two", second)), "both jobs are scraped")
+        process = prometheus._process
+    assert process is not None
+    assert process.poll() is not None, "it ends with its context"
+
+
+def test_without_prometheus_a_person_hears_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EdlError) as caught:
+        Prometheus(tmp_path)
+    assert "--prometheus" in caught.value.remedy
