@@ -1,0 +1,73 @@
+"""The page of all jobs in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from edl.adapters.fleet_server import FleetServer
+from page.axe import findings
+from page.browser import Chromium, Tab
+from page.hostile import HOSTILE
+
+
+def job(name: str, **facts: Any) -> dict[str, Any]:
+    """A running job, as ``FleetJob.to_dict`` gives it."""
+    usual = {
+        "verb": "train", "state": "RUNNING", "over": False, "done": 0.553, "workers": 3,
+        "records_per_s": 2353.0, "rates": [0.0, 1200.0, 2353.0], "eta_s": 56.0, "restarts": 2,
+        "loss": 0.1035, "seconds": 74.0, "started_at": "2026-11-03T12:00:00Z",
+    }  # fmt: skip
+    return {"job": name, **usual, **facts}
+
+
+JOBS = [
+    job("mnist-digits"),
+    job("night", verb="predict", done=None, eta_s=None, loss=None, rates=[], state="NOT_STARTED"),
+    job(HOSTILE, state="FAILED", over=True),
+]
+
+
+@pytest.fixture
+def tab(chromium: Chromium) -> Iterator[Tab]:
+    with FleetServer(lambda: JOBS, lambda name: "", 0) as server:
+        tab = chromium.open(server.link(), timezone="UTC")
+        tab.wait_for("document.querySelectorAll('tbody tr').length === 3")
+        yield tab
+        complaints = list(tab.complaints)
+        tab.close()
+    assert complaints == []
+
+
+def cells(tab: Tab, row: int) -> list[str]:
+    found: list[str] = tab.evaluate(
+        f"[...document.querySelector('tbody').rows[{row}].cells].map(c => c.innerText.trim())"
+    )
+    return found
+
+
+def test_jobs_are_rows(tab: Tab) -> None:
+    name, *rest = cells(tab, 0)
+    assert name.split() == ["mnist-digits", "train"]
+    assert rest == ["running", "55 %", "56 s", "2,353", "", "0.1035", "3", "2", "1 min 14 s"]
+    assert cells(tab, 1)[1:5] == ["not started", "–", "–", "2,353"]
+    assert tab.text("#summary") == "3 in all · 2 not over · 1 failed · 4,706 records/s"
+    line = "document.querySelector('polyline').getAttribute('points')"
+    assert tab.evaluate(line) == "0.0,26.0 50.0,13.8 100.0,2.0"
+    tab.tap("#running")
+    assert tab.evaluate("document.querySelectorAll('tbody tr').length") == 2
+
+
+def test_names_stay_texts_and_nothing_sticks_out(tab: Tab) -> None:
+    assert tab.evaluate("window.caught") is None
+    for width in (360, 860, 861, 1280):
+        tab.resize(width, 800, mobile=width < 500)
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing(tab: Tab, dark: bool) -> None:
+    tab.prefer(dark=dark)
+    assert findings(tab) == []
