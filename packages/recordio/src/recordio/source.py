@@ -51,6 +51,13 @@ class Source(Protocol):
     def columns(self) -> tuple[str, ...] | None:
         """Names of the columns, for CSV."""
 
+    @property
+    def version(self) -> str:
+        """Of a file in a store: what all readings of this source see; empty until the first.
+
+        ``open_source`` of another process sees the same with it, or raises ``UnreadableFile``.
+        """
+
     def count(self) -> int:
         """Number of records."""
 

@@ -26,6 +26,7 @@ class DataFile:
     format: str
     columns: tuple[str, ...]
     index: recordio.Index
+    version: str
 
 
 class DataSet:
@@ -60,6 +61,7 @@ class DataSet:
             block_first_record=first_record,
             block_offset=offset,
             columns=file.columns,
+            version=file.version,
         )
 
 
@@ -103,7 +105,8 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
 def _open(uri: str, format: str, option: str) -> DataFile:
     try:
         source = recordio.open_source(uri, format=format or None)
-        return DataFile(uri, source.format, tuple(source.columns or ()), source.index())
+        columns, index = tuple(source.columns or ()), source.index()
+        return DataFile(uri, source.format, columns, index, source.version)
     except recordio.DamagedFile as error:
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

@@ -22,8 +22,8 @@ class CsvSource(RangeReader):
 
     format = "csv"
 
-    def __init__(self, uri: str, *, header: bool = True) -> None:
-        super().__init__(uri)
+    def __init__(self, uri: str, version: str = "", *, header: bool = True) -> None:
+        super().__init__(uri, version)
         self._header = header
         self._columns: tuple[str, ...] | None = None
 
@@ -36,7 +36,7 @@ class CsvSource(RangeReader):
                 comes twice, or all are numbers.
         """
         if self._header and self._columns is None:
-            with streaming(self.uri) as stream:
+            with streaming(self.uri, pin=self._pin) as stream:
                 _, line = next(self._lines(stream, -1), (0, b""))
             self._columns = self._names(line)
         return self._columns
@@ -68,7 +68,7 @@ class CsvSource(RangeReader):
     def _scan(self) -> Index:
         _ = self.columns
         first, offsets, records = [], [], 0
-        with streaming(self.uri) as stream:
+        with streaming(self.uri, pin=self._pin) as stream:
             for offset, _ in self._records(stream, 0, 0):
                 if records % _EVERY == 0:
                     first.append(records)
@@ -81,7 +81,7 @@ class CsvSource(RangeReader):
         if offset == 0:
             _ = self.columns
         block: list[bytes] = []
-        with streaming(self.uri) as stream:
+        with streaming(self.uri, pin=self._pin) as stream:
             try:
                 for _, line in self._records(stream, at, offset):
                     if at >= start:

@@ -11,13 +11,16 @@ from recordio.source import Source
 from recordio.storage.stream import is_gzip, streaming
 
 
-def open_source(uri: str, *, format: str | None = None, csv_header: bool = True) -> Source:
+def open_source(
+    uri: str, *, format: str | None = None, csv_header: bool = True, version: str = ""
+) -> Source:
     """Open a file of records.
 
     Args:
         uri: path or URI.
         format: recordio, tfrecord or csv; None: by name and content.
         csv_header: whether the first line of a CSV file names its columns.
+        version: that the file must have, if it is in a store; empty: the one that is read first.
 
     Raises:
         UnreadableFile: it cannot be opened.
@@ -25,11 +28,11 @@ def open_source(uri: str, *, format: str | None = None, csv_header: bool = True)
     """
     match format or sniff(uri):
         case "recordio":
-            return RecordIOSource(uri)
+            return RecordIOSource(uri, version)
         case "tfrecord":
-            return TFRecordSource(uri)
+            return TFRecordSource(uri, version)
         case "csv":
-            return CsvSource(uri, header=csv_header)
+            return CsvSource(uri, version, header=csv_header)
         case other:
             raise RecordError(f"{uri}: unknown format {other!r}; there are recordio, tfrecord, csv")
 

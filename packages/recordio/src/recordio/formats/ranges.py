@@ -8,13 +8,15 @@ from itertools import chain
 
 from recordio.errors import RecordError
 from recordio.source import Hint, Index
+from recordio.storage.stores import Pin
 
 
 class RangeReader(ABC):
     """The part of ``Source`` that does not depend on the format."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, version: str = "") -> None:
         self.uri = uri
+        self._pin = Pin(version)
         self._index: Index | None = None
 
     @abstractmethod
@@ -24,6 +26,10 @@ class RangeReader(ABC):
     @abstractmethod
     def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
         """Yield the records of a non-empty range; ``hint`` is a block at or before its start."""
+
+    @property
+    def version(self) -> str:
+        return self._pin.version
 
     def count(self) -> int:
         return self.index().records

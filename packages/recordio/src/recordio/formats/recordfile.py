@@ -21,14 +21,14 @@ class RecordIOSource(RangeReader):
     format = "recordio"
     columns = None
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
+    def __init__(self, uri: str, version: str = "") -> None:
+        super().__init__(uri, version)
         self._headers: tuple[Header, ...] | None = None
 
     def headers(self) -> tuple[Header, ...]:
         """The header of every chunk; no payload is read."""
         if self._headers is None:
-            with reading(self.uri, ahead=_HEADERS_AHEAD) as (file, size):
+            with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 self._headers = tuple(_headers(self.uri, file, size, 0, 0))
         return self._headers
 
@@ -44,7 +44,7 @@ class RecordIOSource(RangeReader):
     def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
         first, offset = hint
         number = 0 if offset == 0 else None
-        with reading(self.uri, ahead=AHEAD) as (file, size):
+        with reading(self.uri, ahead=AHEAD, pin=self._pin) as (file, size):
             payloads = PayloadReader(self.uri, file)
             try:
                 for header in _headers(self.uri, file, size, offset, number):
@@ -63,7 +63,7 @@ class RecordIOSource(RangeReader):
     def _numbered(self, error: DamagedFile) -> DamagedFile:
         """The error with the number of its chunk, which is not known after a hint."""
         try:
-            with reading(self.uri, ahead=_HEADERS_AHEAD) as (file, size):
+            with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 for header in _headers(self.uri, file, size, 0, 0):
                     if header.stop == error.offset and header.number is not None:
                         return DamagedFile(self.uri, header.number + 1, error.offset, error.reason)

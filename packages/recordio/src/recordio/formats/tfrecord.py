@@ -50,7 +50,7 @@ class TFRecordSource(RangeReader):
 
     def _scan(self) -> Index:
         first, offsets, records = [], [], 0
-        with streaming(self.uri, _is_gzip) as stream:
+        with streaming(self.uri, _is_gzip, self._pin) as stream:
             walk = _RecordScanner(self.uri, stream, 0)
             while walk.ready():
                 if records % _EVERY == 0:
@@ -62,7 +62,7 @@ class TFRecordSource(RangeReader):
 
     def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
         first, offset = hint
-        with streaming(self.uri, _is_gzip) as stream:
+        with streaming(self.uri, _is_gzip, self._pin) as stream:
             stream.skip_to(offset)
             walk = _RecordScanner(self.uri, stream, first)
             for _ in range(start - first):

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
-from recordio.storage.stores import filesystem, is_uri
+from recordio.storage.stored_file import StoredFile, patiently
+from recordio.storage.stores import Pin, filesystem, is_uri, open_object
 
 AHEAD = 1 << 20
-"""Bytes that are fetched at once from a store: a request costs as much as about this many."""
+"""Bytes that are fetched at first from a store: a request costs as much as about this many."""
 
 
 def local_path(place: str) -> str:
@@ -23,20 +24,25 @@ def local_path(place: str) -> str:
 
 
 @contextlib.contextmanager
-def reading(uri: str, *, ahead: int = AHEAD) -> Iterator[tuple[IO[bytes], int]]:
+def reading(
+    uri: str, *, ahead: int = AHEAD, pin: Pin | None = None
+) -> Iterator[tuple[IO[bytes], int]]:
     """Open a file for reading at offsets: ``(file, size in bytes)``.
 
     Args:
-        ahead: bytes that are fetched at once, if the file is in a store.
+        ahead: bytes that are fetched at first, if the file is in a store.
+        pin: of the version that it must have, if the file is in a store.
 
     Raises:
-        UnreadableFile: it cannot be opened, or is a directory, a pipe or a device.
+        UnreadableFile: it cannot be opened, is a directory, a pipe or a device, or has changed.
     """
     try:
         if is_uri(uri):
-            system, path = filesystem(uri)
-            file: IO[bytes] = system.open(path, "rb", block_size=ahead)
-            size = int(getattr(file, "size", None) or system.size(path))
+            stored = patiently(lambda: open_object(uri), uri)
+            if pin is not None:
+                pin.hold(stored)
+            size = stored.size
+            file: Any = StoredFile(stored, ahead)
         else:
             # Not to wait for ever where a pipe has no writer.
             path = local_path(uri)

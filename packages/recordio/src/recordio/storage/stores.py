@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from recordio.errors import UnreadableFile
@@ -43,3 +46,115 @@ def _google_options(configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
         return {"token": "anon"}
     # Otherwise gcsfs goes on without credentials where it finds none, and objects seem forbidden.
     return {"token": "google_default"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as it was when it was opened.
+
+    Attributes:
+        size: in bytes.
+        version: its ETag or generation, which changes with its content; empty if there is none.
+        fetch: returns the bytes from an offset to another one; an error if the object has changed,
+            where the store's client can say so.
+    """
+
+    uri: str
+    size: int
+    version: str
+    fetch: Callable[[int, int], bytes]
+
+
+class Pin:
+    """Remembers the version of an object, so that all who read it see the same content.
+
+    Attributes:
+        version: empty until it is known, and where a store has none.
+    """
+
+    def __init__(self, version: str = "") -> None:
+        self.version = version
+
+    def hold(self, stored: StoredObject) -> None:
+        """Remember this version, if none is known.
+
+        Raises:
+            UnreadableFile: it is another one.
+        """
+        if self.version and stored.version != self.version:
+            raise UnreadableFile(f"{stored.uri}: it has changed since it was first read")
+        self.version = stored.version
+
+
+def open_object(uri: str) -> StoredObject:
+    """Look at an object.
+
+    Raises:
+        UnreadableFile: it is none.
+        Exception: whatever the store's client raises.
+    """
+    system, path = filesystem(uri)
+    info = system.info(path)
+    if info["type"] == "directory":
+        raise UnreadableFile(f"{uri}: it is a directory")
+    generation = info.get("generation")
+    version = str(generation or info.get("ETag") or info.get("etag") or "")
+    if uri.startswith(("s3://", "s3a://")):
+        # Of this client, only files send the ETag with every request.
+        file = system.open(path, "rb", cache_type="none")
+        version, fetch = str(file.details["ETag"]), file.cache.fetcher
+    elif generation:
+
+        def fetch(start: int, stop: int) -> Any:
+            return system.cat_file(path, start=start, end=stop, generation=generation)
+    else:
+
+        def fetch(start: int, stop: int) -> Any:
+            return system.cat_file(path, start=start, end=stop)
+
+    return StoredObject(uri, int(info["size"]), version, fetch)
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether a store may answer when it is asked again: 429, 5xx, resets, timeouts."""
+    if _name(type(error)) in _LASTING:
+        return False
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
+        return True
+    if any(_name(kind) in _TRANSIENT for kind in type(error).__mro__):
+        return True
+    return str(getattr(error, "code", "")) in _TRANSIENT_CODES
+
+
+def reason_of(error: Exception) -> str:
+    """What a store's client says, in words that people know."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such object or bucket"
+    if _name(type(error)) == "s3fs.utils.FileExpired":
+        return "it has changed since it was opened"
+    if isinstance(error, PermissionError) or str(error).startswith("Forbidden"):
+        return f"the store denies access: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _name(kind: type) -> str:
+    """Clients are optional, so their errors are known by name."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+_LASTING = frozenset(("s3fs.utils.FileExpired",))
+_TRANSIENT = frozenset(
+    (
+        "aiohttp.client_exceptions.ClientError",
+        "botocore.exceptions.ConnectionError",
+        "botocore.exceptions.HTTPClientError",
+        "botocore.exceptions.IncompleteReadError",
+        "gcsfs.retry.ChecksumError",
+        "google.auth.exceptions.TransportError",
+        "requests.exceptions.RequestException",
+    )
+)
+_TRANSIENT_CODES = frozenset(("408", "429", "500", "502", "503", "504"))
+_TRANSIENT_ERRNOS = frozenset((errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT))

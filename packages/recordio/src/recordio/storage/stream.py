@@ -10,6 +10,7 @@ from zlib_ng import zlib_ng as zlib
 
 from recordio.errors import DamagedFile
 from recordio.storage.files import reading
+from recordio.storage.stores import Pin
 
 WINDOW = 1 << 20
 """Bytes that are read at once."""
@@ -105,16 +106,19 @@ class Stream:
 
 
 @contextlib.contextmanager
-def streaming(uri: str, gzip: Callable[[str, bytes], bool] = is_gzip) -> Iterator[Stream]:
+def streaming(
+    uri: str, gzip: Callable[[str, bytes], bool] = is_gzip, pin: Pin | None = None
+) -> Iterator[Stream]:
     """Open the plain content of a file.
 
     Args:
         gzip: whether name and first bytes show that it is compressed.
+        pin: of the version that it must have, if the file is in a store.
 
     Raises:
         UnreadableFile: it cannot be opened.
     """
-    with reading(uri) as (file, size):
+    with reading(uri, pin=pin) as (file, size):
         start = file.read(64)
         file.seek(0)
         yield Stream(uri, file, size, bool(start) and gzip(uri, start))

@@ -97,6 +97,7 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             block_first_record=records.block_first_record,
             block_offset=records.block_offset,
             columns=tuple(records.columns),
+            version=records.version,
         ),
         skip_minibatches=lease.skip_minibatches,
         seed=lease.seed,

@@ -70,6 +70,7 @@ class RecordRange:
         block_first_record: first record of a block at or before ``start``.
         block_offset: byte at which this block starts.
         columns: names of the columns of a CSV file.
+        version: that a file in a store must have.
     """
 
     uri: str = ""
@@ -79,6 +80,7 @@ class RecordRange:
     block_first_record: int = 0
     block_offset: int = 0
     columns: tuple[str, ...] = ()
+    version: str = ""
 
     @property
     def count(self) -> int:

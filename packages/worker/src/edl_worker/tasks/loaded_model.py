@@ -169,8 +169,10 @@ def describe_optimizer(
 
 
 def read(records: RecordRange) -> Iterator[list[bytes]]:
-    """The records of a range, in order, in blocks; a file that has become shorter is an error."""
-    source = recordio.open_source(records.uri, format=records.format or None)
+    """The records of a range, in order, in blocks; a file that has changed is an error."""
+    source = recordio.open_source(
+        records.uri, format=records.format or None, version=records.version
+    )
     return source.read_blocks(
         records.start,
         records.stop,

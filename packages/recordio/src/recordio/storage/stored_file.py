@@ -1,0 +1,163 @@
+"""An object of a store as a file: ranges are fetched at the same time, and ahead of need.
+
+How far ahead grows while a file is read from front to back, so that a look at one place costs one
+small request, and a long reading as much memory as ``DEPTH`` of the largest parts.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from recordio.errors import UnreadableFile
+from recordio.storage.stores import StoredObject, is_transient, reason_of
+
+T = TypeVar("T")
+
+LARGEST_PART = 4 << 20
+"""Bytes of a request: beyond that, a request costs next to nothing per byte."""
+
+DEPTH = 6
+"""Requests at once, at most."""
+
+PATIENCE_S = 300.0
+"""How long a store may be out of order."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    start: int
+    stop: int
+    content: Future[bytes]
+
+
+class StoredFile(io.BufferedIOBase):
+    """Reads an object at any offset.
+
+    Args:
+        stored: the object.
+        first_part: bytes of the first request after every jump.
+    """
+
+    def __init__(self, stored: StoredObject, first_part: int) -> None:
+        self._stored = stored
+        self._first_part = first_part
+        self._part = first_part
+        self._depth = 1
+        self._parts: deque[_Part] = deque()
+        self._position = 0
+        self._closing = threading.Event()
+        self._threads = ThreadPoolExecutor(DEPTH, thread_name_prefix="store")
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._stored.size}
+        self._position = base[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, nbytes: int | None = -1, /) -> bytes:
+        """The next bytes; fewer only at the end.
+
+        Raises:
+            UnreadableFile: the object has changed or gone, or its store does not serve.
+        """
+        left = max(0, self._stored.size - self._position)
+        content = bytearray(left if nbytes is None or nbytes < 0 else min(nbytes, left))
+        self.readinto(content)
+        return bytes(content)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """As ``read``, into a buffer; returns the number of bytes."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view) and self._position < self._stored.size:
+            part = self._part_at(self._position)
+            content = part.content.result()
+            at = self._position - part.start
+            piece = memoryview(content)[at : at + len(view) - done]
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+            self._position += len(piece)
+        return done
+
+    def close(self) -> None:
+        self._closing.set()
+        self._parts.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+    def _part_at(self, position: int) -> _Part:
+        parts = self._parts
+        if parts and not parts[0].start <= position < parts[-1].stop:
+            if position == parts[-1].stop:
+                self._grow()
+            else:
+                self._part, self._depth = self._first_part, 1
+            parts.clear()
+        while parts and parts[0].stop <= position:
+            parts.popleft()
+            self._grow()
+        start = parts[-1].stop if parts else position
+        while len(parts) < self._depth and start < self._stored.size:
+            stop = min(start + self._part, self._stored.size)
+            parts.append(_Part(start, stop, self._threads.submit(self._fetch, start, stop)))
+            start = stop
+        return parts[0]
+
+    def _grow(self) -> None:
+        self._depth = min(2 * self._depth, DEPTH)
+        self._part = min(2 * self._part, LARGEST_PART)
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        def fetch() -> bytes:
+            content = bytes(self._stored.fetch(start, stop))
+            if len(content) != stop - start:
+                raise ConnectionError(f"{len(content)} of {stop - start} bytes came")
+            return content
+
+        return patiently(fetch, self._stored.uri, self._closing)
+
+
+def patiently(act: Callable[[], T], uri: str, stop: threading.Event | None = None) -> T:
+    """Ask a store, and again while it is out of order.
+
+    Args:
+        act: what is done.
+        uri: for messages.
+        stop: nobody waits for the answer any more.
+
+    Raises:
+        UnreadableFile: asking again does not help, or has not helped for ``PATIENCE_S``.
+    """
+    until = time.monotonic() + PATIENCE_S
+    pause = _FIRST_PAUSE_S
+    stop = stop or threading.Event()
+    while True:
+        try:
+            return act()
+        except Exception as error:  # a store's client has errors of its own
+            late = time.monotonic() + pause > until
+            if isinstance(error, UnreadableFile):
+                raise
+            if late or not is_transient(error) or stop.is_set():
+                raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
+        # Not all readers of a store that comes back at the same moment.
+        stop.wait(pause * random.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE_S)

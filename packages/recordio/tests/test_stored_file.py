@@ -1,0 +1,171 @@
+"""Objects of stores are read ahead, in parallel and again, and never as a mixture of versions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import fsspec
+import pytest
+from conftest import rows
+from fsspec.implementations.memory import MemoryFileSystem
+
+import recordio
+from recordio.storage import stored_file
+from recordio.storage.files import reading
+from recordio.storage.stored_file import DEPTH, LARGEST_PART
+
+NUMBER = 40_000
+
+
+class Unsteady(MemoryFileSystem):
+    """A store in memory, with versions, that does what a test wants before it answers."""
+
+    protocol = "unsteady"
+    store: dict[str, Any] = {}  # noqa: RUF012  (as in the class above it)
+    pseudo_dirs: list[str] = [""]  # noqa: RUF012  (the same)
+    before: Callable[[int, int], None]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("unsteady://", "memory://")))
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        info = super().info(path, **kwargs)
+        return {**info, "ETag": str(hash(self.store[path].getvalue()))}
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
+        type(self).before(start, end)
+        return bytes(super().cat_file(path, start=start, end=end, **kwargs))
+
+
+fsspec.register_implementation("unsteady", Unsteady, clobber=True)
+
+
+@pytest.fixture(autouse=True)
+def steady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(stored_file, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(stored_file, "_LONGEST_PAUSE_S", 0.001)
+    Unsteady.before = staticmethod(lambda start, end: None)
+    yield
+    Unsteady.store.clear()
+
+
+def stored(name: str, records: list[bytes]) -> str:
+    uri = f"unsteady://{name}.recordio"
+    with recordio.Writer(uri, chunk_bytes=20_000, compressor="none") as writer:
+        for record in records:
+            writer.write(record)
+    return uri
+
+
+def failing(error: Exception, times: int) -> Callable[[int, int], None]:
+    left = iter(range(times))
+
+    def before(start: int, end: int) -> None:
+        if next(left, None) is not None:
+            raise error
+
+    return before
+
+
+class ServerError(Exception):
+    code = "503"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError("reset"), TimeoutError(), ServerError(), OSError(16, "SlowDown")]
+)
+def test_a_store_that_is_out_of_order_is_asked_again(error: Exception) -> None:
+    records = rows(NUMBER)
+    uri = stored("again", records)
+    Unsteady.before = staticmethod(failing(error, 30))
+    assert list(recordio.open_source(uri).read(0, NUMBER)) == records
+
+
+def test_a_store_that_stays_out_of_order_is_an_error_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stored_file, "PATIENCE_S", 0.02)
+    uri = stored("never", rows(10))
+    Unsteady.before = staticmethod(failing(ConnectionResetError("reset by peer"), 10**9))
+    with pytest.raises(recordio.UnreadableFile, match=rf"{uri}.*reset by peer"):
+        recordio.open_source(uri).count()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError("no"), "the store denies access: no"),
+        (FileNotFoundError("x"), "there is no such object or bucket"),
+        (ValueError("odd"), "ValueError: odd"),
+    ],
+)
+def test_what_will_not_pass_is_not_tried_again(error: Exception, told: str) -> None:
+    uri = stored("denied", rows(10))
+    Unsteady.before = staticmethod(failing(error, 1))
+    with pytest.raises(recordio.UnreadableFile, match=told):
+        recordio.open_source(uri).count()
+
+
+def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> None:
+    lock, together, most, large = threading.Lock(), 0, 0, 0
+    meet = threading.Event()
+
+    def before(start: int, end: int) -> None:
+        nonlocal together, most, large
+        with lock:
+            together += 1
+            most, large = max(most, together), max(large, end - start)
+        if start > 0 and together == DEPTH:
+            meet.set()
+        if start > LARGEST_PART:
+            meet.wait(300)  # hangs, and fails, unless as many as may be are on their way
+        with lock:
+            together -= 1
+
+    fsspec.filesystem("unsteady").pipe_file("/large", content := bytes(64 << 20))
+    Unsteady.before = staticmethod(before)
+    with reading("unsteady://large") as (file, size):
+        assert size == len(content)
+        assert file.read(10) == content[:10]
+        assert most == 1, "a look at one place costs one request"
+        while file.read(1 << 20):
+            pass
+    assert most == DEPTH
+    assert large <= LARGEST_PART
+
+
+def test_any_place_is_right() -> None:
+    content = bytes(i * 7 % 251 for i in range(1 << 20))
+    fsspec.filesystem("unsteady").pipe_file("/places", content)
+    with reading("unsteady://places", ahead=1000) as (file, _):
+        for at, nbytes in ((0, 10), (10, 5000), (5010, 1), (900_000, 300_000), (3, 70_000), (9, 9)):
+            file.seek(at)
+            assert file.read(nbytes) == content[at : at + nbytes]
+            assert file.tell() == min(at + nbytes, len(content))
+
+
+def test_an_answer_that_is_cut_short_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = rows(1000)
+    uri = stored("short", records)
+    whole, calls = Unsteady.cat_file, count()
+
+    def cut(self: Unsteady, path: str, start: Any = None, end: Any = None) -> bytes:
+        return whole(self, path, start, end - (next(calls) % 2 == 0))
+
+    monkeypatch.setattr(Unsteady, "cat_file", cut)
+    assert list(recordio.open_source(uri).read(0, 1000)) == records
+
+
+def test_a_source_reads_one_version_only() -> None:
+    uri = stored("changed", rows(10))
+    source = recordio.open_source(uri)
+    index = source.index()
+    stored("changed", [bytes(len(record)) for record in rows(10)])
+    for reader in (source, recordio.open_source(uri, version=source.version)):
+        with pytest.raises(recordio.UnreadableFile, match=rf"{uri}: it has changed"):
+            list(reader.read(0, 5, hint=index.block(0)))
+    assert len(list(recordio.open_source(uri).read(0, 5))) == 5
