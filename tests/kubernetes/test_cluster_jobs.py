@@ -329,8 +329,8 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
 KILLED_IN_A_SUBMISSION = """
 import os, sys
 from edl.__main__ import run
-from edl.adapters.kubernetes.job_creation import JobCreation
-JobCreation._create_owned = lambda *_: os._exit(9)
+from edl.adapters.kubernetes import job_creation
+job_creation.create_owned = lambda *_: os._exit(9)
 run(sys.argv[1:])
 """
 
