@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RELEASED = ("proto", "recordio", "client", "builder", "master", "worker")
 """Folders of the distributions; the others are for tests."""
 
-_OWN = r"edl-(?:proto|recordio|client|builder|master|worker|testing)(?:\[\w+\])?"
+_OWN = r"edl-(?:proto|recordio|client|builder|master|worker|testing)(?:\[[\w,-]+\])?"
 # Files and what stands around the version there.
 _PLACES: tuple[tuple[str, str], ...] = (
     ("pyproject.toml", r'(?m)^(version = ")[^"]+(")'),
