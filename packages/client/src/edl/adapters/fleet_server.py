@@ -13,16 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.http_server import BoundedHttpServer
 from edl_proto.identity.page_key import SESSION_LIFETIME_S, PageKey
 
 _HOST = "127.0.0.1"
 _COOKIE = "edl-fleet"
+_MOST_CONNECTIONS = 32
 _FILES = {
     "": ("index.html", "text/html; charset=utf-8"),
     "fleet.js": ("fleet.js", "text/javascript; charset=utf-8"),
@@ -80,15 +82,8 @@ class FleetServer:
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing: requests have secrets in them."""
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            allow_reuse_port = False
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """A reader left."""
-
         try:
-            self._server = Server((_HOST, port), Handler)
+            self._server = BoundedHttpServer(_HOST, port, Handler, _MOST_CONNECTIONS)
         except OSError as error:
             raise EdlError(
                 ErrorCode.PORT_IN_USE,
