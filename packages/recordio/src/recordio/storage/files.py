@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
-from recordio.storage.stored_file import StoredFile, patiently
+from recordio.storage.stored_file import StoredFile, retry_transient
 from recordio.storage.stores import Pin, filesystem, is_uri, open_object
 
 AHEAD = 1 << 20
@@ -38,7 +38,7 @@ def reading(
     """
     try:
         if is_uri(uri):
-            stored = patiently(lambda: open_object(uri), uri)
+            stored = retry_transient(lambda: open_object(uri), uri)
             if pin is not None:
                 pin.hold(stored)
             size = stored.size

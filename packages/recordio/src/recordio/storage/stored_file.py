@@ -132,10 +132,10 @@ class StoredFile(io.BufferedIOBase):
                 raise ConnectionError(f"{len(content)} of {stop - start} bytes came")
             return content
 
-        return patiently(fetch, self._stored.uri, self._closing)
+        return retry_transient(fetch, self._stored.uri, self._closing)
 
 
-def patiently(act: Callable[[], T], uri: str, stop: threading.Event | None = None) -> T:
+def retry_transient(act: Callable[[], T], uri: str, stop: threading.Event | None = None) -> T:
     """Ask a store, and again while it is out of order.
 
     Args:
