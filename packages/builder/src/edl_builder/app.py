@@ -13,6 +13,9 @@ from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Self
 
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
 from edl_builder.access import Access, AccessFile
 from edl_builder.adapters.audit_log import AuditLog
 from edl_builder.adapters.build_store import BuildStore
@@ -34,11 +37,11 @@ from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor
 from edl_builder.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
-from edl_builder.monitoring_server import MonitoringServer
 from edl_builder.server import HEALTH, REFLECTION, Server
 from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import Guard
+from edl_proto.monitoring_server import MonitoringServer
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +125,13 @@ class App:
     def _serve_metrics(self, opened: ExitStack, monitor: EngineMonitor, port: int) -> None:
         host = self._config.metrics_host
         try:
-            server = MonitoringServer(self.metrics.registry, lambda: monitor.is_ready, host, port)
+            server = MonitoringServer(
+                lambda: generate_latest(self.metrics.registry),
+                CONTENT_TYPE_LATEST,
+                lambda: "" if monitor.is_ready else "the engine does not answer",
+                host,
+                port,
+            )
         except OSError as error:
             raise BuilderError(
                 Reason.INVALID,

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 from fakes import FakeEngine, FakeRegistry
+from prometheus_client import generate_latest
 
 from edl_builder import engine_monitor
 from edl_builder.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
-from edl_builder.monitoring_server import MonitoringServer
+from edl_proto.monitoring_server import MonitoringServer
 
 DEADLINE_S = 200.0
 
@@ -48,7 +49,13 @@ def server(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitori
     monkeypatch.setattr(engine_monitor, "_EVERY_S", 0.01)
     metrics = Metrics()
     monitor = EngineMonitor(engine, metrics)
-    server = MonitoringServer(metrics.registry, lambda: monitor.is_ready, "127.0.0.1", 0)
+    server = MonitoringServer(
+        lambda: generate_latest(metrics.registry),
+        "text/plain",
+        lambda: "" if monitor.is_ready else "the engine does not answer",
+        "127.0.0.1",
+        0,
+    )
     yield server
     server.close()
     monitor.close()

@@ -36,7 +36,7 @@ def term(api: FakeApi, pod: str = "pod") -> MasterTerm:
     return MasterTerm(api, "team", "edl-job", OWNER, pod, Clock())
 
 
-def disown(method: str, path: str) -> None:
+def reject_token(method: str, path: str) -> None:
     """As the API server answers a token whose pod is gone."""
     raise ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -108,7 +108,7 @@ def test_a_token_that_is_refused_for_a_while_delays_the_term(creates: bool) -> N
 
     def refuse_first(method: str, path: str) -> None:
         if next(refusals, None) is not None:
-            disown(method, path)
+            reject_token(method, path)
 
     api.before = refuse_first
     assert term(api).take() == (1 if creates else 2)
@@ -116,8 +116,8 @@ def test_a_token_that_is_refused_for_a_while_delays_the_term(creates: bool) -> N
 
 def test_a_master_whose_pod_is_gone_takes_no_term() -> None:
     api = FakeApi()
-    api.before = disown
-    with pytest.raises(api_retry.Disowned, match="taking the term"):
+    api.before = reject_token
+    with pytest.raises(api_retry.TokenRejected, match="taking the term"):
         term(api).take()
 
 
@@ -160,7 +160,7 @@ def test_a_master_whose_pod_is_gone_ends_though_it_cannot_read_the_lease(
     older = term(api)
     older.take()
     monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
-    api.before = disown
+    api.before = reject_token
     older.watch()
     while not older.is_superseded:
         pass  # the test's own limit ends this
@@ -170,7 +170,7 @@ def test_a_master_whose_pod_is_gone_makes_nothing_final() -> None:
     api = FakeApi()
     older = term(api)
     older.take()
-    api.before = disown
+    api.before = reject_token
     assert not older.confirm()
 
 
@@ -185,7 +185,7 @@ def test_a_token_that_is_refused_for_a_while_is_no_end(answers: bool) -> None:
     def refuse_mostly(method: str, path: str) -> None:
         look = next(looks)
         if look <= 60 and look % 15:
-            disown(method, path)
+            reject_token(method, path)
         if look <= 60 and not answers:
             raise ApiUnavailable("no route to host")
 

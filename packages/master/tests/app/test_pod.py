@@ -187,13 +187,13 @@ def test_a_master_whose_pod_is_gone_leaves_the_job_to_the_next_one(
 ) -> None:
     """Such an end is no failed start, and the next one concludes what this one could not."""
     work.state = job_pb2.FAILED
-    monkeypatch.setattr(api_retry, "_DISOWNED_S", 0.0)
+    monkeypatch.setattr(api_retry, "_REJECTED_S", 0.0)
 
-    def disown(method: str, path: str) -> None:
+    def reject_token(method: str, path: str) -> None:
         if path == refused:
             raise ApiError(401, "Unauthorized", "Unauthorized")
 
-    api.before = disown
+    api.before = reject_token
     assert pod.run(secret, tmp_path / "state", lambda: api) == job_directory.DIRECTORY_TAKEN
     assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
     api.before = outage(0)

@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 _FIRST_S = 0.5
 _LONGEST_S = 10.0
-_DISOWNED_S = 20.0
+_REJECTED_S = 20.0
 _UNAUTHORIZED = 401
 
 
-class Disowned(Exception):
+class TokenRejected(Exception):
     """The API server has answered nothing but 401 for long: it no longer knows this pod.
 
     A pod's token dies with the pod. One such answer decides nothing: an API server that starts, or
@@ -47,24 +47,24 @@ def retry_until_answered(
 
     Raises:
         ApiError: the API server has refused the call.
-        Disowned: it has refused this pod's token for 20 s, and given no other answer.
+        TokenRejected: it has refused this pod's token for 20 s, and given no other answer.
     """
     wait_s = _FIRST_S
-    disowned_since: float | None = None
+    rejected_since: float | None = None
     while True:
         try:
             return call()
         except ApiUnavailable as error:
-            disowned_since = None
+            rejected_since = None
             log.warning("%s: the API server does not answer (%s); trying again", what, error)
         except ApiError as error:
             if error.status != _UNAUTHORIZED:
                 raise
             now = clock()
-            disowned_since = now if disowned_since is None else disowned_since
-            if now - disowned_since >= _DISOWNED_S:
+            rejected_since = now if rejected_since is None else rejected_since
+            if now - rejected_since >= _REJECTED_S:
                 said = f"{what}: the API server no longer knows this pod ({error.message})"
-                raise Disowned(said) from error
+                raise TokenRejected(said) from error
             log.warning("%s: the API server refuses this pod's token; trying again", what)
         sleep(wait_s)
         wait_s = min(2 * wait_s, _LONGEST_S)

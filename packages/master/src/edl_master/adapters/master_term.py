@@ -9,8 +9,8 @@ What this protects, and what not:
 - A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
 - A master whose pod was deleted, but whose process nobody ends since its kubelet is dead, cannot
-  read the Lease (``api_retry.Disowned``). It ends as if it had seen a newer master, and its end
-  releases the lock of the job's directory to the next one.
+  read the Lease (``api_retry.TokenRejected``). It ends as if it had seen a newer master, and its
+  end releases the lock of the job's directory to the next one.
 - A master that is cut off from the API server, but neither from its workers nor from the state
   volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
   volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edl_master.adapters.api_retry import Disowned, retry_until_answered
+from edl_master.adapters.api_retry import TokenRejected, retry_until_answered
 from edl_proto.kubernetes.api import ApiError, JsonObject, KubernetesApi
 from edl_proto.timestamps import rfc3339
 
@@ -71,7 +71,7 @@ class MasterTerm:
 
         Raises:
             ApiError: the service account may not read, create or update the Lease.
-            Disowned: this pod is gone; nothing was taken.
+            TokenRejected: this pod is gone; nothing was taken.
         """
         while not self.number:
             # An increase that was not answered may have counted: then a number stays unused.
@@ -108,7 +108,7 @@ class MasterTerm:
     def _look(self, doing: str, sleep: Callable[[float], None]) -> None:
         try:
             lease = retry_until_answered(self._get, doing, sleep, self._clock)
-        except Disowned as error:
+        except TokenRejected as error:
             log.warning("master %d ends: %s", self.number, error)
             self._superseded.set()
             return

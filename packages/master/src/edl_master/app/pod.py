@@ -25,7 +25,7 @@ from types import FrameType
 from google.protobuf import json_format
 
 from edl_master.adapters import former_masters
-from edl_master.adapters.api_retry import Disowned
+from edl_master.adapters.api_retry import TokenRejected
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_record import JobRecord
 from edl_master.adapters.master_term import MasterTerm
@@ -79,7 +79,7 @@ def run(
     """
     try:
         return _run(spec_file, state, connect, authority)
-    except Disowned as error:
+    except TokenRejected as error:
         log.error("the master ends: %s", error)
         return job_directory.DIRECTORY_TAKEN
 
