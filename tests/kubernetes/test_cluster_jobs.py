@@ -315,6 +315,8 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     assert submitter.kubectl("get", "pods", "--output=name") == ""
     scaled = submitter.edl("scale", "digits", "--workers", "3", "-n", submitter.namespace)
     assert (scaled.code, "digits is suspended" in scaled.err) == (2, True), scaled
+    shown = submitter.edl("status", "digits", "-n", submitter.namespace)
+    assert "waiting: its Job is suspended until a queue, or a person, releases it" in shown.out
     done = submitter.train("--num-epochs", "7")
     assert done.code == 5, done.err
     assert "training.num_epochs" in done.err

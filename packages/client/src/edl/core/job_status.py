@@ -138,6 +138,8 @@ class JobStatus:
     """Rows of embedding tables that training has made, by table."""
     saved_version: int | None = None
     """Parameter version of the newest snapshot; None if there is none."""
+    pending: str = ""
+    """Why no master runs yet; empty if one does, or did."""
     warnings: tuple[str, ...] = ()
     """What the trained model lacks, and why."""
 

@@ -304,6 +304,8 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
         page_link: opens the job's page; empty: its address is shown, which opens nothing by itself.
     """
     lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
+    if status.pending:
+        lines.append(f"  waiting: {status.pending}")
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     if status.goodput > 0:

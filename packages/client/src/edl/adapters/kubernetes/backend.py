@@ -244,7 +244,11 @@ class KubernetesJobBackend:
             dashboard_url=url,
             page_link=lambda: self._page_link(job.name, url),
             description=lambda: describe(job.spec),
-            details=lambda: {**codec.to_dict(message), "state": status.state.value},
+            details=lambda: {
+                **codec.to_dict(message),
+                "state": status.state.value,
+                "pending": status.pending,
+            },
         )
 
     def _page_url(self, job: ClusterJob, status: JobStatus) -> str:

@@ -22,6 +22,8 @@ JsonObject = dict[str, Any]
 _SUBMISSION_S = 300.0
 """A submission that takes longer was interrupted."""
 
+_SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
@@ -77,7 +79,9 @@ class ClusterJob:
     def status(self) -> JobStatus:
         """The recorded status, with the state that follows from the Job."""
         status = codec.decode_status(self.message())
-        return replace(status, state=self._state(status.state))
+        state = self._state(status.state)
+        waits = self.is_suspended and not state.is_over
+        return replace(status, state=state, pending=_SUSPENDED if waits else "")
 
     def events(self, after: int) -> list[JobEvent]:
         """Recorded events with a number above ``after``, oldest first."""

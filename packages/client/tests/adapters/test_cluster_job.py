@@ -1,0 +1,39 @@
+"""What a job's objects in the cluster say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.core.job_status import JobState
+from edl.render.job_text import status_lines
+from edl_proto.kubernetes import objects
+from edl_proto.v1 import job_pb2
+
+
+def job(*, suspend: bool, record: str = "{}", **annotations: str) -> ClusterJob:
+    item: dict[str, Any] = {"metadata": {"annotations": annotations}, "spec": {"suspend": suspend}}
+    return ClusterJob("digits", item, {objects.STATUS_KEY: record}, job_pb2.JobSpec())
+
+
+def test_a_suspended_job_says_that_it_waits() -> None:
+    status = job(suspend=True).status()
+    assert not status.state.is_over
+    assert "  waiting: its Job is suspended until a queue, or a person, releases it" in (
+        status_lines(status)
+    )
+
+
+@pytest.mark.parametrize(
+    ("waits", "state"),
+    [
+        (job(suspend=False, record='{"state": "RUNNING"}'), JobState.RUNNING),
+        (job(suspend=True, record='{"state": "SUCCEEDED"}'), JobState.SUCCEEDED),
+        (job(suspend=True, **{objects.ANNOTATION_STOPPED: "enough"}), JobState.LOST),
+    ],
+)
+def test_a_job_that_runs_or_is_over_waits_for_nothing(waits: ClusterJob, state: JobState) -> None:
+    status = waits.status()
+    assert (status.state, status.pending) == (state, "")
