@@ -48,6 +48,41 @@ def test_any_records(kinds: list[dict[str, Any]], data: Any) -> None:
     assert_equal(at_once(order), one_by_one(order))
 
 
+COLUMNS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 200),
+    st.floats(),
+    st.binary(max_size=200),
+    st.lists(st.integers(-3, 300)),
+    st.booleans(),
+    st.none(),
+)
+"""The values of one column of a table: of one type, or of several."""
+
+
+@settings(deadline=None)
+@given(st.integers(1, 30), st.data())
+def test_columns_are_encoded_as_their_rows_are(rows: int, data: Any) -> None:
+    values = st.one_of(
+        *(st.lists(kind, min_size=rows, max_size=rows) for kind in COLUMNS.original_strategies),
+        st.lists(COLUMNS, min_size=rows, max_size=rows),
+    )
+    columns = data.draw(st.dictionaries(st.text(max_size=140), values, min_size=1, max_size=4))
+    wanted = [
+        example.encode(
+            {name: column[row] for name, column in columns.items() if column[row] is not None}
+        )
+        for row in range(rows)
+    ]
+    assert example_batch.encode(columns) == wanted
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
+def test_a_column_with_an_integer_of_more_than_64_bits_is_refused(value: int) -> None:
+    with pytest.raises(RecordError, match="'x'"):
+        example_batch.encode({"x": [1, value]})
+
+
 RANDOM = np.random.default_rng(3)
 
 

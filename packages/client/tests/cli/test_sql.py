@@ -155,9 +155,18 @@ def test_python_converts_the_same(edl: Call) -> None:
         elasticdl.convert_data(URL, query="SELECT * FROM nowhere", output="three")
 
 
+MANY = """
+WITH RECURSIVE many (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM many WHERE x < 9001)
+SELECT CASE x WHEN 9000 THEN %s ELSE x END AS x FROM many
+"""
+"""Rows of several fetches."""
+
+
 @pytest.mark.parametrize(
     ("query", "args", "code", "words"),
     [
+        (MANY % "'a'", (), 3, ["row 9000, column x", "string", "CAST"]),
+        (MANY % "NULL", ("--label", "x"), 3, ["NULL", "row 9000, column x"]),
         ("SELECT * FROM nowhere", (), 3, ["no such table: nowhere", "sqlite:///my.db"]),
         ("SELECT wage FROM employee", (), 2, ["no such column: wage"]),
         ("SELEKT * FROM employee", (), 2, ["does not understand", "SELEKT"]),

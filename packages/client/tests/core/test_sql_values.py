@@ -76,6 +76,34 @@ def test_what_a_record_cannot_hold_is_refused(values: list[Any], words: str) -> 
     assert refused.value.remedy
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, None, 2**62, -1],
+        [1.5, float("inf"), None],
+        [1.5, 2, Decimal(3)],
+        ["a", "b", None],
+        [True, None, False],
+        [date(2000, 1, 1), date(1969, 1, 1)],
+        [[1], [2, 3], []],
+        [None, None],
+    ],
+)
+def test_many_values_become_what_each_of_them_does(values: list[Any]) -> None:
+    one_by_one, at_once = SqlColumn("c"), SqlColumn("c")
+    for _ in range(2):  # the type is not known, and known
+        assert at_once.features(values) == [one_by_one.feature(value) for value in values]
+    assert at_once.type is one_by_one.type
+
+
+@pytest.mark.parametrize("refused", [2**63, "x", 2.5, [1]])
+def test_one_of_many_values_is_refused(refused: Any) -> None:
+    column = SqlColumn("c")
+    column.features([1, 2])
+    with pytest.raises(Unconvertible):
+        column.features([3, refused])
+
+
 def test_a_column_of_floats_takes_whole_numbers() -> None:
     column = SqlColumn("c")
     assert [column.feature(value) for value in (1.5, 2, Decimal(3))] == [1.5, 2.0, 3.0]

@@ -9,7 +9,7 @@ name counts, the last kind of list in a feature counts, and lists of one kind ar
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,10 +76,21 @@ def encode(features: Mapping[str, Any]) -> bytes:
     Raises:
         RecordError: a value is none of these, or an integer does not fit 64 bits.
     """
-    entries = bytearray()
-    for name, value in sorted(features.items()):
-        entries += _delimited(1, _key(name) + _delimited(2, _single(value) or _list(name, value)))
-    return _delimited(1, bytes(entries))
+    return join(encode_feature(name, value) for name, value in sorted(features.items()))
+
+
+def encode_feature(name: str, value: Any) -> bytes:
+    """The part of a serialized tf.Example that holds one feature; see ``encode``.
+
+    Raises:
+        RecordError: the value cannot be stored.
+    """
+    return _delimited(1, _key(name) + _delimited(2, _single(value) or _list(name, value)))
+
+
+def join(parts: Iterable[bytes]) -> bytes:
+    """A serialized tf.Example of features that ``encode_feature`` has made, by name in order."""
+    return _delimited(1, b"".join(parts))
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -202,6 +213,12 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
     bits = values.astype(np.int64).view(np.uint64)
     if len(bits) <= _FEW:
         return b"".join(map(_encode_varint, bits.tolist()))
+    return encode_varints(values)[0]
+
+
+def encode_varints(values: np.ndarray[Any, Any]) -> tuple[bytes, list[int]]:
+    """Varints of many 64-bit numbers, one after another, and the place behind each."""
+    bits = values.astype(np.int64).view(np.uint64)
     octets = np.empty((len(bits), WIDEST), dtype=np.uint8)
     widths = np.ones(len(bits), dtype=np.int64)
     for place in range(WIDEST):
@@ -210,7 +227,7 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
         widths += bits > 0
     places = np.arange(WIDEST)
     octets[np.arange(len(octets)), widths - 1] &= 0x7F
-    return octets[places < widths[:, None]].tobytes()
+    return octets[places < widths[:, None]].tobytes(), np.cumsum(widths).tolist()
 
 
 def _delimited(number: int, content: bytes) -> bytes:

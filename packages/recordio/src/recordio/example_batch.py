@@ -1,4 +1,4 @@
-"""Many tf.Example records at once, as arrays instead of a dictionary for each.
+"""Many tf.Example records at once, as arrays or columns instead of a dictionary for each.
 
 Records of one origin differ in their values only: all other bytes are the same, at the same places.
 Such records are decoded together by numpy. The rest is decoded one by one, with the same result.
@@ -6,7 +6,7 @@ Such records are decoded together by numpy. The rest is decoded one by one, with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ _TEMPLATES = 16
 """More different layouts than this among records of one length are decoded one by one."""
 _SINGLE = 4
 """So few records are quicker one by one."""
+_FLOAT = 4
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 Array = np.ndarray[Any, Any]
 
@@ -51,6 +53,47 @@ def decode(records: Sequence[bytes]) -> list[Group]:
     return [
         group for found in by_length.values() for group in _of_one_length(records, np.array(found))
     ]
+
+
+def encode(columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
+    """Serialized tf.Examples, each as ``example.encode`` makes it of one value per column.
+
+    Args:
+        columns: the values of a feature by its name, one for each record; None: a record lacks it.
+
+    Raises:
+        RecordError: a value cannot be stored.
+    """
+    parts = [_encoded(name, values) for name, values in sorted(columns.items())]
+    return [example.join(row) for row in zip(*parts, strict=True)]
+
+
+def _encoded(name: str, values: Sequence[Any]) -> list[bytes]:
+    match set(map(type, values)):
+        case kinds if kinds == {float}:
+            head = example.encode_feature(name, 0.0)[:-_FLOAT]
+            with np.errstate(over="ignore"):  # becomes an infinity, as in a single record
+                packed = np.array(values).astype("<f4").tobytes()
+            return [head + packed[at : at + _FLOAT] for at in range(0, len(packed), _FLOAT)]
+        case kinds if kinds == {bytes}:
+            widths = map(len, values)
+            heads = {width: _head(name, bytes(width), width) for width in set(widths)}
+            return [heads[len(value)] + value for value in values]
+        case kinds if kinds == {int} and min(values) >= _LEAST and max(values) <= _GREATEST:
+            packed, ends = example.encode_varints(np.array(values, np.int64))
+            heads = {
+                width: _head(name, -1 if width == example.WIDEST else 1 << 7 * (width - 1), width)
+                for width in range(1, example.WIDEST + 1)
+            }
+            places = zip([0, *ends], ends, strict=False)
+            return [heads[end - begin] + packed[begin:end] for begin, end in places]
+    return [b"" if value is None else example.encode_feature(name, value) for value in values]
+
+
+def _head(name: str, value: bytes | int, width: int) -> bytes:
+    """What comes before the octets of all values of this width."""
+    part = example.encode_feature(name, value)
+    return part[: len(part) - width]
 
 
 def _of_one_length(records: Sequence[bytes], positions: Array) -> list[Group]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import recordio.example
 from edl.adapters.databases import Database
 from edl.conversion.source import ConversionOptions
 from edl.conversion.tables import unreadable
@@ -15,6 +14,7 @@ from edl.core.problem import usage
 from edl.core.schema import ColumnType
 from edl.core.sql_values import SqlColumn, Unconvertible
 from edl_proto.errors import EdlError, ErrorCode
+from recordio import example, example_batch
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
@@ -62,8 +62,14 @@ class QuerySource:
 
     def records(self) -> Iterator[bytes]:
         number = 0
-        for number, row in enumerate(self._result, 1):
-            yield recordio.example.encode(self._features(row, number))
+        for rows in self._result.partitions(_BATCH):
+            columns = self._batch(rows)
+            if columns is not None:
+                yield from example_batch.encode(columns)
+            else:
+                for place, row in enumerate(rows, number + 1):
+                    yield example.encode(self._features(row, place))
+            number += len(rows)
         if not number:
             raise EdlError(
                 ErrorCode.DATA_EMPTY,
@@ -71,6 +77,24 @@ class QuerySource:
                 where=self._where,
                 remedy="Look at its conditions.",
             )
+
+    def _batch(self, rows: Sequence[Any]) -> dict[str, Sequence[Any]] | None:
+        """Features by name, a value for each row; None if a row has to be refused."""
+        features: dict[str, Sequence[Any]] = {}
+        values = list(zip(*rows, strict=True))
+        columns = zip(self._chosen.names, self._chosen.places, self._columns, strict=True)
+        try:
+            for index, (name, place, column) in enumerate(columns):
+                found = column.features(values[place])
+                if index == self._chosen.label:
+                    if None in found:
+                        return None
+                    if self.classes:
+                        found = [self.classes[value] for value in values[place]]
+                features[name] = found
+        except (Unconvertible, KeyError):
+            return None
+        return features
 
     def _features(self, row: Any, number: int) -> dict[str, Any]:
         features: dict[str, Any] = {}

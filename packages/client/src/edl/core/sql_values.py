@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -73,6 +73,19 @@ class SqlColumn:
         if not is_array:
             return self._scalar(value)
         return self._array(value)
+
+    def features(self, values: Sequence[Any]) -> list[Feature | None]:
+        """Many values in a row, each as ``feature`` gives it.
+
+        Raises:
+            Unconvertible: one of them does not fit; which one, ``feature`` tells.
+        """
+        kinds = set(map(type, values)) - {type(None)}
+        known = _CONVERSIONS.get(kinds.pop()) if len(kinds) == 1 else None
+        if known is None or known[0] is not self._type or self._is_array:
+            return [self.feature(value) for value in values]
+        convert = known[1]
+        return [None if value is None else convert(value) for value in values]
 
     def _array(self, items: Iterable[Any]) -> list[Any]:
         features = []
