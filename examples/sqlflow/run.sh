@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Statements become models and columns of PostgreSQL: by `edl sql`, and by the program that SQLFlow
 # would generate. Prints how near the predictions are, beside those of scikit-learn.
+#   examples/sqlflow/run.sh [ROWS]       also learns from so many generated rows, for example 200000
 # Needs Debian's postgresql, and edl-client[local,sql], edl-worker[cpu] and scikit-learn in the path.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+rows=${1:-0}
 programs=$(find /usr/lib/postgresql -path '*/bin/initdb' -printf '%h\n' | sort -V | tail -n 1)
 work=$(mktemp -d /tmp/edl-sqlflow.XXXXXX)
 PGPASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
@@ -36,4 +38,9 @@ python "$here/tables.py" fill "$SQLFLOW_DATABASE"
 edl sql --db "$SQLFLOW_DATABASE" --model-zoo "$SQLFLOW_MODEL_ZOO" --models "$work/models" \
     "$here/statements.sql"
 python "$here/submitter.py"
+if [ "$rows" -gt 0 ]; then
+    python "$here/tables.py" generate "$SQLFLOW_DATABASE" "$rows"
+    edl sql --db "$SQLFLOW_DATABASE" --model-zoo "$SQLFLOW_MODEL_ZOO" --models "$work/models" \
+        "$here/rides.sql"
+fi
 python -W ignore "$here/tables.py" compare "$SQLFLOW_DATABASE"

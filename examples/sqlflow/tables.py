@@ -1,7 +1,8 @@
 """Tables of scikit-learn in PostgreSQL, and how near predictions in them come to the truth.
 
 ``python tables.py fill URL`` makes the tables, ``python tables.py compare URL`` prints what came of
-them as JSON. Every fourth row is predicted; the others are learned from.
+them as JSON. Every fourth row is predicted; the others are learned from. ``python tables.py
+generate URL ROWS`` makes tables of so many rows, of which a quarter is predicted.
 """
 
 import json
@@ -46,6 +47,25 @@ def fill(connection):
     paid = [(*who, pay) for who, pay in zip(EMPLOYEES, SALARIES.tolist(), strict=True)]
     copy(connection, "employee", ["name", "role", "salary"], compress(paid, ~new))
     copy(connection, "testdata", ["name", "role"], compress(EMPLOYEES, new))
+
+
+def generate(connection, rows):
+    """Rides of three cities: what they cost, but for a fourth of them."""
+    connection.execute(
+        f"""CREATE TABLE rides AS
+            SELECT id, distance, minutes, city,
+                2.5 + 1.2 * distance + 0.3 * minutes + 3 * (city = 'Turin')::int::float8 AS price
+            FROM (SELECT number AS id, number % 997 / 40.0::float8 AS distance,
+                    number % 61 + number % 997 / 20 AS minutes,
+                    (ARRAY['Milan', 'Turin', 'Genoa'])[number % 3 + 1] AS city
+                FROM generate_series(1, {rows}) AS number) AS ride"""
+    )
+    connection.execute("CREATE TABLE charged AS SELECT id, price FROM rides WHERE id % 4 = 0")
+    connection.execute(
+        "CREATE TABLE new_rides AS SELECT id, distance, minutes, city FROM rides WHERE id % 4 = 0"
+    )
+    connection.execute("ALTER TABLE new_rides ADD PRIMARY KEY (id)")
+    connection.execute("DELETE FROM rides WHERE id % 4 = 0")
 
 
 def copy(connection, table, names, rows):
@@ -96,6 +116,17 @@ def compare(connection):
             "the mean": error(mean, truth),
         },
     )
+    if connection.execute("SELECT to_regclass('new_rides')").fetchone() != (None,):
+        truth = column("price", "charged")
+        paid = connection.execute("SELECT avg(price) FROM rides").fetchone()[0]
+        yield (
+            "rides, error",
+            {
+                "rows": len(truth),
+                "edl sql": error(column("price", "new_rides"), truth),
+                "the mean": error(float(paid), truth),
+            },
+        )
     new = is_new(len(CULTIVARS))
     peer = make_pipeline(StandardScaler(), MLPClassifier((64, 32), random_state=0))
     peer.fit(WINES.data[~new], CULTIVARS[~new])
@@ -115,9 +146,11 @@ def error(predicted, truth):
 
 
 if __name__ == "__main__":
-    what, url = sys.argv[1:]
+    what, url, *rest = sys.argv[1:]
     with psycopg.connect(url) as connection:
         if what == "fill":
             fill(connection)
+        elif what == "generate":
+            generate(connection, int(rest[0]))
         else:
             print(json.dumps(dict(compare(connection)), indent=2))

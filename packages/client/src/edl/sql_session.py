@@ -170,7 +170,8 @@ class SqlSession:
                 "num_epochs": _epochs(schema["rows"]),
                 **_with_metrics(statement.settings),
             }
-            self._report(f"{plural(schema['rows'], 'row')}, {settings['num_epochs']} epochs")
+            epochs = plural(settings["num_epochs"], "epoch")
+            self._report(f"{plural(schema['rows'], 'row')}, {epochs}")
             result = api.train(
                 progress=self._progress,
                 model_zoo=zoo,
