@@ -16,26 +16,30 @@ RUN for each in build:build edl:worker${EXTRA:+-${EXTRA}}; do \
         --disable-pip-version-check --root-user-action=ignore --require-hashes --only-binary=:all: \
         --requirement locks/${each#*:}.lock || exit 1; \
     done
-COPY packages/ packages/
-RUN for each in packages/proto packages/recordio packages/master packages/worker; do \
-      /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-cache-dir \
-        --disable-pip-version-check --wheel-dir /opt/wheels ./$each || exit 1; \
-    done \
- && python3 -m pip --python /opt/edl/bin/python install --no-compile --no-deps --no-index \
-      --disable-pip-version-check --root-user-action=ignore /opt/wheels/*.whl
 # Compiled here: what runs may write nothing. What is for other Pythons does not compile. All of it
 # anew, and nothing by itself: that would have the time of its source in it.
 RUN /opt/edl/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/edl/lib \
       >/dev/null || true
 # All of one time, so that equal sources make equal layers.
 ARG SOURCE_DATE_EPOCH=315532800
+RUN mkdir -p /dependencies/opt && cp -a /opt/edl /dependencies/opt/edl \
+ && find /dependencies -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
+# edl itself has a layer of its own, so that a change of it moves nothing else.
+COPY packages/ packages/
+RUN for each in packages/proto packages/recordio packages/master packages/worker; do \
+      /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-cache-dir \
+        --disable-pip-version-check --wheel-dir /opt/wheels ./$each || exit 1; \
+    done \
+ && python3 -m pip --python /opt/edl/bin/python install --no-compile --no-deps --no-index --root /image \
+      --disable-pip-version-check --root-user-action=ignore /opt/wheels/*.whl \
+ && /opt/edl/bin/python -m compileall -q -s /image --invalidation-mode unchecked-hash /image/opt/edl/lib
 COPY sbom.py ./
-RUN mkdir -p /image/opt /image/usr/share/edl \
+RUN mkdir -p /image/usr/share/edl && cp -a /image/opt/edl/. /opt/edl/ \
  && /opt/edl/bin/python -B sbom.py /image/usr/share/edl/sbom.cdx.json \
- && mv /opt/edl /image/opt/edl \
  && find /image -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
 
 FROM ${BASE}
+COPY --from=build /dependencies/ /
 COPY --from=build /image/ /
 ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import tarfile
 import uuid
 from pathlib import Path
 from typing import Any
 
+import requests
 import zoos
 
 from edl_builder.core.recipe import EPOCH, SBOM
@@ -35,6 +38,19 @@ def _images() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _names_in_layers(registry: str, repository: str, tag: str) -> list[list[str]]:
+    """The paths in each layer of an image, the lowest layer first."""
+    place = f"http://{registry}/v2/{repository}"
+    media = "application/vnd.docker.distribution.manifest.v2+json"
+    manifest = requests.get(f"{place}/manifests/{tag}", headers={"Accept": media}, timeout=60)
+    found = []
+    for layer in manifest.json()["layers"]:
+        blob = requests.get(f"{place}/blobs/{layer['digest']}", timeout=300).content
+        with tarfile.open(fileobj=io.BytesIO(blob)) as tar:
+            found.append(tar.getnames())
+    return found
 
 
 def test_the_workers_image_is_a_base_for_zoos(
@@ -65,6 +81,11 @@ def test_the_workers_image_is_a_base_for_zoos(
         assert there, "a container, which may write nothing, need not compile numpy"
         for news in client.api.push(f"{name}:1", stream=True, decode=True):
             assert "error" not in news, news
+        below, own = _names_in_layers(docker_env.registry, "edl-test/worker", "1")[-2:]
+        assert any("/site-packages/numpy/" in name for name in below)
+        assert not any("/site-packages/edl_" in name for name in below)
+        assert any("/site-packages/edl_worker/" in name for name in own)
+        assert not any("/site-packages/numpy/" in name for name in own), "edl alone"
         # A whole second build takes a minute: this is in what two of them have differed.
         output = client.containers.run(image, ["python3", "-c", _DIFFERS], remove=True).decode()
         assert output.split() == [f"{{{EPOCH}}}", "{1}"]
