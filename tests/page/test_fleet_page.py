@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from edl.adapters.fleet_server import FleetServer
+from edl.core.job_status import Failure
+from edl.use_cases.fleet import UnreadableJob
+from edl_proto.errors import EdlError, ErrorCode
 from page.axe import findings
 from page.browser import Chromium, Tab
 from page.hostile import HOSTILE
@@ -18,15 +21,19 @@ def job(name: str, **facts: Any) -> dict[str, Any]:
     usual = {
         "verb": "train", "state": "RUNNING", "over": False, "done": 0.553, "workers": 3,
         "records_per_s": 2353.0, "rates": [0.0, 1200.0, 2353.0], "eta_s": 56.0, "restarts": 2,
-        "loss": 0.1035, "seconds": 74.0, "started_at": "2026-11-03T12:00:00Z",
+        "loss": 0.1035, "seconds": 74.0, "started_at": "2026-11-03T12:00:00Z", "error": None,
     }  # fmt: skip
     return {"job": name, **usual, **facts}
 
 
+DAMAGED = UnreadableJob(
+    "old", Failure("DATA_DAMAGED", "the description cannot be read", "spec.json", "Delete the job.")
+)
 JOBS = [
     job("mnist-digits"),
     job("night", verb="predict", done=None, eta_s=None, loss=None, rates=[], state="NOT_STARTED"),
     job(HOSTILE, state="FAILED", over=True),
+    DAMAGED.to_dict(),
 ]
 
 
@@ -34,7 +41,7 @@ JOBS = [
 def tab(chromium: Chromium) -> Iterator[Tab]:
     with FleetServer(lambda: JOBS, lambda name: "", 0) as server:
         tab = chromium.open(server.link(), timezone="UTC")
-        tab.wait_for("document.querySelectorAll('tbody tr').length === 3")
+        tab.wait_for("document.querySelectorAll('tbody tr').length === 4")
         yield tab
         complaints = list(tab.complaints)
         tab.close()
@@ -53,11 +60,29 @@ def test_jobs_are_rows(tab: Tab) -> None:
     assert name.split() == ["mnist-digits", "train"]
     assert rest == ["running", "55 %", "56 s", "2,353", "", "0.1035", "3", "2", "1 min 14 s"]
     assert cells(tab, 1)[1:5] == ["not started", "–", "–", "2,353"]
-    assert tab.text("#summary") == "3 in all · 2 not over · 1 failed · 4,706 records/s"
+    assert tab.text("#summary") == (
+        "4 in all · 2 not over · 1 failed · 1 unreadable · 4,706 records/s"
+    )
     line = "document.querySelector('polyline').getAttribute('points')"
     assert tab.evaluate(line) == "0.0,26.0 50.0,13.8 100.0,2.0"
+    name, state, *rest = cells(tab, 3)
+    message = "the description cannot be read\nspec.json\nDelete the job."
+    assert (name, state) == (f"old\n{message}", "unreadable")
+    assert set(rest) == {"–", ""}
+    assert tab.evaluate("document.querySelectorAll('tbody a[href]').length") == 3
     tab.tap("#running")
     assert tab.evaluate("document.querySelectorAll('tbody tr').length") == 2
+
+
+def test_the_page_says_why_the_jobs_cannot_be_listed(chromium: Chromium) -> None:
+    def jobs() -> list[dict[str, Any]]:
+        raise EdlError(ErrorCode.SYSTEM, "the folder of jobs cannot be read")
+
+    with FleetServer(jobs, lambda name: "", 0) as server:
+        tab = chromium.open(server.link(), timezone="UTC")
+        tab.wait_for("document.body.classList.contains('is-lost')")
+        assert "the folder of jobs cannot be read" in tab.text("#link")
+        tab.close()
 
 
 def test_names_stay_texts_and_nothing_sticks_out(tab: Tab) -> None:

@@ -103,6 +103,20 @@ def test_all_jobs_are_on_one_page(tidy: Edl, fleet: subprocess.Popen[str]) -> No
     with caught.value:
         assert "there is no job named nobody" in caught.value.read().decode()
 
+    # A damaged job is there with its message, hides no other, and comes back.
+    spec = tidy.job_dir("busy") / "spec.json"
+    whole = spec.read_bytes()
+    spec.write_text("{")
+    eventually(lambda: browser.jobs()["busy"]["state"] == "UNREADABLE", "the page shows it")
+    jobs = browser.jobs()
+    assert list(jobs) == ["busy", "done"]
+    assert jobs["busy"]["error"]["code"] == "DATA_DAMAGED"
+    assert "edl delete busy" in jobs["busy"]["error"]["remedy"]
+    assert jobs["done"]["error"] is None
+    assert jobs["done"].keys() == jobs["busy"].keys()
+    spec.write_bytes(whole)
+    eventually(lambda: browser.jobs()["busy"]["state"] == "RUNNING", "it can be read again")
+
     fleet.send_signal(signal.SIGINT)
     assert fleet.wait(WAIT_S) == 0
 

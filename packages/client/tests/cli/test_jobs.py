@@ -460,9 +460,18 @@ def test_a_damaged_job_does_not_hide_the_others(tidy: Edl) -> None:
     (tidy.home / "jobs" / "bad").mkdir()
     (tidy.home / "jobs" / "bad" / "spec.json").write_text("{")
     done = tidy("list", "-o", "name")
-    assert done.out.split() == ["good"]
+    assert sorted(done.out.split()) == ["bad", "good"]
     assert "bad" in done.err
-    assert tidy.run("status", "bad").code == 3
+    table = {line.split()[0]: line.split()[2] for line in tidy("list").out.splitlines()[1:]}
+    assert table == {"bad": "unreadable", "good": "succeeded"}
+    facts = {job["job"]: job for job in tidy("list", "-o", "json").json}
+    assert facts["bad"]["state"] == "UNREADABLE"
+    assert facts["bad"]["error"]["code"] == "DATA_DAMAGED"
+    assert tidy("list", "--running", "-o", "name").out == ""
+    for command in ("status", "top"):
+        done = tidy.run(command, "bad")
+        assert done.code == 3
+        assert "edl delete bad --yes" in done.err
     tidy("delete", "bad", "--yes")
     assert tidy("list", "-o", "name").out.split() == ["good"]
 

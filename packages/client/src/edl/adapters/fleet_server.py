@@ -51,7 +51,7 @@ class FleetServer:
     """The page of all jobs; a context manager.
 
     Args:
-        jobs: the jobs as plain values, newest first.
+        jobs: the jobs as plain values, newest first; raises EdlError if they cannot be listed.
         page_link: makes a link to the page of a job; raises EdlError.
         port: of this machine; 0 for any free one.
 
@@ -146,7 +146,7 @@ class FleetServer:
 
     def _show(self, request: BaseHTTPRequestHandler, path: str) -> None:
         if path == "api/jobs":
-            _send(request, HTTPStatus.OK, json.dumps(self._jobs()).encode(), _JSON)
+            self._list(request)
         elif path.startswith("job/"):
             self._lead_to(request, unquote(path.removeprefix("job/")))
         elif path in _FILES:
@@ -155,6 +155,14 @@ class FleetServer:
             _send(request, HTTPStatus.OK, content.read_bytes(), kind)
         else:
             _send(request, HTTPStatus.NOT_FOUND, b"not here\n")
+
+    def _list(self, request: BaseHTTPRequestHandler) -> None:
+        try:
+            jobs = self._jobs()
+        except EdlError as error:
+            _send(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
+        else:
+            _send(request, HTTPStatus.OK, json.dumps(jobs).encode(), _JSON)
 
     def _lead_to(self, request: BaseHTTPRequestHandler, job: str) -> None:
         try:

@@ -45,30 +45,43 @@ def list_jobs(
     """List all jobs, newest first."""
     with reporting(output_format):
         from edl.app import job_catalog
-        from edl.core.job_result import of_status
+        from edl.codec import failure_of
+        from edl.core.job_result import of_status, unreadable
         from edl.render import terminal
-        from edl.render.job_text import JOB_COLUMNS, JOB_COLUMNS_WIDE, job_row, table
-        from edl_proto.errors import EdlError
+        from edl.render.job_text import (
+            JOB_COLUMNS,
+            JOB_COLUMNS_WIDE,
+            job_row,
+            table,
+            unreadable_row,
+        )
+        from edl_proto.errors import EdlError, ErrorCode
 
         catalog = job_catalog()
-        found = []
+        wide = output_format is Format.WIDE
+        found, rows = [], []
         for name in catalog.names():
             try:
-                found.append(catalog.recorded(name).status)
-            except EdlError as error:  # deleted meanwhile, or damaged
+                status = catalog.recorded(name).status
+            except EdlError as error:
+                if error.code == ErrorCode.JOB_NOT_FOUND:
+                    continue  # deleted meanwhile
                 terminal.warning(str(error))
-        if running:
-            found = [status for status in found if not status.state.is_over]
-        wide = output_format is Format.WIDE
-        header = JOB_COLUMNS_WIDE if wide else JOB_COLUMNS
+                if not running:
+                    found.append(unreadable(name, failure_of(error)))
+                    rows.append(unreadable_row(name, wide))
+                continue
+            if not running or not status.state.is_over:
+                found.append(of_status(status))
+                rows.append(job_row(status, wide))
         if not found and output_format in (None, Format.WIDE):
             terminal.message(f"no jobs in {catalog.location}")
             return
         put(
-            [of_status(status).to_dict() for status in found],
+            [result.to_dict() for result in found],
             output_format,
-            table(header, (job_row(status, wide) for status in found)),
-            [status.job for status in found],
+            table(JOB_COLUMNS_WIDE if wide else JOB_COLUMNS, rows),
+            [result.job for result in found],
         )
 
 
@@ -210,7 +223,7 @@ def _serve_all(
         def look() -> None:
             fleet.look()
             if prometheus is not None:
-                found = (scrape_target(job.report) for job in fleet.jobs)
+                found = (scrape_target(report) for report in fleet.reports)
                 prometheus.follow(target for target in found if target is not None)
 
         opened.enter_context(repeated(look, _FLEET_EVERY_S))

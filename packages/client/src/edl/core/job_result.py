@@ -9,6 +9,9 @@ from typing import Any
 from edl.core.job_status import Failure, JobState, JobStatus, overall_rate
 from edl.core.options import Verb
 
+UNREADABLE = "UNREADABLE"
+"""The state of a job whose record cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
@@ -16,7 +19,8 @@ class JobResult:
 
     Attributes:
         job: its name.
-        state: ``SUCCEEDED``, ``FAILED``, ``CANCELLED``, or how far a detached job is.
+        state: ``SUCCEEDED``, ``FAILED``, ``CANCELLED``, how far a detached job is, or
+            ``UNREADABLE`` in a list.
         records_trained: records whose minibatches were applied, over all epochs.
         steps: minibatches applied.
         epochs: whole passes over the data.
@@ -28,7 +32,8 @@ class JobResult:
         output: folder of the result.
         predictions: number of them; None unless the job predicts.
         warnings: what the trained model lacks, and why.
-        error: None unless the job failed or was stopped: code, what, where, remedy.
+        error: None unless the job failed, was stopped or cannot be read: code, what, where,
+            remedy.
     """
 
     job: str
@@ -92,6 +97,11 @@ def of_status(status: JobStatus) -> JobResult:
         warnings=status.warnings,
         error=None if status.failure is None else error_fields(status.failure),
     )
+
+
+def unreadable(job: str, failure: Failure) -> JobResult:
+    """What is known of a job whose record cannot be read: its name, and why."""
+    return JobResult(job=job, state=UNREADABLE, error=error_fields(failure))
 
 
 def error_fields(failure: Failure) -> dict[str, str]:

@@ -9,12 +9,15 @@ const columns = [...byId("jobs").tHead.rows[0].cells].map((cell) => cell.textCon
 let jobs = [];
 
 function show() {
-  const running = jobs.filter((job) => !job.over);
+  const running = jobs.filter((job) => !job.over && !job.error);
   const wanted = byId("running").checked ? running : jobs;
   const rate = running.reduce((sum, job) => sum + job.records_per_s, 0);
   const failed = jobs.filter((job) => ["FAILED", "LOST"].includes(job.state)).length;
+  const unreadable = jobs.filter((job) => job.error).length;
   const parts = [`${jobs.length} in all`, `${running.length} not over`, `${failed} failed`];
-  setText(byId("summary"), [...parts, ...(rate > 0 ? [`${number(rate)} records/s`] : [])].join(" · "));
+  if (unreadable > 0) parts.push(`${unreadable} unreadable`);
+  if (rate > 0) parts.push(`${number(rate)} records/s`);
+  setText(byId("summary"), parts.join(" · "));
   byId("jobs").hidden = wanted.length === 0;
   byId("none").hidden = jobs.length > 0;
   const rows = new Map([...body.rows].map((row) => [row.dataset.job, row]));
@@ -37,12 +40,13 @@ function newRow(job) {
     row.append(cell);
   });
   const link = document.createElement("a");
-  link.href = `job/${encodeURIComponent(job.job)}`;
   link.target = "_blank";
   link.textContent = job.job;
   const verb = document.createElement("span");
   verb.className = "verb";
-  row.cells[0].append(link, verb);
+  const error = document.createElement("span");
+  error.className = "error";
+  row.cells[0].append(link, verb, error);
   const done = document.createElement("progress");
   row.cells[2].append(document.createElement("span"), done);
   done.setAttribute("aria-hidden", "true"); // the percentage says it
@@ -57,17 +61,22 @@ function newRow(job) {
 
 function fill(row, job) {
   const [name, state, done, left, rate, line, loss, workers, deaths, time] = row.cells;
-  setText(name.lastElementChild, job.verb);
+  const [link, verb, error] = name.children;
+  if (job.error) link.removeAttribute("href"); // an unreadable job has no page
+  else if (!link.hasAttribute("href")) link.href = `job/${encodeURIComponent(job.job)}`;
+  setText(verb, job.verb);
+  setText(error, job.error ? [job.error.what, job.error.where, job.error.remedy].filter(Boolean).join("\n") : "");
   setText(state, job.state.toLowerCase().replace("_", " "));
   state.dataset.state = job.state;
   setText(done.firstElementChild, job.done === null ? "–" : `${Math.floor(job.done * 100)} %`);
   done.lastElementChild.value = job.done ?? 0;
   setText(left, job.eta_s === null ? "–" : duration(job.eta_s));
-  setText(rate, job.over ? "–" : number(job.records_per_s));
+  const idle = job.over || job.error;
+  setText(rate, idle ? "–" : number(job.records_per_s));
   draw(line.firstElementChild, job.rates);
   setText(loss, job.loss === null ? "–" : job.loss.toPrecision(4));
-  setText(workers, job.over ? "–" : String(job.workers));
-  setText(deaths, String(job.restarts));
+  setText(workers, idle ? "–" : String(job.workers));
+  setText(deaths, job.error ? "–" : String(job.restarts));
   setText(time, job.seconds > 0 ? duration(job.seconds) : "–");
   time.title = job.started_at ? `started ${new Date(job.started_at).toLocaleString()}` : "";
 }
@@ -98,20 +107,29 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** What is shown is no longer true, and why. */
+function showLost(why) {
+  document.body.classList.add("is-lost");
+  setText(byId("link"), why);
+}
+
 async function follow() {
   for (;;) {
     try {
       const answer = await fetch("api/jobs", { cache: "no-store", signal: AbortSignal.timeout(5000) });
-      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      if (!answer.ok) {
+        showLost(await answer.text());
+        continue;
+      }
       jobs = await answer.json();
       document.body.classList.remove("is-lost");
       setText(byId("link"), `as of ${new Date().toLocaleTimeString()}`);
       show();
     } catch {
-      document.body.classList.add("is-lost");
-      setText(byId("link"), "edl dashboard --all has ended, or does not answer");
+      showLost("edl dashboard --all has ended, or does not answer");
+    } finally {
+      await new Promise((done) => setTimeout(done, EVERY_MS));
     }
-    await new Promise((done) => setTimeout(done, EVERY_MS));
   }
 }
 

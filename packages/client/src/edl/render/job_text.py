@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from edl.core import quantities
 from edl.core.exit_codes import present
+from edl.core.job_result import UNREADABLE
 from edl.core.job_status import (
     Failure,
     JobEvent,
@@ -264,6 +265,12 @@ def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
         return row
     url = status.dashboard_url if not status.state.is_over else ""
     return (*row, status.started_at or "-", status.output or "-", url or "-")
+
+
+def unreadable_row(name: str, wide: bool = False) -> tuple[str, ...]:
+    """The same for a job whose record cannot be read."""
+    columns = JOB_COLUMNS_WIDE if wide else JOB_COLUMNS
+    return (name, "-", UNREADABLE.lower(), *("-" for _ in columns[3:]))
 
 
 _MOST_NUMBERS = 8

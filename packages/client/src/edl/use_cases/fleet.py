@@ -6,13 +6,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from edl.codec import failure_of
 from edl.core.job_backend import StatusReport
+from edl.core.job_result import UNREADABLE, error_fields
+from edl.core.job_status import Failure
 from edl.use_cases.job_catalog import JobCatalog
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 
 _HISTORY = 90
 """Figures of a sparkline: three minutes, at a look every two seconds."""
@@ -50,6 +53,34 @@ class FleetJob:
             "loss": status.loss if math.isfinite(status.loss) else None,
             "seconds": status.seconds,
             "started_at": status.started_at,
+            "error": None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableJob:
+    """A job whose record could not be read at the last look, and why."""
+
+    name: str
+    failure: Failure
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the page, with the same keys as a ``FleetJob``."""
+        return {
+            "job": self.name,
+            "verb": "",
+            "state": UNREADABLE,
+            "over": False,
+            "done": None,
+            "records_per_s": 0.0,
+            "rates": [],
+            "eta_s": None,
+            "workers": 0,
+            "restarts": 0,
+            "loss": None,
+            "seconds": 0.0,
+            "started_at": "",
+            "error": error_fields(self.failure),
         }
 
 
@@ -63,7 +94,8 @@ class Fleet:
     def __init__(self, catalog: JobCatalog) -> None:
         self._catalog = catalog
         self._asking = threading.Lock()
-        self._jobs: dict[str, FleetJob] = {}
+        self._jobs: dict[str, FleetJob | UnreadableJob] = {}
+        self._failed: EdlError | None = None
         self._looks = 0
         self._pages: dict[str, str] = {}
         self._served = ExitStack()
@@ -76,29 +108,55 @@ class Fleet:
             self._served.close()
 
     @property
-    def jobs(self) -> Sequence[FleetJob]:
-        """The jobs at the last look, newest first."""
+    def jobs(self) -> Sequence[FleetJob | UnreadableJob]:
+        """The jobs at the last look, newest first.
+
+        Raises:
+            EdlError: at the last look, the jobs could not be listed.
+        """
+        if self._failed is not None:
+            raise self._failed
         return list(self._jobs.values())
 
+    @property
+    def reports(self) -> Sequence[StatusReport]:
+        """What could be read at the last look at which the jobs could be listed."""
+        return [job.report for job in self._jobs.values() if isinstance(job, FleetJob)]
+
     def look(self) -> None:
-        """Read what the masters have recorded of their jobs. Damaged jobs are left out."""
+        """Read what the masters have recorded of their jobs.
+
+        Raises:
+            EdlError: the jobs cannot be listed.
+        """
         with self._asking:
-            found = {}
-            for name in self._catalog.names():
-                known = self._jobs.get(name)
-                if known and known.report.is_over and self._looks % _LOOKS_PER_OVER:
-                    found[name] = known
-                    continue
-                try:
-                    report = self._catalog.recorded(name)
-                except EdlError:
-                    continue  # deleted meanwhile, or damaged: edl list says so
-                rates = deque(known.rates if known else (), maxlen=_HISTORY)
-                if not report.is_over:
-                    rates.append(report.status.records_per_s)
-                found[name] = FleetJob(report, rates)
+            try:
+                names = self._catalog.names()
+            except EdlError as error:
+                self._failed = error
+                raise
+            looked = ((name, self._looked_at(name)) for name in names)
+            self._jobs = {name: job for name, job in looked if job is not None}
             self._looks += 1
-            self._jobs = found
+            self._failed = None
+
+    def _looked_at(self, name: str) -> FleetJob | UnreadableJob | None:
+        """A job as it is now; None if it was deleted meanwhile."""
+        known = self._jobs.get(name)
+        rates: deque[float] = deque(maxlen=_HISTORY)
+        if isinstance(known, FleetJob):
+            if known.report.is_over and self._looks % _LOOKS_PER_OVER:
+                return known
+            rates.extend(known.rates)
+        try:
+            report = self._catalog.recorded(name)
+        except EdlError as error:
+            if error.code == ErrorCode.JOB_NOT_FOUND:
+                return None
+            return UnreadableJob(name, failure_of(error))
+        if not report.is_over:
+            rates.append(report.status.records_per_s)
+        return FleetJob(report, rates)
 
     def page_link(self, name: str) -> str:
         """A link to the page of a job; that of a job that is over is served from now on.
@@ -119,12 +177,16 @@ class Fleet:
 
 @contextmanager
 def repeated(act: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Act now, and again every so many seconds in a thread of its own, until the block ends."""
+    """Act now, and again every so many seconds in a thread of its own, until the block ends.
+
+    An EdlError of the first act is raised; after a later one the next act follows as usual.
+    """
     over = threading.Event()
 
     def run() -> None:
         while not over.wait(every_s):
-            act()
+            with suppress(EdlError):
+                act()
 
     thread = threading.Thread(target=run, name="fleet", daemon=True)
     act()
