@@ -103,11 +103,12 @@ def _generate(session: nox.Session, out: str) -> None:
 
 @nox.session(**in_workspace)
 def generate(session: nox.Session) -> None:
-    """Write what derives from .proto files, options and metrics, and the dashboards."""
+    """Write what derives from .proto files, options and metrics, dashboards and rules."""
     _generate(session, str(PROTOS))
     session.run("python", "tools/generate_options.py", external=True)
     session.run("python", "tools/generate_metrics.py", external=True)
     session.run("python", "deploy/grafana/write.py", external=True)
+    session.run("python", "deploy/prometheus/write.py", external=True)
 
 
 @nox.session(tags=["test"], **in_workspace)
@@ -116,6 +117,7 @@ def generated(session: nox.Session) -> None:
     session.run("python", "tools/generate_options.py", "--check", external=True)
     session.run("python", "tools/generate_metrics.py", "--check", external=True)
     session.run("python", "deploy/grafana/write.py", "--check", external=True)
+    session.run("python", "deploy/prometheus/write.py", "--check", external=True)
     with tempfile.TemporaryDirectory() as out:
         _generate(session, out)
         fresh = {path.name: path.read_bytes() for path in Path(out).rglob("*.py*")}

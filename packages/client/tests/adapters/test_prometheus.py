@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import shutil
+import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import eventually
@@ -33,7 +37,8 @@ class Metrics:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()
-                self.wfile.write(b"edl_progress_ratio 0.5\n")
+                self.wfile.write(b"edl_master_start_timestamp_seconds 1\n")
+                self.wfile.write(b"edl_snapshot_last_success_timestamp_seconds 0\n")
 
             def log_message(self, format: str, *args: object) -> None:
                 """Nothing."""
@@ -45,6 +50,12 @@ class Metrics:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def asked(prometheus: Prometheus, what: str) -> Any:
+    """What the API of Prometheus answers."""
+    with urllib.request.urlopen(f"{prometheus.url}/api/v1/{what}", timeout=60) as answer:
+        return json.load(answer)["data"]
 
 
 @pytest.fixture
@@ -80,6 +91,23 @@ def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> 
         eventually(scraped(target("one", first)), "the job is scraped")
         # It was resumed and has another port; meanwhile another job began.
         eventually(scraped(target("one", moved), target("two", second)), "both jobs are scraped")
+
+        def groups() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = asked(prometheus, "rules")["groups"]
+            return found
+
+        def snapshots() -> dict[str, str]:
+            found = asked(prometheus, "query?query=edl:snapshot_age_seconds")["result"]
+            return {each["metric"]["edl_job"]: each["metric"]["namespace"] for each in found}
+
+        machine = socket.gethostname()
+        eventually(
+            lambda: snapshots() == {"one": machine, "two": machine}, "the rules see both jobs"
+        )
+        rules = [rule for group in groups() for rule in group["rules"]]
+        assert {rule["health"] for rule in rules} == {"ok"}
+        alerts = {rule["name"] for rule in rules if rule["type"] == "alerting"}
+        assert {"EdlJobStalled", "EdlJobCrashLoop", "EdlSnapshotOld"} <= alerts
         process = prometheus._process
     assert process is not None
     assert process.poll() is not None, "it ends with its context"

@@ -1,12 +1,14 @@
 """A Prometheus of this machine that reads the metrics of its jobs, found through files.
 
 Each job has a token of its own, so each has a scrape configuration; a new one is read on SIGHUP.
-The port of a job is in a file of targets, which Prometheus reads again when it changes.
+The port of a job is in a file of targets, which Prometheus reads again when it changes. Its rules
+and alerts are those of deploy/prometheus, of which this package has a copy.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import json
 import shutil
 import signal
@@ -62,7 +64,7 @@ class Prometheus:
 
     Args:
         folder: for configuration and data; made if it is not there.
-        interval_s: between two scrapes, in whole seconds.
+        interval_s: between two scrapes, and between two evaluations of the rules, in whole seconds.
 
     Raises:
         EdlError: SYSTEM; Prometheus is not installed.
@@ -80,6 +82,7 @@ class Prometheus:
         self._binary = binary
         self._folder = folder
         self._targets = folder / "targets"
+        self._rules = folder / "rules.yml"
         self._interval_s = interval_s
         self._jobs: dict[str, ScrapeTarget] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -91,6 +94,8 @@ class Prometheus:
         self._targets.mkdir(0o700, parents=True, exist_ok=True)
         for old in self._targets.glob("*.json"):
             old.unlink()
+        rules = importlib.resources.files("edl") / "prometheus" / "rules.yml"
+        replace_file(self._rules, rules.read_bytes())
         self._write_configuration()
         with socket.create_server((_HOST, 0)) as probe:
             port = probe.getsockname()[1]
@@ -154,6 +159,11 @@ class Prometheus:
             }
             for job, target in sorted(self._jobs.items())
         ]
-        interval = {"scrape_interval": f"{self._interval_s}s"}
-        text = yaml.safe_dump({"global": interval, "scrape_configs": scrapes}, sort_keys=False)
+        interval = f"{self._interval_s}s"
+        configuration = {
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
+            "rule_files": [str(self._rules)],
+            "scrape_configs": scrapes,
+        }
+        text = yaml.safe_dump(configuration, sort_keys=False)
         replace_file(self._folder / "prometheus.yml", text.encode())
