@@ -8,6 +8,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 rows=${1:-0}
 programs=$(find /usr/lib/postgresql -path '*/bin/initdb' -printf '%h\n' | sort -V | tail -n 1)
 work=$(mktemp -d /tmp/edl-sqlflow.XXXXXX)
+server=
+finish() { # also after an error and a signal
+    if [ -n "$server" ]; then
+        kill -QUIT "$server" 2>/dev/null || true
+        wait "$server" || true
+    fi
+    rm -rf "$work"
+}
+trap finish EXIT
 PGPASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export PGPASSWORD
 echo "$PGPASSWORD" >"$work/password"
@@ -26,7 +35,6 @@ as_server() { # in a subshell, which becomes the program, and ends with this scr
 as_server "$programs/postgres" -D "$work/data" -c listen_addresses= \
     -c unix_socket_directories="$work" >>"$work/log" 2>&1 &
 server=$!
-trap 'kill -QUIT $server; wait $server || true; rm -rf "$work"' EXIT
 until "$programs/pg_isready" -q -h "$work"; do
     kill -0 $server || { cat "$work/log" >&2; exit 1; }
     sleep 0.1

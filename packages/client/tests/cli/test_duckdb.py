@@ -23,6 +23,7 @@ VALUES = """
     SELECT 7 AS whole, 2.5::DOUBLE AS real, 1.25::DECIMAL(5, 2) AS price, 'Köln' AS town,
         true AS yes,
         DATE '1970-01-03' AS day, TIMESTAMP '1970-01-01 00:00:01' AS moment, [1, 2] AS list,
+        TIMESTAMPTZ '1970-01-01 01:00:00+01' AS zoned,
         '\\xAA'::BLOB AS octets, NULL::INT AS nothing
 """
 
@@ -60,6 +61,7 @@ def test_values_of_every_type_become_features(convert: Call) -> None:
         "yes": [1],
         "day": [2],
         "moment": [1_000_000],
+        "zoned": [0],
         "list": [1, 2],
         "octets": [b"\xaa"],
     }

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from edl.core.sql_clauses import CLAUSES, ClauseReader
 from edl.core.sql_columns import ColumnTerm, read_terms
 from edl.core.sql_tokens import Dialect, SqlToken, is_word, mistake, tokens
 
 _VERBS = ("TRAIN", "PREDICT", "EVALUATE")
+_OTHER_VERBS = ("EXPLAIN", "MAXIMIZE", "MINIMIZE", "RUN")
+"""Of SQLFlow: behind TO, they are refused by their name."""
 _FOLLOWERS = {
     "TRAIN": CLAUSES,
     "PREDICT": ("WITH", "USING"),
@@ -186,12 +189,25 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
             words[meant[-1]].start,
             _EXAMPLES[word],
         )
+    other = next((word for to, word in pairwise(words) if _is_other_verb(to, word)), None)
+    if other is not None:
+        raise mistake(
+            f"edl has no {other.text.upper()}",
+            text,
+            other.start,
+            "Statements train, evaluate, predict, or show how a model was trained.",
+        )
     raise mistake(
         "the statement says neither TRAIN nor PREDICT nor EVALUATE",
         text,
         words[-1].end,
         _TRAIN_EXAMPLE,
     )
+
+
+def _is_other_verb(to: SqlToken, word: SqlToken) -> bool:
+    """Whether these words begin what SQLFlow has and edl has not."""
+    return not to.depth and is_word(to, "TO") and is_word(word, *_OTHER_VERBS)
 
 
 def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
