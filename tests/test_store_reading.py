@@ -13,9 +13,11 @@ from store_proxy import Fault, StoreProxy
 from store_servers import S3Server
 
 import recordio
+from recordio.storage.stored_file import DEPTH
 
 RECORDS = [b"%d" % number * 100 for number in range(10_000)]
 BUCKET = "data"
+SIGNED = "Signature="
 
 
 @pytest.fixture
@@ -59,6 +61,23 @@ def test_every_record_comes_whatever_fails_meanwhile(
     source = recordio.open_source(uri)
     assert list(source.read(0, len(RECORDS))) == RECORDS
     assert next(number) > 9, "the faults have happened"
+
+
+def test_ranges_come_past_the_event_loop_of_the_client(proxy: StoreProxy, uri: str) -> None:
+    assert list(recordio.open_source(uri).read(0, len(RECORDS))) == RECORDS
+    asked = [path for method, path in proxy.requests if method == "GET"]
+    assert asked
+    assert all(SIGNED in path for path in asked), asked
+
+
+@pytest.mark.parametrize("fault", [200, 400, 403])
+def test_a_store_that_refuses_signed_addresses_is_asked_by_its_client(
+    proxy: StoreProxy, uri: str, fault: int
+) -> None:
+    proxy.fault = lambda method, path: fault if SIGNED in path else None
+    assert list(recordio.open_source(uri).read(0, len(RECORDS))) == RECORDS
+    refused = [path for _, path in proxy.requests if SIGNED in path]
+    assert 1 <= len(refused) <= 2 * DEPTH, "nor is it tried again and again"
 
 
 def test_one_range_costs_few_requests(proxy: StoreProxy, uri: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordio.errors import UnreadableFile
+from recordio.storage.direct_requests import DirectRequests
 
 
 def is_uri(place: str) -> bool:
@@ -94,25 +95,58 @@ def open_object(uri: str) -> StoredObject:
         Exception: whatever the store's client raises.
     """
     system, path = filesystem(uri)
-    info = system.info(path)
-    if info["type"] == "directory":
-        raise UnreadableFile(f"{uri}: it is a directory")
+    if uri.startswith(("s3://", "s3a://")):
+        return _open_s3(uri, system, path)
+    info = _checked(uri, system.info(path))
     generation = info.get("generation")
     version = str(generation or info.get("ETag") or info.get("etag") or "")
-    if uri.startswith(("s3://", "s3a://")):
-        # Of this client, only files send the ETag with every request.
-        file = system.open(path, "rb", cache_type="none")
-        version, fetch = str(file.details["ETag"]), file.cache.fetcher
-    elif generation:
+    pinned = {"generation": generation} if generation else {}
 
-        def fetch(start: int, stop: int) -> Any:
-            return system.cat_file(path, start=start, end=stop, generation=generation)
-    else:
+    def ask(start: int, stop: int) -> Any:
+        return system.cat_file(path, start=start, end=stop, **pinned)
 
-        def fetch(start: int, stop: int) -> Any:
-            return system.cat_file(path, start=start, end=stop)
+    fetch: Callable[[int, int], bytes] = ask
+    if generation and not getattr(system, "requester_pays", True):
 
+        def address() -> tuple[str, dict[str, str]]:
+            headers: dict[str, str] = {}
+            system.credentials.apply(headers)
+            return str(system.url(path, generation=generation)), headers
+
+        fetch = _directly(DirectRequests(address), ask)
     return StoredObject(uri, int(info["size"]), version, fetch)
+
+
+def _open_s3(uri: str, system: Any, path: str) -> StoredObject:
+    # Of this client, only files send the ETag with every request.
+    file = system.open(path, "rb", cache_type="none")
+    info = _checked(uri, file.details)
+    etag, fetch = str(info["ETag"]), file.cache.fetcher
+    given = {**system.req_kw, **system.s3_additional_kwargs, **file.read_kw}
+    if {name for name, value in given.items() if value} <= {"IfMatch"}:
+        # Without keys of the user's own, and not at the user's cost: signing an address does.
+
+        def address() -> tuple[str, dict[str, str]]:
+            return str(system.url(path, expires=3600)), {"If-Match": etag}
+
+        fetch = _directly(DirectRequests(address, etag), fetch)
+    return StoredObject(uri, int(info["size"]), etag, fetch)
+
+
+def _checked(uri: str, info: dict[str, Any]) -> dict[str, Any]:
+    if info["type"] == "directory":
+        raise UnreadableFile(f"{uri}: it is a directory")
+    return info
+
+
+def _directly(
+    direct: DirectRequests, fetch: Callable[[int, int], bytes]
+) -> Callable[[int, int], bytes]:
+    def either(start: int, stop: int) -> bytes:
+        content = direct.fetch(start, stop)
+        return fetch(start, stop) if content is None else content
+
+    return either
 
 
 def is_transient(error: Exception) -> bool:
