@@ -54,6 +54,9 @@ _READY_CALLS = 64
 _WATCHERS = 32
 """Clients at a time that follow the events."""
 
+_TIMELINES = 2
+"""Clients at a time that read the timeline: some tens of megabytes of a long job."""
+
 _PARAMETER_CALLS = 256
 """Calls at a time from workers that cannot reach the port of direct calls; each may wait for a
 step permit."""
@@ -118,6 +121,7 @@ class Server:
         limits = {
             f"/{_TASKS}/Ready": _READY_CALLS,
             f"/{_JOB}/WatchEvents": _WATCHERS,
+            f"/{_JOB}/ReadTimeline": _TIMELINES,
         }
         if services.parameters is not None:
             limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS

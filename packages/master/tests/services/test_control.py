@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_master.adapters.job_directory import JobDirectory
+from edl_master.core.identifiers import WorkerId
 from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.v1 import error_pb2, job_pb2
@@ -151,6 +153,28 @@ def test_events_are_replayed_and_followed_without_gaps(job: RunningJob, gate: Ga
     assert "JobSucceeded" in {event.kind for event in rest}
     lines = (job.directory / "events.jsonl").read_text().splitlines()
     assert len(lines) == rest[-1].number
+
+
+def read_timeline(job: RunningJob) -> list[dict[str, Any]]:
+    chunks = job.job.ReadTimeline(job_pb2.ReadTimelineRequest(), timeout=DEADLINE_S)
+    return [json.loads(line) for chunk in chunks for line in chunk.lines.splitlines()]
+
+
+def test_the_timeline_says_what_each_worker_does_and_has_done(job: RunningJob, gate: Gate) -> None:
+    held = [span for span in read_timeline(job) if "task" in span]
+    assert {span["worker"] for span in held} == {0, 1}
+    assert {span["outcome"] for span in held} == {"unfinished"}
+    job.platform.kill(WorkerId(0))
+    until(lambda: any(span.get("outcome") == "lost" for span in read_timeline(job)))
+    gate.opened.set()
+    assert job.wait() == 0
+    lines = (job.directory / "timeline.jsonl").read_text().splitlines()
+    spans = [span for span in map(json.loads, lines) if "task" in span]
+    done = [span["task"] for span in spans if span["outcome"] == "done"]
+    tasks = job.status().tasks
+    assert len(done) == len(set(done)) == sum(counts.done for counts in tasks.values())
+    assert {span["outcome"] for span in spans} == {"done", "lost"}
+    assert all(span["seconds"] >= 0 for span in spans)
 
 
 def test_the_page_has_status_events_and_metrics(job: RunningJob) -> None:

@@ -18,6 +18,7 @@ from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.tcp_ports import is_free
+from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.app.hosting import Hosting
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
@@ -48,6 +49,7 @@ from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobFacts, JobReport
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.reporting.status_codec import curves_from
+from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_master.server import Server, Services
 from edl_master.server_group.processes import ParameterServers
 from edl_master.server_group.remote_stores import RemoteStores
@@ -57,7 +59,7 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
-from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer
+from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer, WorkerRecords
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
@@ -105,6 +107,7 @@ class MasterServices:
         """Those of the job; None if it is not secured."""
         self.metrics = Metrics()
         self.worker_counters = WorkerCounters()
+        self.timeline = TimelineRecorder(TimelineFile(directory.path))
         self.buffers = BufferPool()
         self.requests = RecordedRequests(directory)
         self.servers = self._build_parameter_servers(opened)
@@ -114,6 +117,7 @@ class MasterServices:
         self.report_writer = ReportWriter(
             directory,
             state.journal,
+            self.timeline,
             config.tensorboard_dir,
             config.intervals.status_every_s,
             config.intervals.flush_every_s,
@@ -321,7 +325,7 @@ class MasterServices:
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
             TaskFiles(self._state.locate, self._state.storage.output),
-            self.worker_counters,
+            WorkerRecords(self.worker_counters, self.timeline),
             self._config.spec,
             self._incarnation,
             self._state.settings.timings.heartbeat_every_s,
@@ -333,6 +337,7 @@ class MasterServices:
             self.report.status,
             self._acknowledge,
             self.requests,
+            self.timeline,
         )
         parameters = servers = None
         if self._trains:

@@ -86,6 +86,8 @@ class MasterThreads:
                         services.controller.handle(InstancePending(worker, ""))
                     case InstanceExited():
                         services.worker_counters.forget(seen.instance or "")
+                        if seen.instance:
+                            services.timeline.gone(seen.worker, seen.instance)
                         services.metrics.exits.labels(exit_reason(seen)).inc()
                         services.controller.handle(seen)
                     case _:

@@ -1,4 +1,4 @@
-"""Keeps the files of a job up to date: status, events, TensorBoard."""
+"""Keeps the files of a job up to date: status, events, timeline, TensorBoard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import Journal
 from edl_master.core.effects import LogScalar
+from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.v1 import job_pb2
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ class ReportWriter:
     Args:
         directory: of the job.
         journal: its events.
+        timeline: what its workers did when.
         tensorboard_dir: made with the first point.
         status_every_s: how often the status is written.
-        flush_every_s: how often events are written.
+        flush_every_s: how often events and timeline are written.
         on_error: called once when something cannot be written; nothing is written after that.
     """
 
@@ -42,6 +44,7 @@ class ReportWriter:
         self,
         directory: JobDirectory,
         journal: Journal,
+        timeline: TimelineRecorder,
         tensorboard_dir: Path,
         status_every_s: float,
         flush_every_s: float,
@@ -49,6 +52,7 @@ class ReportWriter:
     ) -> None:
         self._directory = directory
         self._journal = journal
+        self._timeline = timeline
         self._tensorboard_dir = tensorboard_dir
         self._tensorboard: TensorBoard | None = None
         self._status_every_s = status_every_s
@@ -72,7 +76,7 @@ class ReportWriter:
             self._points.append((time.time(), point))
 
     def stop(self) -> None:
-        """Write what is left of events and curves, and stop.
+        """Write what is left of events, timeline and curves, and stop.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
@@ -82,6 +86,7 @@ class ReportWriter:
             self._thread.join(_STOP_S)
             if self._thread.is_alive():
                 log.error("the job's directory takes no more writes; its files may lack the end")
+        self._timeline.close()
         try:
             self._write_points()
             if self._tensorboard is not None:
@@ -94,6 +99,7 @@ class ReportWriter:
         try:
             while not self._stopped.wait(self._flush_every_s):
                 self._journal.flush()
+                self._timeline.flush()
                 now = time.monotonic()
                 if now >= next_status:
                     self._directory.write_status(status())

@@ -11,6 +11,7 @@ from edl_master.adapters.journal import Journal
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
+from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
@@ -35,6 +36,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         status: the job as it is now.
         acknowledge: called when a client has read the final status.
         recorded: commands that have to outlive this master.
+        timeline: what workers did when.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class JobServicer(job_pb2_grpc.JobServicer):
         status: Callable[[], job_pb2.JobStatus],
         acknowledge: Callable[[], None],
         recorded: Recorder,
+        timeline: TimelineRecorder,
     ) -> None:
         self._controller = controller
         self._journal = journal
         self._status = status
         self._acknowledge = acknowledge
         self._recorded = recorded
+        self._timeline = timeline
 
     def GetStatus(
         self, request: job_pb2.GetStatusRequest, context: grpc.ServicerContext
@@ -71,6 +75,12 @@ class JobServicer(job_pb2_grpc.JobServicer):
                 if over or not request.follow:
                     return
                 self._journal.wait(seen, _LOOK_S)
+
+    def ReadTimeline(
+        self, request: job_pb2.ReadTimelineRequest, context: grpc.ServicerContext
+    ) -> Iterator[job_pb2.TimelineChunk]:
+        for lines in self._timeline.chunks():
+            yield job_pb2.TimelineChunk(lines=lines)
 
     def Scale(
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext

@@ -21,9 +21,11 @@ from edl_master.core.effects import (
     WaitForWork,
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
+from edl_master.core.timeline import SpanOutcome
 from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
+from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
@@ -77,6 +79,19 @@ class JobParameters:
     group: ParameterServerGroup | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerRecords:
+    """What is kept of what workers say.
+
+    Attributes:
+        counters: what they have counted.
+        timeline: what they did when.
+    """
+
+    counters: WorkerCounters
+    timeline: TimelineRecorder
+
+
 class TasksServicer(task_pb2_grpc.TasksServicer):
     """Decodes, asks the job, encodes.
 
@@ -84,7 +99,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         controller: the job.
         parameters: None for jobs on a trained model.
         files: where records and results are.
-        counters: what workers have counted.
+        records: what is kept of what workers say.
         spec: what the user submitted.
         incarnation: of this master.
         heartbeat_every_s: how often workers are to speak.
@@ -96,7 +111,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         controller: JobController,
         parameters: JobParameters | None,
         files: TaskFiles,
-        counters: WorkerCounters,
+        records: WorkerRecords,
         spec: job_pb2.JobSpec,
         incarnation: str,
         heartbeat_every_s: float,
@@ -105,7 +120,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self._controller = controller
         self._parameters = parameters
         self._files = files
-        self._counters = counters
+        self._counters = records.counters
+        self._timeline = records.timeline
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
@@ -163,6 +179,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         wait_s = bounded_wait(request.wait_s)
         match self._controller.request_lease(asked, wait_s, context.is_active):
             case GrantedLease(lease, skip_minibatches):
+                self._timeline.leased(lease.worker, asked.instance, lease.task, lease.token)
                 return task_pb2.LeaseReply(
                     lease=self._lease(lease, skip_minibatches),
                     log_index=self._parameters.coordinator.log_index if self._parameters else 0,
@@ -184,6 +201,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             applied = self._parameters.coordinator.applied(held.task)
         with self._files.completing(held, request.records):
             _check(self._controller.handle(codec.completion_from(request, applied)))
+        self._timeline.ended(held.task, held.token, SpanOutcome.DONE)
         return task_pb2.CompleteReply()
 
     def Fail(
@@ -192,6 +210,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         log.warning("worker %d failed: %s", request.worker_id, request.error.what)
         if (event := codec.failed_from(request)) is not None:
+            if isinstance(event, events.TaskFailed):
+                # Before the task is leased again, which would end this work as lost.
+                self._timeline.ended(event.lease.task, event.lease.token, SpanOutcome.FAILED)
             _check(self._controller.handle(event))
         return task_pb2.FailReply()
 
@@ -199,10 +220,13 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReturnReply:
         check_incarnation(self._incarnation, request.incarnation)
+        leases = codec.leases_from(request.leases)
+        for lease in leases:  # before they are leased again
+            self._timeline.ended(lease.task, lease.token, SpanOutcome.RETURNED)
         self._controller.handle(
             events.LeasesReturned(
                 WorkerId(request.worker_id),
-                codec.leases_from(request.leases),
+                leases,
                 request.reason,
                 request.leaving,
                 InstanceId(request.instance) if request.instance else None,
@@ -215,9 +239,12 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.HeartbeatReply:
         check_incarnation(self._incarnation, request.incarnation)
         self._counters.add(request.instance, request.counters)
-        answer = self._controller.handle(codec.heartbeat_from(request))
+        heard = codec.heartbeat_from(request)
+        answer = self._controller.handle(heard)
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
+        if not answer.leave:  # one that has to leave may have been replaced already
+            self._timeline.heard(heard.worker, heard.instance, heard.phase, request.counters)
         return task_pb2.HeartbeatReply(
             lost=map(codec.lease_ref_to, answer.lost),
             leave=bool(answer.leave),

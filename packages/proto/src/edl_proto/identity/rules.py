@@ -52,6 +52,7 @@ _LOOK = _only(Role.CLIENT, Role.VIEWER)
 RULES: Mapping[str, AccessRule] = {
     "/edl.v1.Job/GetStatus": _LOOK,
     "/edl.v1.Job/WatchEvents": _LOOK,
+    "/edl.v1.Job/ReadTimeline": _LOOK,
     "/edl.v1.Job/Scale": _CONTROL,
     "/edl.v1.Job/Stop": _CONTROL,
     "/edl.v1.Job/Acknowledge": _CONTROL,

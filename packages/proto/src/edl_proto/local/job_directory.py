@@ -52,6 +52,16 @@ RESERVE = ".reserve"
 EVENTS = "events.jsonl"
 """One Event as protobuf JSON on each line, appended as they happen."""
 
+TIMELINE = "timeline.jsonl"
+"""What workers did when, one JSON object on each line, in the order of their ends.
+
+All have ``at`` (seconds since the epoch), ``seconds`` and ``worker``. Work on a task has ``task``
+and ``outcome`` (done, failed, returned, lost, unfinished). The others have ``phases``: how many of
+the seconds the worker spent where (input, compute, exchange, other, idle, loading)."""
+
+FORMER_TIMELINE = "timeline.1.jsonl"
+"""The lines before those, once there were too many for one file; earlier ones are gone."""
+
 LOGS = "logs"
 """master.log and worker-<id>.log."""
 

@@ -1328,6 +1328,41 @@ class StopReply(_message.Message):
 Global___StopReply: _TypeAlias = StopReply  # noqa: Y015
 
 @_typing.final
+class ReadTimelineRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadTimelineRequest: _TypeAlias = ReadTimelineRequest  # noqa: Y015
+
+@_typing.final
+class TimelineChunk(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    lines: _builtins.bytes
+    """whole lines of timeline.jsonl, as edl_proto/local/job_directory.py has it"""
+    def __init__(
+        self,
+        *,
+        lines: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimelineChunk: _TypeAlias = TimelineChunk  # noqa: Y015
+
+@_typing.final
 class AcknowledgeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

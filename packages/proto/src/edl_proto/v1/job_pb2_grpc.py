@@ -45,6 +45,11 @@ class JobStub:
                 request_serializer=edl__proto_dot_v1_dot_job__pb2.WatchEventsRequest.SerializeToString,
                 response_deserializer=edl__proto_dot_v1_dot_job__pb2.Event.FromString,
                 _registered_method=True)
+        self.ReadTimeline = channel.unary_stream(
+                '/edl.v1.Job/ReadTimeline',
+                request_serializer=edl__proto_dot_v1_dot_job__pb2.ReadTimelineRequest.SerializeToString,
+                response_deserializer=edl__proto_dot_v1_dot_job__pb2.TimelineChunk.FromString,
+                _registered_method=True)
         self.Scale = channel.unary_unary(
                 '/edl.v1.Job/Scale',
                 request_serializer=edl__proto_dot_v1_dot_job__pb2.ScaleRequest.SerializeToString,
@@ -74,6 +79,13 @@ class JobServicer:
 
     def WatchEvents(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadTimeline(self, request, context):
+        """What workers did when: all that is recorded, and at last what goes on at this moment.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -108,6 +120,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.WatchEvents,
                     request_deserializer=edl__proto_dot_v1_dot_job__pb2.WatchEventsRequest.FromString,
                     response_serializer=edl__proto_dot_v1_dot_job__pb2.Event.SerializeToString,
+            ),
+            'ReadTimeline': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadTimeline,
+                    request_deserializer=edl__proto_dot_v1_dot_job__pb2.ReadTimelineRequest.FromString,
+                    response_serializer=edl__proto_dot_v1_dot_job__pb2.TimelineChunk.SerializeToString,
             ),
             'Scale': grpc.unary_unary_rpc_method_handler(
                     servicer.Scale,
@@ -180,6 +197,33 @@ class Job:
             '/edl.v1.Job/WatchEvents',
             edl__proto_dot_v1_dot_job__pb2.WatchEventsRequest.SerializeToString,
             edl__proto_dot_v1_dot_job__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadTimeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/edl.v1.Job/ReadTimeline',
+            edl__proto_dot_v1_dot_job__pb2.ReadTimelineRequest.SerializeToString,
+            edl__proto_dot_v1_dot_job__pb2.TimelineChunk.FromString,
             options,
             channel_credentials,
             insecure,

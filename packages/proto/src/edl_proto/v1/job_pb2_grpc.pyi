@@ -35,6 +35,8 @@ class JobStub:
     def __new__(cls, channel: _aio.Channel) -> JobAsyncStub: ...
     GetStatus: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetStatusRequest, _job_pb2.JobStatus]
     WatchEvents: _grpc.UnaryStreamMultiCallable[_job_pb2.WatchEventsRequest, _job_pb2.Event]
+    ReadTimeline: _grpc.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]
+    """What workers did when: all that is recorded, and at last what goes on at this moment."""
     Scale: _grpc.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]
     Stop: _grpc.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]
@@ -46,6 +48,8 @@ class JobAsyncStub(JobStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetStatus: _aio.UnaryUnaryMultiCallable[_job_pb2.GetStatusRequest, _job_pb2.JobStatus]  # type: ignore[assignment]
     WatchEvents: _aio.UnaryStreamMultiCallable[_job_pb2.WatchEventsRequest, _job_pb2.Event]  # type: ignore[assignment]
+    ReadTimeline: _aio.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]  # type: ignore[assignment]
+    """What workers did when: all that is recorded, and at last what goes on at this moment."""
     Scale: _aio.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]  # type: ignore[assignment]
     Stop: _aio.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]  # type: ignore[assignment]
     Acknowledge: _aio.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]  # type: ignore[assignment]
@@ -66,6 +70,14 @@ class JobServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.WatchEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_job_pb2.Event], _abc.AsyncIterator[_job_pb2.Event]]: ...
+
+    @_abc_1.abstractmethod
+    def ReadTimeline(
+        self,
+        request: _job_pb2.ReadTimelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_job_pb2.TimelineChunk], _abc.AsyncIterator[_job_pb2.TimelineChunk]]:
+        """What workers did when: all that is recorded, and at last what goes on at this moment."""
 
     @_abc_1.abstractmethod
     def Scale(
