@@ -29,7 +29,12 @@ class Play:
         calls: round, state, logs and learning rate of each call.
     """
 
-    def __init__(self, validation: tuple[int, ...] = (), saved: Any = None) -> None:
+    def __init__(
+        self,
+        validation: tuple[int, ...] = (),
+        saved: Any = None,
+        callbacks: tuple[str, ...] = ("EarlyStopping",),
+    ) -> None:
         self.validation = validation
         settings = replace(SETTINGS, allow_dead_letters=True)
         self.job = (
@@ -44,7 +49,7 @@ class Play:
         self.version = 0
         self.say(ev.Tick())
         self.say(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1))
-        self.say(ev.WorkerReady(WORKER, INSTANCE, has_callbacks=True))
+        self.say(ev.WorkerReady(WORKER, INSTANCE, callbacks=callbacks))
 
     def say(self, event: ev.Event) -> list[fx.Effect]:
         found = self.job.handle(event, 0.0)
@@ -173,3 +178,41 @@ def test_callbacks_that_raise_fail_the_job_though_dead_letters_are_allowed() -> 
     assert failure is not None
     assert failure.code == "USER_CODE"
     assert "the callbacks" in failure.where
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("EarlyStopping",), ("EarlyStopping", "CSVLogger")),
+        (("EarlyStopping",), ()),
+        ((), ("EarlyStopping",)),
+        (("EarlyStopping", "CSVLogger"), ("CSVLogger", "EarlyStopping")),
+    ],
+)
+def test_a_job_goes_on_only_with_the_callbacks_that_it_began_with(
+    before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    play = Play(callbacks=before)
+    for _ in range(3):
+        assert play.step()
+    assert Play(saved=play.saved, callbacks=before).step()
+    other = Play(saved=play.saved, callbacks=after)
+    assert not other.step()
+    failure = other.job.view(0.0).failure
+    assert failure is not None
+    assert failure.code == "MODEL_CONTRACT"
+    names = [", ".join(each) or "none" for each in (after, before)]
+    assert failure.what == (
+        f"the callbacks of the model file are {names[0]}, and this job began with {names[1]}"
+    )
+    assert failure.where
+    assert "another name" in failure.remedy
+
+
+def test_a_checkpoint_without_names_of_callbacks_is_gone_on_from() -> None:
+    play = Play()
+    for _ in range(3):
+        assert play.step()
+    saved = play.saved
+    del saved["workflow"]["callbacks"]["names"]
+    assert Play(saved=saved, callbacks=("Own",)).step()

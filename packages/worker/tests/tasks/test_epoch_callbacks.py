@@ -106,6 +106,34 @@ def test_calls_from_one_worker_or_from_many_decide_as_keras_does(
         np.testing.assert_allclose(rates, wanted, 1e-6)
 
 
+OWN = """
+class Count(list):
+    pass
+
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.seen = Count()
+
+callbacks = [Own(), tf.keras.callbacks.EarlyStopping("loss")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (OWN.replace("callbacks = [Own(), ", "callbacks = ["), "has 1 callback, .* began with 2"),
+        (OWN.replace("Count", "Counter"), "does not fit the model file: .*Count"),
+    ],
+)
+def test_what_other_callbacks_remember_is_refused(zoo: ZooFolder, text: str, what: str) -> None:
+    state = caller(zoo, MODEL + REST + LOSS + OWN).call(0, EpochLogs()).state
+    other = caller(zoo, MODEL + REST + LOSS + text)
+    with pytest.raises(EdlError, match=what) as caught:
+        other.call(1, EpochLogs(state, {"loss": 1.0}))
+    assert caught.value.where == "callbacks"
+    assert "began with" in caught.value.remedy
+
+
 def test_weights_are_not_for_callbacks_to_change(zoo: ZooFolder) -> None:
     text = (
         MODEL

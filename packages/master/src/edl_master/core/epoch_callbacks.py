@@ -21,6 +21,7 @@ from edl_master.core.effects import (
     RestoreBest,
 )
 from edl_master.core.events import CallbackReply
+from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
 from edl_master.core.ledger import Ledger
 from edl_master.core.tasks import Round
@@ -51,6 +52,32 @@ class EpochCallbacks:
         self._state = b""
         self._is_open = False
         self._loss = (0.0, 0)
+        self._names: tuple[str, ...] | None = None
+
+    def describe(self, names: tuple[str, ...]) -> Failure | None:
+        """Take the callbacks from the first worker; compare those of all others with them.
+
+        What callbacks remember fits only the same ones, also when a job goes on from a checkpoint.
+
+        Args:
+            names: of their classes, in order.
+
+        Returns:
+            Why the job cannot go on; None: they are the job's.
+        """
+        if self._names is None:
+            self._names = names
+            self.wanted |= bool(names)
+        if names == self._names:
+            return None
+        mine, others = (", ".join(each) or "none" for each in (names, self._names))
+        return Failure(
+            "MODEL_CONTRACT",
+            f"the callbacks of the model file are {mine}, and this job began with {others}",
+            "callbacks",
+            "Use the callbacks that the job began with. To train with others from the beginning, "
+            "use another name or checkpoint directory.",
+        )
 
     def applied(self, loss: float, records: int) -> None:
         """A minibatch of the present epoch is in the model."""
@@ -116,6 +143,7 @@ class EpochCallbacks:
         """Return what outlives the master as JSON-able values."""
         return {
             "wanted": self.wanted,
+            "names": self._names,
             "called": self.called,
             "stopped": self.stopped,
             "at_end": self.at_end,
@@ -128,6 +156,8 @@ class EpochCallbacks:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over what ``snapshot`` saved; a call that was under way is made again."""
         self.wanted, self.called = saved["wanted"], saved["called"]
+        if (names := saved.get("names")) is not None:  # not in checkpoints of earlier versions
+            self._names = tuple(names)
         self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
         self.best_epoch, self.at_end = saved.get("best_epoch"), saved.get("at_end", False)
         self._state = b64decode(saved["state"])

@@ -55,8 +55,8 @@ class WorkerReady:
     worker: WorkerId
     instance: InstanceId
     warnings: tuple[str, ...] = ()
-    has_callbacks: bool = False
-    """Whether the model file has callbacks to be called at the ends of epochs."""
+    callbacks: tuple[str, ...] = ()
+    """Names of the callbacks of the model file, to be called at the ends of epochs."""
 
 
 @dataclass(frozen=True, slots=True)

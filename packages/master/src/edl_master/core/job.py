@@ -261,7 +261,8 @@ class JobStateMachine:
             return
         self._components.reports.ready(worker, now)
         self._outcome.warn(event.warnings)
-        self._components.callbacks.wanted |= event.has_callbacks
+        if failure := self._components.callbacks.describe(event.callbacks):
+            self._outcome.fail(failure)
         if self._phases.now is JobPhase.STARTING:
             self._phases.move(JobPhase.RUNNING)
 

@@ -166,7 +166,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 WorkerId(request.worker_id),
                 InstanceId(request.instance),
                 tuple(request.warnings),
-                request.model.has_callbacks,
+                tuple(request.model.callbacks),
             )
         )
         return reply

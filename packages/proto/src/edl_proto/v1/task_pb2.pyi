@@ -593,14 +593,12 @@ class ModelDescription(_message.Message):
     REDUCTION_FIELD_NUMBER: _builtins.int
     METRIC_NAMES_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
-    HAS_CALLBACKS_FIELD_NUMBER: _builtins.int
+    CALLBACKS_FIELD_NUMBER: _builtins.int
     model_name: _builtins.str
     optimizer_json: _builtins.str
     """keras.optimizers.serialize as JSON"""
     reduction: _builtins.str
     """"mean" or "sum": how the loss reduces a batch"""
-    has_callbacks: _builtins.bool
-    """to be called at the ends of epochs"""
     @_builtins.property
     def variables(self) -> _containers.RepeatedCompositeFieldContainer[Global___Variable]:
         """in wire order; empty in evaluate and predict jobs"""
@@ -611,6 +609,10 @@ class ModelDescription(_message.Message):
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddingTable]:
         """messages refer to a table by its index here"""
 
+    @_builtins.property
+    def callbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """classes of those to call at the ends of epochs"""
+
     def __init__(
         self,
         *,
@@ -620,11 +622,11 @@ class ModelDescription(_message.Message):
         reduction: _builtins.str = ...,
         metric_names: _abc.Iterable[_builtins.str] | None = ...,
         tables: _abc.Iterable[Global___EmbeddingTable] | None = ...,
-        has_callbacks: _builtins.bool = ...,
+        callbacks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_callbacks", b"has_callbacks", "metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -132,7 +132,7 @@ def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
         tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
         reduction=model.reduction,
         optimizer_json=model.optimizer_json,
-        has_callbacks=model.has_callbacks,
+        callbacks=model.callbacks,
     )
 
 

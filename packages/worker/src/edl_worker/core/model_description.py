@@ -45,7 +45,7 @@ class ModelDescription:
         reduction: "mean" or "sum": how the loss reduces a minibatch.
         optimizer_json: the optimizer as Keras serializes it, see ``describe_optimizers``.
         warnings: what the trained model will lack, and why.
-        has_callbacks: whether there are callbacks to call at the ends of epochs.
+        callbacks: names of the classes of callbacks to call at the ends of epochs.
     """
 
     model_name: str
@@ -55,7 +55,7 @@ class ModelDescription:
     reduction: str = ""
     optimizer_json: str = ""
     warnings: tuple[str, ...] = ()
-    has_callbacks: bool = False
+    callbacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ class CallbackCaller:
             call: what the call before has left.
 
         Raises:
-            EdlError: MODEL_CONTRACT, a callback changes weights, or remembers too much.
+            EdlError: MODEL_CONTRACT, a callback changes weights, or remembers too much, or the
+                state is of other callbacks.
         """
         model, logs = self._model, dict(call.logs)
         before = self._arena.pack()
@@ -118,8 +119,30 @@ class CallbackCaller:
                 callback.on_train_end()
         self._begun = True
         if ended and state:
-            for callback, remembered in zip(self._callbacks, pickle.loads(state), strict=True):
+            for callback, remembered in zip(self._callbacks, self._unpack(state), strict=True):
                 vars(callback).update(remembered)
+
+    def _unpack(self, state: bytes) -> list[dict[str, Any]]:
+        """What each callback remembers.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, the state is of other callbacks.
+        """
+        remedy = "Use the callbacks that the job began with, or another name or directory."
+        try:
+            found: list[dict[str, Any]] = pickle.loads(state)
+        except Exception as error:
+            raise _refused(
+                f"what the callbacks remember does not fit the model file: {error}", remedy
+            ) from error
+        if len(found) != len(self._callbacks):
+            count = len(self._callbacks)
+            raise _refused(
+                f"the model file has {count} callback{'s'[: count != 1]}, "
+                f"and the job began with {len(found)}",
+                remedy,
+            )
+        return found
 
     def _rate(self) -> np.float32:
         return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))

@@ -92,7 +92,7 @@ class LoadedModel:
             variables=tuple(arena.describe()),
             tables=tuple(tables.describe() if tables else ()),
             reduction=file.reduction,
-            has_callbacks=bool(file.callbacks),
+            callbacks=tuple(type(each).__name__ for each in file.callbacks),
             optimizer_json=json.dumps(describe_optimizers(file, arena), default=_plain_number),
             warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
