@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import chaos
-from chaos.audits import AuditedJob, counting, missing_files, mnist, stopped_too_early
+from chaos.audits import UPDATES, AuditedJob, counting, missing_files, mnist, stopped_too_early
 from chaos.disk import small_disk
 from chaos.faults import FAULTS, MOST_SERVERS, Fault, schedule
 from chaos.job import Job
@@ -234,7 +234,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--update",
         nargs="+",
-        choices=("async", "sync"),
+        choices=UPDATES,
         default=["async", "sync"],
         help="of the counting model, likewise",
     )

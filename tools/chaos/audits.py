@@ -17,6 +17,15 @@ import recordio
 import recordio.example
 from chaos.job import ROOT
 
+UPDATES = {
+    # What is harder: with one more gradient of each worker under way.
+    "async": ("--update", "async", "--overlap"),
+    "sync": ("--update", "sync", "--gradient-reduction", "sum"),
+    "bounded": ("--update", "bounded", "--max-staleness", "1", "--overlap"),
+    "local": ("--local-steps", "3"),
+}
+"""Options of every way in which gradients become updates."""
+
 _TRAINED_MODEL = ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb")
 
 
@@ -65,9 +74,7 @@ def counting(place: Path, update: str, servers: int, total: int, epochs: int) ->
         [
             *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
             *("--params", f"size={total}", "--data", str(data), "--num-epochs", str(epochs)),
-            *("--minibatch-size", "16", "--records-per-task", "400", "--update", update),
-            # What is harder: with one more gradient of each worker under way.
-            *(("--gradient-reduction", "sum") if update == "sync" else ("--overlap",)),
+            *("--minibatch-size", "16", "--records-per-task", "400", *UPDATES[update]),
         ],
         servers,
         audit,
