@@ -114,9 +114,8 @@ def test_a_store_that_is_not_there_is_found_before_training(
     assert BUCKET in done.err
 
 
-@pytest.mark.parametrize("servers", [0, 2])
 def test_sync_training_that_was_stopped_equals_one_that_was_not(
-    edl: Edl, tmp_path: Path, store: S3Server, servers: int
+    edl: Edl, tmp_path: Path, store: S3Server
 ) -> None:
     """The weights are those that Keras finds, too, so both runs are right and not only alike."""
     epochs = 60
@@ -126,7 +125,7 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
         *("--update", "sync", "--grads-to-wait", "14", "--name", "sync"),
         *("--num-epochs", str(epochs), "--minibatch-size", "8", "--records-per-task", "21"),
         *("--output", str(tmp_path / "model"), "--checkpoint-dir", BUCKET),
-        *("--parameter-servers", str(servers)),
+        *("--parameter-servers", "2"),
     ]
     # A minute at least: the job cannot be over before it is stopped.
     edl(*given, "--detach", env={"EDL_TEST_RECORD_S": "0.01"})
