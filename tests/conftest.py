@@ -41,6 +41,7 @@ SHARED = (
     "tests/builder/",
     "tests/monitoring/test_prometheus.py",
     "tests/test_sql.py",
+    "tests/test_sql_cuts.py",
     "tests/test_predictions.py",
     "tests/test_sync_training.py",
     "tests/test_recovery.py::test_a_job_on_a_trained_model",

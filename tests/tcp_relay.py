@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import sys
 import threading
 
 _RESET = struct.pack("ii", 1, 0)
@@ -15,15 +16,17 @@ class TcpRelay:
     """Forwards connections to one address to another one.
 
     Args:
-        listen: host and port of this end.
-        to: host and port of the other.
+        listen: host and port of this end; port 0 for any.
+        to: host and port of the other, or the path of its socket.
 
     Attributes:
         carried: bytes so far, both ways.
+        cut_at: connections are cut when so many bytes have been carried.
     """
 
-    def __init__(self, listen: tuple[str, int], to: tuple[str, int]) -> None:
+    def __init__(self, listen: tuple[str, int], to: tuple[str, int] | str) -> None:
         self.carried = 0
+        self.cut_at = sys.maxsize
         self._at = listen
         self._to = to
         self._open = threading.Event()
@@ -32,6 +35,10 @@ class TcpRelay:
         self._ends: set[socket.socket] = set()
         self._listening: socket.socket | None = None
         self.restore()
+
+    @property
+    def port(self) -> int:
+        return self._at[1]
 
     def cut(self) -> None:
         """Break all connections, and refuse new ones, until ``restore``."""
@@ -59,6 +66,7 @@ class TcpRelay:
         self._open.set()
         if self._listening is None:
             self._listening = socket.create_server(self._at)
+            self._at = self._listening.getsockname()
             threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def _accept(self, listening: socket.socket) -> None:
@@ -68,22 +76,34 @@ class TcpRelay:
             except OSError:
                 return
             try:
-                far = socket.create_connection(self._to)
+                far = self._connect()
             except OSError:
                 near.close()
                 continue
             for end in (near, far):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if end.family == socket.AF_INET:
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._ends |= {near, far}
             for source, target in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
 
+    def _connect(self) -> socket.socket:
+        if not isinstance(self._to, str):
+            return socket.create_connection(self._to)
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._to)
+        return far
+
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(1 << 16):
                 self._open.wait()
+                piece = piece[: max(0, self.cut_at - self.carried)]
                 target.sendall(piece)
                 self.carried += len(piece)
+                if self.carried >= self.cut_at:
+                    self.cut()
+                    return
             self._open.wait()
             target.shutdown(socket.SHUT_WR)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import api, data_api
+from edl.adapters.database_retries import patiently
 from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
 from edl.conversion.column_loading import Target, load_column
@@ -150,14 +151,7 @@ class SqlSession:
         if label and not statement.label:
             self._report(f"the label is {label}, the last column; LABEL names another one")
         with self._folder() as folder:
-            rows = data_api.convert_data(
-                self._url,
-                query=statement.select,
-                columns=chosen.columns,
-                label=label,
-                output=f"{folder}/rows",
-                password_file=self._places.password_file,
-            )
+            rows = self._convert(folder, statement.select, columns=chosen.columns, label=label)
             schema = rows.schema or {}
             if rows.classes and statement.model_def.startswith("regressor."):
                 raise usage(
@@ -211,12 +205,7 @@ class SqlSession:
             check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
         with self._folder() as folder:
-            rows = data_api.convert_data(
-                self._url,
-                query=statement.select,
-                output=f"{folder}/rows",
-                password_file=self._places.password_file,
-            )
+            rows = self._convert(folder, statement.select)
             check_types(about["texts"], rows.schema or {})
             self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
             options = self._options_of(Verb.PREDICT)
@@ -234,7 +223,10 @@ class SqlSession:
                 f"{folder}/predictions.recordio", key, "prediction", about["classes"]
             )
             target = Target(statement.table, statement.column, key)
-            done = load_column(self._database, target, predictions, lambda _: None)
+            done = patiently(
+                lambda: load_column(self._database, target, predictions, lambda _: None),
+                self._report,
+            )
         self._report(
             f"{plural(done.rows, 'prediction')} in column {statement.column} of {statement.table}"
         )
@@ -260,14 +252,7 @@ class SqlSession:
             self._database.check_writable()
             check_columns(self._database, statement.into, ["model", "evaluated_at", "row_count"])
         with self._folder() as folder:
-            rows = data_api.convert_data(
-                self._url,
-                query=statement.select,
-                label=label,
-                classes=about["classes"],
-                output=f"{folder}/rows",
-                password_file=self._places.password_file,
-            )
+            rows = self._convert(folder, statement.select, label=label, classes=about["classes"])
             check_types(about["texts"], rows.schema or {})
             result = api.evaluate(
                 progress=self._progress,
@@ -292,11 +277,26 @@ class SqlSession:
                 "row_count": number,
                 **metrics,
             }
-            check_columns(self._database, statement.into, list(row))
+            patiently(
+                lambda: check_columns(self._database, statement.into, list(row)), self._report
+            )
             done["table_created"] = append_row(self._database, statement.into, row)
             done["table"] = statement.into
             self._report(f"a row of metrics is in the table {statement.into}")
         return done
+
+    def _convert(self, folder: str, query: str, **options: Any) -> data_api.ConversionResult:
+        """Make records in ``rows`` of the folder."""
+        return patiently(
+            lambda: data_api.convert_data(
+                self._url,
+                query=query,
+                output=f"{folder}/rows",
+                password_file=self._places.password_file,
+                **options,
+            ),
+            self._report,
+        )
 
     def _folder(self) -> tempfile.TemporaryDirectory[str]:
         """A folder for the records of one statement."""

@@ -10,6 +10,10 @@ from typing import Any
 from edl_proto.errors import EdlError, ErrorCode
 
 
+class DatabaseUnreachable(EdlError):
+    """The database cannot be reached, or has closed the connection: it may be back soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class _ErrorClass:
     """What errors of one class mean.
@@ -17,6 +21,7 @@ class _ErrorClass:
     Attributes:
         signs: SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL.
         words: pattern of messages, for drivers that give no number.
+        raises: the exception.
     """
 
     code: ErrorCode.ValueType
@@ -24,6 +29,7 @@ class _ErrorClass:
     remedy: str
     signs: frozenset[str | int]
     words: str = ""
+    raises: type[EdlError] = EdlError
 
 
 _ERROR_CLASSES = (
@@ -88,8 +94,9 @@ _ERROR_CLASSES = (
         "the database cannot be reached, or has closed the connection",
         "Check host and port of the URL, and that the server runs; then try again.",
         frozenset({"57P01", "57P02", "57P03", "08006", 2002, 2003, 2006, 2013}),
-        r"connection.*(failed|refused|lost|closed)|server closed|could not translate host"
+        r"connection.*(failed|refused|lost|closed|reset)|server closed|could not translate host"
         r"|failed to resolve|terminat\w+ connection|can't connect",
+        raises=DatabaseUnreachable,
     ),
 )
 
@@ -107,7 +114,7 @@ def database_error(error: Exception, where: str, hide: Callable[[str], str]) -> 
     for error_class in _ERROR_CLASSES:
         by_words = sign is None and error_class.words and re.search(error_class.words, text, re.I)
         if sign in error_class.signs or by_words:
-            return EdlError(
+            return error_class.raises(
                 error_class.code,
                 f"{error_class.what}: {text}",
                 where=where,

@@ -83,10 +83,11 @@ class Database:
                 connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_WRITE_TIMEOUT_S}")
                 connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
                 connection.rollback()
+            driver = connection.connection.dbapi_connection
             try:
                 yield connection
             except BaseException:
-                _abandon_rows(connection)
+                _abandon_rows(connection, driver)
                 raise
 
     def check_writable(self) -> None:
@@ -132,14 +133,17 @@ class Database:
         return text
 
 
-def _abandon_rows(connection: Connection) -> None:
-    """Close a connection of PyMySQL, which would first fetch all rows that are left."""
-    if connection.invalidated:
-        return
-    result = getattr(connection.connection.dbapi_connection, "_result", None)
+def _abandon_rows(connection: Connection, driver: Any) -> None:
+    """Close a connection of PyMySQL, which would first fetch all rows that are left.
+
+    Args:
+        driver: the connection as the driver has it, which a broken one no longer tells.
+    """
+    result = getattr(driver, "_result", None)
     if result is not None:
         result.unbuffered_active = False
-    connection.invalidate()
+    if not connection.invalidated:
+        connection.invalidate()
 
 
 def is_url(place: str) -> bool:

@@ -1,0 +1,196 @@
+"""Connections to databases break at many places: the same command again makes it whole."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Done
+from tcp_relay import TcpRelay
+
+import recordio
+import recordio.example
+from edl.__main__ import run
+from edl.core.job_result import JobResult
+from tests import database_servers
+from tests.database_servers import PASSWORD, USER, Server, execute
+
+Call = Callable[..., Done]
+ROWS = 20_000
+PREDICTIONS = 1_000
+CUTS = 6
+"""Places where a connection breaks, spread over all that it carries."""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, Server]]:
+    missing = database_servers.missing()
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"missing: {missing}")
+    with ExitStack() as stack:
+        yield {
+            "postgresql": stack.enter_context(database_servers.postgresql()),
+            "mariadb": stack.enter_context(database_servers.mariadb()),
+        }
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Server:
+    found: Server = servers[request.param]
+    return found
+
+
+@pytest.fixture
+def relay(server: Server) -> Iterator[TcpRelay]:
+    """Between the command and the server."""
+    name = {"postgresql": ".s.PGSQL.5432", "mysql": "socket"}[server.kind]
+    relay = TcpRelay(("127.0.0.1", 0), str(server.folder / name))
+    yield relay
+    relay.cut()
+
+
+@pytest.fixture
+def url(server: Server, relay: TcpRelay) -> str:
+    return f"{server.kind}://{USER}:{PASSWORD}@127.0.0.1:{relay.port}/edl"
+
+
+@pytest.fixture
+def edl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def call(*args: str) -> Done:
+        capfd.readouterr()
+        done = Done(args, run(args), *capfd.readouterr())
+        assert PASSWORD not in done.out + done.err
+        return done
+
+    return call
+
+
+def places(total: int) -> list[int]:
+    return [max(1, total * part // CUTS) for part in range(CUTS)]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_conversion_that_is_cut_leaves_nothing_and_is_repeated(
+    edl: Call, server: Server, relay: TcpRelay, url: str
+) -> None:
+    numbers = {
+        "postgresql": f"SELECT i AS id FROM generate_series(1, {ROWS}) AS i",
+        "mysql": f"SELECT seq AS id FROM seq_1_to_{ROWS}",
+    }[server.kind]
+
+    def convert(to: str) -> Done:
+        return edl("data", "convert", "--from", url, "--query", numbers, "--to", to)
+
+    assert convert("whole.recordio").code == 0
+    whole = sorted(os.listdir("."))
+    for place in places(relay.carried):
+        relay.carried, relay.cut_at = 0, place
+        done = convert("again.recordio")
+        assert done.code == 3, str(done)
+        assert "cannot be reached, or has closed the connection" in done.err
+        gc.collect()  # where a driver would complain about rows that nobody has fetched
+        assert sorted(os.listdir(".")) == whole
+        relay.restore()
+    relay.cut_at = sys.maxsize
+    assert convert("again.recordio").code == 0
+    source = recordio.open_source("again.recordio")
+    ids = [recordio.example.decode(record)["id"][0] for record in source.read(0, source.count())]
+    assert ids == list(range(1, ROWS + 1))
+
+
+def write_predictions(place: str) -> None:
+    with recordio.Writer(place) as writer:
+        for number in range(PREDICTIONS):
+            row = {"id": number, "prediction": number * 0.5}
+            writer.write(recordio.example.encode(row))
+
+
+def make_table(server: Server, table: str) -> None:
+    rows = ", ".join(f"({number})" for number in range(PREDICTIONS))
+    execute(
+        server,
+        f"CREATE TABLE {table} (id INT PRIMARY KEY)",
+        f"INSERT INTO {table} VALUES {rows}",
+    )
+
+
+def loaded(edl: Call, server: Server, table: str) -> list[Any]:
+    """The predictions in a table by id, read without the relay."""
+    query = f"SELECT * FROM {table} ORDER BY id"
+    done = edl("data", "convert", "--from", server.url(), "--query", query, "--to", "now.recordio")
+    assert done.code == 0, str(done)
+    source = recordio.open_source("now.recordio")
+    rows = [recordio.example.decode(record) for record in source.read(0, source.count())]
+    for file in Path().glob("now.*"):
+        file.unlink()
+    assert [row["id"][0] for row in rows] == list(range(PREDICTIONS))
+    return [row["predicted"][0] if "predicted" in row else None for row in rows]
+
+
+def test_a_column_that_is_cut_is_there_with_all_values_or_none(
+    edl: Call, server: Server, relay: TcpRelay, url: str
+) -> None:
+    write_predictions("p.recordio")
+    complete = [number * 0.5 for number in range(PREDICTIONS)]
+
+    def load(table: str) -> Done:
+        return edl(
+            *("data", "load", "--from", "p.recordio", "--to", url, "--table", table),
+            *("--column", "predicted", "-o", "json"),
+        )
+
+    make_table(server, "cut_whole")
+    assert load("cut_whole").code == 0
+    for number, place in enumerate(places(relay.carried)):
+        table = f"cut_{number}"
+        make_table(server, table)
+        relay.carried, relay.cut_at = 0, place
+        done = load(table)
+        assert done.code == 3, str(done)
+        assert "cannot be reached, or has closed the connection" in done.out
+        assert loaded(edl, server, table) in ([None] * PREDICTIONS, complete)
+        relay.cut_at = sys.maxsize
+        relay.restore()
+        done = load(table)
+        assert done.code == 0, str(done)
+        assert (done.json["rows"], done.json["other_rows"]) == (PREDICTIONS, 0)
+        assert loaded(edl, server, table) == complete
+
+
+def test_predictions_wait_for_a_database_that_restarts_during_the_job(
+    edl: Call, server: Server, relay: TcpRelay, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(server, "waiting")
+    about = {"statement": "", "label": "", "classes": [], "is_classifier": False, "texts": {}}
+    Path("models/m").mkdir(parents=True)
+    Path("models/m/statement.json").write_text(json.dumps(about))
+
+    def predict(*, output: str, **_: object) -> JobResult:
+        write_predictions(output)
+        relay.cut()
+        return JobResult("job", "SUCCEEDED")
+
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            relay.restore()
+
+    monkeypatch.setattr("edl.api.predict", predict)
+    monkeypatch.setattr("edl.adapters.database_retries.pause", pause)
+    done = edl("sql", "--db", url, "-e", "SELECT id FROM waiting PREDICT waiting.predicted USING m")
+    assert done.code == 0, str(done)
+    assert len(pauses) == 2
+    assert "cannot be reached" in done.err
+    assert loaded(edl, server, "waiting") == [number * 0.5 for number in range(PREDICTIONS)]
