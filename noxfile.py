@@ -17,7 +17,7 @@ PACKAGES = {
     # folder: (import names, extras, packages that it imports)
     "proto": ("edl_proto elasticdl", "[registry]", ()),
     "recordio": ("recordio", "", ()),
-    "client": ("edl", "[convert,sql]", ("proto", "recordio")),
+    "client": ("edl", "[convert,mlflow,sql]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
     "master": ("edl_master", "[kubernetes]", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
@@ -270,7 +270,8 @@ def lock(session: nox.Session) -> None:
     session.run("uv", "lock", *session.posargs, external=True)
     session.run(
         *("uv", "export", "--all-packages", "--all-groups"),
-        *("--extra", "convert", "--extra", "sql", "--extra", "local", "--extra", "cpu"),
+        *("--extra", "convert", "--extra", "mlflow", "--extra", "sql"),
+        *("--extra", "local", "--extra", "cpu"),
         *("--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header"),
         *("--quiet", "--output-file", LOCK),
         external=True,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack, get_type_hints
 
 from edl import codec
-from edl.app import job_catalog, job_submitter
+from edl.app import experiment_tracker, job_catalog, job_submitter, track_in_background
 from edl.core.job_backend import JobBackend
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
@@ -20,6 +20,7 @@ from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
+from edl.use_cases.job_tracking import BackgroundTracking
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl.use_cases.model_export import export_model
 from edl_proto.errors import EdlError
@@ -105,6 +106,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     }
     submitter = job_submitter()
     plan = submitter.prepare(verb, flags)
+    tracker = None if plan.job.tracker == "none" else experiment_tracker(plan.job.tracker)
     if plan.job.dry_run:
         submitter.dry_run(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
@@ -118,11 +120,16 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     if plan.job.detach:
         return of_status(submitter.catalog.recorded(started.name).status)
     backend = submitter.catalog.find(started.name)
-    return _watch(backend, started.name, display, plan.job.timeout)
+    tracking = track_in_background(started.name, tracker, display.say) if tracker else None
+    return _watch(backend, started.name, display, plan.job.timeout, tracking)
 
 
 def _watch(
-    backend: JobBackend, name: str, display: JobDisplay, timeout_s: float | None
+    backend: JobBackend,
+    name: str,
+    display: JobDisplay,
+    timeout_s: float | None,
+    tracking: BackgroundTracking | None = None,
 ) -> JobResult:
     try:
         status = JobWatcher(backend, name, display, timeout_s).run()
@@ -131,6 +138,8 @@ def _watch(
             f"The job {name} goes on; edl status {name} shows it, edl stop {name} ends it."
         )
         raise
+    if tracking is not None:
+        tracking.finish()
     return _result(status)
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import atexit
 import pkgutil
+from collections.abc import Callable
 
 from edl.core.job_backend import JobBackend
 from edl.core.platforms import PLATFORMS
+from edl.core.trackers import TRACKERS
+from edl.core.tracking import ExperimentTracker
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_submission import JobSubmitter
+from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
 
 
 def job_catalog() -> JobCatalog:
@@ -27,3 +31,28 @@ def _backend(factory: str) -> JobBackend:
 def job_submitter() -> JobSubmitter:
     """Submits jobs to the backends of ``job_catalog``."""
     return JobSubmitter(job_catalog())
+
+
+def experiment_tracker(name: str) -> ExperimentTracker:
+    """The tracker that a value of ``--tracker`` names.
+
+    Raises:
+        EdlError: USAGE; it is not installed, or not configured.
+    """
+    tracker: ExperimentTracker = pkgutil.resolve_name(TRACKERS[name])()
+    return tracker
+
+
+def job_tracking(name: str, tracker: ExperimentTracker, say: Callable[[str], None]) -> JobTracking:
+    """Sends what happens to a job to a tracker."""
+    from edl.adapters.trained_models import open_keras_model
+
+    # A catalog of its own: it may be used beside the command that waits for the job.
+    return JobTracking(job_catalog().find(name), name, tracker, open_keras_model, say)
+
+
+def track_in_background(
+    name: str, tracker: ExperimentTracker, say: Callable[[str], None]
+) -> BackgroundTracking:
+    """The same, beside the command that waits for the job."""
+    return BackgroundTracking(name, job_tracking(name, tracker, say).run, say)

@@ -57,6 +57,7 @@ GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
     error_pb2.PARAMETER_SERVER_LOST: grpc.StatusCode.UNAVAILABLE,
     error_pb2.SYSTEM: grpc.StatusCode.UNAVAILABLE,
     error_pb2.CLUSTER_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    error_pb2.TRACKER_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
 }
 
 

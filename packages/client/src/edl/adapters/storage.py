@@ -49,3 +49,19 @@ def read(place: str) -> bytes:
     except Exception as error:
         raise StoreError(f"{type(error).__name__}: {error}") from error
     return content
+
+
+def fetch(place: str, target: Path) -> None:
+    """Copy a file of a store to this machine.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        StoreError: the store cannot be asked.
+    """
+    try:
+        system, path = filesystem(place)
+        system.get_file(path, str(target))
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error

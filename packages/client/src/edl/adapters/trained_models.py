@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -14,6 +16,7 @@ from edl.core import model_trust
 from edl.core.locations import scheme
 from edl.core.problem import Problem
 from edl.core.submission import Submission
+from edl.core.tracking import KerasModel
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
 from edl_proto.v1 import model_pb2
@@ -57,6 +60,39 @@ def read(folder: str) -> model_pb2.TrainedModel:
             " it, and why.",
         ) from None
     return message
+
+
+@contextmanager
+def open_keras_model(folder: str) -> Iterator[KerasModel]:
+    """The Keras model of a trained model, on this machine, within a context.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or FORBIDDEN; also if the model has no such form.
+    """
+    description = read(folder)
+    place = f"{folder.rstrip('/')}/{os.path.basename(description.keras_filename)}"
+    if not description.keras_filename:
+        raise EdlError(
+            ErrorCode.MODEL_NOT_FOUND,
+            "the trained model has no Keras form",
+            where=folder,
+            remedy="edl status NAME says why, as a warning.",
+        )
+    with tempfile.TemporaryDirectory(prefix="edl-model-") as temporary:
+        file = Path(place)
+        try:
+            if scheme(place):
+                file = Path(temporary) / "model.keras"
+                storage.fetch(place, file)
+            os.stat(file)
+        except (OSError, storage.StoreError) as error:
+            raise EdlError(
+                ErrorCode.MODEL_NOT_FOUND,
+                f"the Keras form of the trained model cannot be read: {error}",
+                where=place,
+                remedy="Copy the complete folder again.",
+            ) from None
+        yield KerasModel(file, description.parameter_version, dict(description.versions))
 
 
 def check(job: Submission) -> None:

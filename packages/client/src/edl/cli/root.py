@@ -36,6 +36,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "dashboard": CommandEntry("edl.cli.status", _WATCH, "print the URL of a job's page"),
     "logs": CommandEntry("edl.cli.logs", _WATCH, "show logs of master and workers"),
     "events": CommandEntry("edl.cli.logs", _WATCH, "show a job's events"),
+    "track": CommandEntry("edl.cli.track", _WATCH, "send a job to an experiment tracker"),
     "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
     "scale": CommandEntry("edl.cli.control", _WATCH, "change the number of workers of a job"),
     "stop": CommandEntry("edl.cli.control", _WATCH, "stop a job, keep its state"),

@@ -20,9 +20,11 @@ from edl.render.output_format import Format
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
+    from edl.core.tracking import ExperimentTracker
     from edl.use_cases.image_build import BuildDisplay
     from edl.use_cases.job_catalog import JobCatalog
     from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan
+    from edl.use_cases.job_tracking import BackgroundTracking
     from edl.use_cases.job_watcher import JobDisplay
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
@@ -87,6 +89,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
 
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
+        tracker = _tracker(plan)
         if plan.job.dry_run:
             for warning in submitter.dry_run(plan):
                 terminal.warning(warning)
@@ -105,10 +108,31 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             terminal.message(f"{started.name} {how}, page: {page}")
         if plan.job.detach:
             put_detached(submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet)
+            if tracker is not None and not quiet:
+                terminal.message(f"edl track {started.name}  # sends it to {plan.job.tracker}")
             return
     backend = submitter.catalog.find(started.name)
-    status = follow(backend, started.name, make_display(quiet), form, plan.job.timeout)
+    display = make_display(quiet)
+    tracking = _track(started.name, tracker, display)
+    status = follow(backend, started.name, display, form, plan.job.timeout)
+    if tracking is not None:
+        tracking.finish()
     finish(backend, status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
+
+
+def _tracker(plan: SubmissionPlan) -> ExperimentTracker | None:
+    """The tracker that a plan names; it must be there before the job starts."""
+    from edl.app import experiment_tracker
+
+    return None if plan.job.tracker == "none" else experiment_tracker(plan.job.tracker)
+
+
+def _track(
+    name: str, tracker: ExperimentTracker | None, display: JobDisplay
+) -> BackgroundTracking | None:
+    from edl.app import track_in_background
+
+    return None if tracker is None else track_in_background(name, tracker, display.say)
 
 
 def provide_image(submitter: JobSubmitter, plan: SubmissionPlan, *, quiet: bool) -> SubmissionPlan:

@@ -18,7 +18,7 @@ MEANINGS: dict[int, str] = {
     8: "stopped, declined, or timed out",
     9: "the image cannot be built",
     10: "not allowed, or over a limit of the builder or the cluster",
-    11: "builder, container engine, registry or cluster is not available",
+    11: "builder, container engine, registry, cluster or tracker is not available",
     70: "internal error of edl",
     INTERRUPTED: "interrupted by Ctrl-C; the job continues, or was not started",
 }
@@ -83,6 +83,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "PARAMETER_SERVER_LOST": ErrorPresentation(1),
     "SYSTEM": ErrorPresentation(7),
     "CLUSTER_UNAVAILABLE": ErrorPresentation(11),
+    "TRACKER_UNAVAILABLE": ErrorPresentation(11),
 }
 
 

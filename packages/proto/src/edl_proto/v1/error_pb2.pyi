@@ -95,6 +95,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """the operating system refuses an operation"""
     CLUSTER_UNAVAILABLE: _ErrorCode.ValueType  # 43
     """the cluster does not answer, or refuses the job"""
+    TRACKER_UNAVAILABLE: _ErrorCode.ValueType  # 44
+    """the experiment tracker does not answer, or refuses"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
@@ -173,6 +175,8 @@ SYSTEM: ErrorCode.ValueType  # 42
 """the operating system refuses an operation"""
 CLUSTER_UNAVAILABLE: ErrorCode.ValueType  # 43
 """the cluster does not answer, or refuses the job"""
+TRACKER_UNAVAILABLE: ErrorCode.ValueType  # 44
+"""the experiment tracker does not answer, or refuses"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Duration, Flag
+from edl.core.options.kinds import Choice, Duration, Flag
 from edl.core.options.option import TRAIN, Option, declare
+from edl.core.trackers import TRACKERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,4 +37,14 @@ class CommandOptions:
     )
     timeout: float | None = declare(
         Option(Duration(min_s=0.1), "Stop the job if it takes longer.", "2h", default=None)
+    )
+    tracker: str = declare(
+        Option(
+            Choice(("none", *TRACKERS)),
+            "Send parameters, metrics and the model to an experiment tracker while the command "
+            "waits; edl track NAME does that for other jobs.",
+            "mlflow",
+            default="none",
+            verbs=TRAIN,
+        )
     )

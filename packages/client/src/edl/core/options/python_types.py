@@ -96,6 +96,7 @@ class TrainOptions(TypedDict, total=False):
     dry_run: bool
     yes: bool
     timeout: str | float
+    tracker: Literal["none", "mlflow"]
 
 
 class EvaluateOptions(TypedDict, total=False):

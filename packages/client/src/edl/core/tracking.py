@@ -1,0 +1,181 @@
+"""What experiment trackers are told about a job, and the port to them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from edl.core.job_status import JobState
+
+_PLACES_OF_FILES = ("job_dir", "submitted_at", "containers", "kubernetes")
+"""What says how the job's files and pods are made; pods may have secrets in their variables."""
+
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+_NOT_IN_NAMES = re.compile(r"[^\w\-. /:]")
+
+
+class TrackerUnavailable(Exception):
+    """The tracker did not answer, or refused. A later attempt may succeed."""
+
+
+class RunEnd(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A value of a metric at a parameter version.
+
+    Attributes:
+        step: the parameter version.
+        at_s: time of the measurement in seconds since the epoch.
+    """
+
+    name: str
+    value: float
+    step: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KerasModel:
+    """A trained model as a file of Keras.
+
+    Attributes:
+        file: the ``.keras`` file on this machine.
+        version: parameter version.
+        versions: of the libraries that wrote it, by name: keras, tensorflow, python.
+    """
+
+    file: Path
+    version: int
+    versions: Mapping[str, str]
+
+
+class ExperimentTracker(Protocol):
+    """One run of a tracker. Calls MUST be harmless when repeated, by any process.
+
+    Every method raises ``TrackerUnavailable``.
+    """
+
+    def open(self, job: str, submitted_at: str, started_at_s: float) -> str:
+        """Find the run of a job, or create it; say that it runs. Called before anything else.
+
+        Args:
+            submitted_at: with the name, identifies the job.
+            started_at_s: when the job started, in seconds since the epoch.
+
+        Returns:
+            Where a person sees the run.
+        """
+
+    def log_parameters(self, parameters: Mapping[str, str]) -> None:
+        """Log parameters. Those that the run has already MUST stay as they are."""
+
+    def last_steps(self) -> Mapping[str, int]:
+        """The last step of each metric that the run has."""
+
+    def log_metrics(self, measurements: Sequence[Measurement]) -> None:
+        """Log metrics; the same measurement twice MUST count once."""
+
+    def has_model(self, version: int) -> bool:
+        """Whether the run has the model of this parameter version."""
+
+    def log_model(self, model: KerasModel) -> None:
+        """Log a model."""
+
+    def end(self, end: RunEnd, at_s: float) -> None:
+        """Say how the run ended; ``at_s`` in seconds since the epoch."""
+
+
+def parameters(description: Mapping[str, Any]) -> dict[str, str]:
+    """All options of a job by their dotted names, without what is empty and without passwords.
+
+    Args:
+        description: as ``JobPlacement.describe`` gives it.
+    """
+    kept = {key: value for key, value in description.items() if key not in _PLACES_OF_FILES}
+    return {key: _USER_INFO.sub("", text) for key, text in _flat(kept, "") if text}
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    match value:
+        case Mapping():
+            for key, item in value.items():
+                yield from _flat(item, f"{name}.{key}" if name else str(key))
+        case None:
+            return
+        case list() | tuple():
+            yield name, ", ".join(map(str, value))
+        case _:
+            yield name, str(value)
+
+
+def started_at_s(details: Mapping[str, Any]) -> float | None:
+    """When a job started, in seconds since the epoch; None if it has not.
+
+    Args:
+        details: as ``StatusReport.details`` gives them.
+    """
+    text = str(details.get("started_at") or "")
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def measurements(details: Mapping[str, Any], after: Mapping[str, int]) -> list[Measurement]:
+    """All that has been measured of a job so far.
+
+    The curves of a job have at most some hundred points: where a job is long, a point is the mean
+    of neighbours.
+
+    Args:
+        details: as ``StatusReport.details`` gives them.
+        after: steps of metrics, up to which measurements are not wanted.
+    """
+    start = started_at_s(details)
+    if start is None:
+        return []
+    found = [
+        Measurement(
+            metric_name(str(curve["name"])),
+            float("nan" if point["value"] is None else point["value"]),
+            int(point["step"]),
+            start + float(point["at_s"]),
+        )
+        for curve in details.get("curves") or ()
+        for point in curve["points"]
+    ]
+    progress = details.get("progress") or {}
+    at, step = start + float(details.get("seconds") or 0.0), progress.get("parameter_version") or 0
+    for name in ("epoch", "records_per_s", "mean_records_per_s"):
+        if (value := progress.get(name)) and step:
+            found.append(Measurement(name, float(value), int(step), at))
+    return [one for one in found if math.isfinite(one.value) and one.step > after.get(one.name, -1)]
+
+
+def metric_name(name: str) -> str:
+    """A name that trackers accept."""
+    return _NOT_IN_NAMES.sub("_", name)
+
+
+def run_end(state: JobState) -> RunEnd:
+    """How the run of a job that is over has ended."""
+    match state:
+        case JobState.SUCCEEDED:
+            return RunEnd.FINISHED
+        case JobState.CANCELLED:
+            return RunEnd.KILLED
+        case _:
+            return RunEnd.FAILED

@@ -1,0 +1,56 @@
+"""MLflow's settings, its model layout, and a server that is away; tests/ has a real server."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edl.adapters import mlflow_tracker
+from edl.core.tracking import KerasModel, TrackerUnavailable
+from edl_proto.errors import EdlError, ErrorCode
+
+MODEL = {"keras": "3.15.1", "tensorflow": "2.21.0", "python": "3.11.7"}
+
+
+def test_a_server_must_be_named() -> None:
+    with pytest.raises(EdlError, match="MLFLOW_TRACKING_URI is not set") as raised:
+        mlflow_tracker.from_environment({})
+    assert raised.value.code == ErrorCode.USAGE
+
+
+def test_the_client_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EdlError, match="not installed") as raised:
+        mlflow_tracker.from_environment({"MLFLOW_TRACKING_URI": "http://127.0.0.1:1"})
+    assert "edl-client[mlflow]" in raised.value.remedy
+
+
+def test_a_server_that_is_away_is_named_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        port = unused.getsockname()[1]
+        tracker = mlflow_tracker.from_environment(
+            {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
+        )
+        with pytest.raises(TrackerUnavailable) as raised:
+            tracker.open("digits", "then", 0.0)
+    assert str(raised.value) == f"no connection to 127.0.0.1:{port}"
+
+
+def test_a_model_has_the_layout_of_mlflow(tmp_path: Path) -> None:
+    file, folder = tmp_path / "model.keras", tmp_path / "layout"
+    file.write_bytes(b"weights")
+    folder.mkdir()
+    mlflow_tracker.write_layout(folder, KerasModel(file, 7, MODEL), "run", "m-1")
+    described = yaml.safe_load((folder / "MLmodel").read_text())
+    flavor = described["flavors"]["keras"]
+    assert (folder / flavor["data"] / "model.keras").read_bytes() == b"weights"
+    assert flavor["keras_version"] == "3.15.1"
+    assert described["flavors"]["python_function"]["loader_module"] == "mlflow.keras"
+    needed = (folder / "requirements.txt").read_text().split()
+    assert {"keras==3.15.1", "tensorflow==2.21.0"} < set(needed)
