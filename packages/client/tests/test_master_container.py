@@ -13,6 +13,7 @@ import pytest
 
 from edl import master_container
 from edl.adapters import container_engine
+from edl.adapters.store_credentials import StoreAccess
 from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.local import job_directory, supervision
@@ -104,7 +105,7 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
     monkeypatch.setattr(container_engine, "client", lambda *_: taken)
     spec = job_pb2.JobSpec(name="boxed", training=job_pb2.TrainingSpec(parameter_servers=2))
     container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
-    master_container._start(container, spec, job_dir, identities)
+    master_container._start(container, spec, job_dir, identities, StoreAccess())
     (made,) = taken.created
     folder = job_dir / "identity"
     mounts = {each["Target"]: each for each in made["host_config"]["mounts"]}

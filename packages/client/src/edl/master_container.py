@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters import container_engine, job_identities
+from edl.adapters import container_engine, job_identities, store_credentials
 from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto import logs
 from edl_proto.errors import EdlError
@@ -86,6 +86,7 @@ def run(job_dir: Path) -> int:
         identities = job_identities.of_job(job_dir)
         if identities is not None:
             _keep_renewed(identities)
+        stores = store_credentials.provide(job_dir, spec)
         container, runs = container_engine.read(job_dir), False
         if container is not None:
             runs = supervision.is_directory_held(job_dir) and container.is_alive
@@ -95,14 +96,18 @@ def run(job_dir: Path) -> int:
         _write_down(job_dir, container)
         _watch_supervisor(job_dir)
         try:
-            with CallListener(job_dir, WorkerContainers(spec, job_dir, identities).handle):
+            workers = WorkerContainers(spec, job_dir, identities, stores)
+            with CallListener(job_dir, workers.handle):
                 if not runs:
                     with container_engine.translated_errors(container.engine):
-                        _start(container, spec, job_dir, identities)
-                return _await_end(container, job_dir)
+                        _start(container, spec, job_dir, identities, stores)
+                code = _await_end(container, job_dir)
         except BaseException:
             container.send(signal.SIGKILL)
             raise
+        if code == 0:
+            store_credentials.remove(job_dir)
+        return code
 
 
 def _hold_lock(job_dir: Path) -> IO[str] | None:
@@ -166,6 +171,7 @@ def _start(
     spec: job_pb2.JobSpec,
     job_dir: Path,
     identities: IdentityFolder | None,
+    stores: store_credentials.StoreAccess,
 ) -> None:
     from docker.types import Mount
 
@@ -192,7 +198,10 @@ def _start(
         hidden.append(
             Mount(cover, None, type="tmpfs", read_only=True, tmpfs_size=1 << 16, tmpfs_mode=0o755)
         )
+    if stores.folder is not None:
+        places[str(stores.folder)] = False
     environment = {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
+    environment |= stores.variables
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from edl.adapters import container_engine
+from edl.adapters.store_credentials import provide
 from edl.adapters.worker_containers import WorkerContainers
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
@@ -98,6 +99,23 @@ def test_a_worker_sees_its_own_identity_and_no_other(engine: Engine, tmp_path: P
     with pytest.raises(CallRefusedError, match="gets no identity"):
         start(workers, f"edl-boxed-worker-{'9' * 300}-0-0123abcd")
     assert len(engine.created) == 1
+
+
+def test_a_worker_sees_credentials_of_stores_read_only_and_as_files(
+    engine: Engine, tmp_path: Path
+) -> None:
+    spec = job_pb2.JobSpec(name="boxed", image="zoo@sha256:1", data=["s3://bucket/x"])
+    access = provide(
+        tmp_path, spec, {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "very-secret"}
+    )
+    (tmp_path / "logs").mkdir()
+    start(WorkerContainers(spec, tmp_path, None, access), environment={"AWS_CONFIG_FILE": "/x"})
+    (made,) = engine.created
+    seen = {each["Target"]: each for each in made["host_config"]["mounts"]}
+    assert seen[str(tmp_path / "stores")]["ReadOnly"]
+    named = made["environment"]["AWS_SHARED_CREDENTIALS_FILE"]
+    assert Path(named).parent == tmp_path / "stores"
+    assert "very-secret" not in str(made)
 
 
 def test_the_log_of_a_worker_outlives_its_starts(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edl.adapters import container_engine
+from edl.adapters.store_credentials import StoreAccess
 from edl_proto.errors import EdlError
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
@@ -61,12 +62,18 @@ class WorkerContainers:
         spec: of the job; the master cannot change it.
         job_dir: of the job.
         identities: of the job; None if it is not secured.
+        stores: how containers reach the stores of the job.
     """
 
     def __init__(
-        self, spec: job_pb2.JobSpec, job_dir: Path, identities: IdentityFolder | None = None
+        self,
+        spec: job_pb2.JobSpec,
+        job_dir: Path,
+        identities: IdentityFolder | None = None,
+        stores: StoreAccess | None = None,
     ) -> None:
         self._spec = spec
+        self._stores = stores or StoreAccess()
         self._job_dir = job_dir
         self._identities = identities
         self._url = spec.containers.engine
@@ -130,6 +137,9 @@ class WorkerContainers:
             # The folder, not the file: that is replaced when it is renewed.
             own = str(self._identity(self._identities, worker).parent)
             mounts.append(Mount(own, own, type="bind", read_only=True))
+        if self._stores.folder is not None:
+            shown = str(self._stores.folder)
+            mounts.append(Mount(shown, shown, type="bind", read_only=True))
         # The log is a file of the job, which outlives master, container and engine.
         mounts.append(Mount(_LOG, str(self._log(worker)), type="bind"))
         try:
@@ -139,7 +149,7 @@ class WorkerContainers:
                 user=self._spec.containers.user,
                 entrypoint=["sh", "-c", f'exec "$@" >>{_LOG} 2>&1', "sh"],
                 command=command,
-                environment={**environment, "EDL_INSTANCE": name},
+                environment={**environment, **self._stores.variables, "EDL_INSTANCE": name},
                 labels={
                     LABEL_JOB: self._spec.name,
                     LABEL_JOB_DIR: str(self._job_dir),

@@ -77,6 +77,9 @@ IDENTITY = "identity"
 PAGE = "page"
 """What opens the job's page: its key, the token of its metrics, and which links have been used."""
 
+STORES = "stores"
+"""Credentials of object stores for the job's containers, as the user has them."""
+
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
 
