@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-Fault = int | str | None
-"""What happens to a request: a status of HTTP, ``reset``, or ``short``: half of the answer."""
+Fault = int | str | tuple[int, str] | None
+"""What happens to a request: a status of HTTP, alone or with the code of an error of S3, ``reset``,
+or ``short``: half of the answer."""
 
 _RESET = struct.pack("ii", 1, 0)
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
@@ -73,6 +74,9 @@ class StoreProxy:
             return
         if isinstance(fault, int):
             status, headers, content = fault, [], b""
+        elif isinstance(fault, tuple):
+            status, headers = fault[0], [("Content-Type", "application/xml")]
+            content = f"<Error><Code>{fault[1]}</Code><Message>no</Message></Error>".encode()
         else:
             status, headers, content = self._ask(handler, body)
         handler.send_response(status)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import urllib.request
+from collections.abc import Iterable
 from http.server import HTTPServer
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ import fsspec
 from gcp_storage_emulator.handlers.buckets import create_bucket
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
 ACCESS = {
@@ -74,6 +77,12 @@ class S3Server:
 
     def put(self, path: str, content: bytes) -> None:
         self.system.pipe_file(path, content)
+
+    def put_many(self, bucket: str, names: Iterable[str], content: bytes) -> None:
+        """Make thousands of equal objects, past HTTP."""
+        store = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        for name in names:
+            store.put_object(bucket, name, content)
 
     def start(self) -> None:
         self._server = ThreadedMotoServer("127.0.0.1", port=self._port)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -119,3 +121,76 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(
     server.put(uri.partition("://")[2], os.urandom(4 << 20))
     with pytest.raises(recordio.UnreadableFile, match=rf"{uri}: it has changed"):
         list(reading)
+
+
+def test_a_store_that_dies_costs_time_and_no_record(
+    server: S3Server, proxy: StoreProxy, uri: str
+) -> None:
+    reading = recordio.open_source(uri).read(0, len(RECORDS), hint=(0, 0))
+    found = [next(reading)]
+    server.stop()
+    before = len(proxy.requests)
+
+    def revive() -> None:
+        # Every request of those on their way has failed, and has been made again.
+        while len(proxy.requests) < before + 3 * DEPTH:
+            time.sleep(0.01)
+        server.start()
+
+    reviver = threading.Thread(target=revive, daemon=True)
+    reviver.start()
+    found += reading
+    reviver.join()
+    assert found == RECORDS
+
+
+def test_ten_thousand_objects_are_found_in_a_few_requests(
+    server: S3Server, proxy: StoreProxy
+) -> None:
+    names = [f"many/part-{number:05}.recordio" for number in range(10_000)]
+    server.put_many(BUCKET, names, b"")
+    server.put_many(BUCKET, ["elsewhere/other", "many/_SUCCESS"], b"")
+    found = recordio.expand(f"s3://{BUCKET}/many/*.recordio")
+    assert found == [f"s3://{BUCKET}/{name}" for name in names]
+    assert len(proxy.requests) <= 15, "a thousand objects in each request, and a few more"
+
+
+@pytest.mark.parametrize(
+    ("place", "fault", "told"),
+    [
+        ("nothing/x.recordio", None, "nothing matches; s3:// holds data"),
+        ("nothing/*.recordio", None, "nothing matches; s3:// holds data"),
+        (f"{BUCKET}/none.recordio", None, f"nothing matches; s3://{BUCKET} holds some"),
+        (f"{BUCKET}/x.recordio", (403, "InvalidAccessKeyId"), "the store denies access"),
+        (f"{BUCKET}/*.recordio", (403, "SignatureDoesNotMatch"), "the store denies access"),
+        (f"{BUCKET}/*.recordio", (400, "ExpiredToken"), "the store denies access"),
+        (f"{BUCKET}/x.recordio", 503, "the store is out of order"),
+        (f"{BUCKET}/x.recordio", "reset", "the store cannot be reached"),
+    ],
+)
+def test_data_that_cannot_be_found_is_one_clear_error(
+    server: S3Server, proxy: StoreProxy, place: str, fault: Fault, told: str
+) -> None:
+    server.put(f"{BUCKET}/some.recordio", b"")
+    proxy.fault = lambda method, path: fault
+    with pytest.raises(recordio.RecordError) as caught:
+        recordio.expand(f"s3://{place}")
+    assert str(caught.value).startswith(f"s3://{place}: {told}")
+    assert "\n" not in str(caught.value)
+
+
+def test_absent_credentials_are_one_clear_error(
+    proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(recordio.UnreadableFile, match="x: there are no credentials for the store"):
+        recordio.expand(f"s3://{BUCKET}/x")
+
+
+def test_what_is_no_recordio_is_one_clear_error(server: S3Server, proxy: StoreProxy) -> None:
+    server.put(f"{BUCKET}/text.recordio", b"this is a text, whatever its name says")
+    with pytest.raises(recordio.DamagedFile, match=r"text\.recordio.*not a RecordIO chunk"):
+        recordio.open_source(f"s3://{BUCKET}/text.recordio").count()

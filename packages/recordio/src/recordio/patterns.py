@@ -5,17 +5,19 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from recordio.errors import NoSuchData
 from recordio.formats.detection import named_format
 from recordio.storage.files import local_path
+from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem, is_uri
 
 _LISTED = 6
 
 
-def expand(patterns: str | Sequence[str]) -> list[str]:
+def expand(patterns: str | Sequence[str], *, patience_s: float = 0.0) -> list[str]:
     """The data files that patterns name, sorted within each pattern, each once.
 
     A pattern is a path, a glob, a directory or a URI of these. A comma has no special meaning.
@@ -25,16 +27,22 @@ def expand(patterns: str | Sequence[str]) -> list[str]:
 
     Args:
         patterns: one pattern, or several.
+        patience_s: how long a store may be out of order.
 
     Raises:
         NoSuchData: a pattern matches nothing; the message says what is there instead.
-        UnreadableFile: a URI whose scheme is unknown or not installed.
+        UnreadableFile: a URI whose scheme is unknown or not installed, or whose store cannot be
+            asked.
     """
     found: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         if not pattern.strip():
             continue
-        matches = _remote(pattern) if is_uri(pattern) else _local(local_path(pattern))
+        matches = (
+            retry_transient(partial(_remote, pattern), pattern, patience_s=patience_s)
+            if is_uri(pattern)
+            else _local(local_path(pattern))
+        )
         found.update(dict.fromkeys(matches))
     if not found:
         raise NoSuchData("no data file is named")
@@ -106,6 +114,13 @@ def _remote(pattern: str) -> list[str]:
 
 
 def _nearest_remote(system: Any, path: str) -> str:
+    try:
+        return _found_remote(system, path)
+    except Exception:  # who may read an object need not be allowed to list what is beside it
+        return "what is there instead cannot be listed"
+
+
+def _found_remote(system: Any, path: str) -> str:
     while path and not system.isdir(path):
         parent = str(system._parent(path))
         if parent == path:

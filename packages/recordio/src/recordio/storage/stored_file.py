@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from recordio.errors import UnreadableFile
+from recordio.errors import RecordError, UnreadableFile
 from recordio.storage.stores import StoredObject, is_transient, reason_of
 
 T = TypeVar("T")
@@ -135,18 +135,24 @@ class StoredFile(io.BufferedIOBase):
         return retry_transient(fetch, self._stored.uri, self._closing)
 
 
-def retry_transient(act: Callable[[], T], uri: str, stop: threading.Event | None = None) -> T:
+def retry_transient(
+    act: Callable[[], T],
+    uri: str,
+    stop: threading.Event | None = None,
+    patience_s: float | None = None,
+) -> T:
     """Ask a store, and again while it is out of order.
 
     Args:
         act: what is done.
         uri: for messages.
         stop: nobody waits for the answer any more.
+        patience_s: how long it may be out of order; None: ``PATIENCE_S``.
 
     Raises:
-        UnreadableFile: asking again does not help, or has not helped for ``PATIENCE_S``.
+        UnreadableFile: asking again does not help, or has not helped for so long.
     """
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     pause = _FIRST_PAUSE_S
     stop = stop or threading.Event()
     while True:
@@ -154,7 +160,7 @@ def retry_transient(act: Callable[[], T], uri: str, stop: threading.Event | None
             return act()
         except Exception as error:  # a store's client has errors of its own
             late = time.monotonic() + pause > until
-            if isinstance(error, UnreadableFile):
+            if isinstance(error, RecordError):
                 raise
             if late or not is_transient(error) or stop.is_set():
                 raise UnreadableFile(f"{uri}: {reason_of(error)}") from error

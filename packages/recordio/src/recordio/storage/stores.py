@@ -170,6 +170,14 @@ def reason_of(error: Exception) -> str:
         return "it has changed since it was opened"
     if isinstance(error, PermissionError) or str(error).startswith("Forbidden"):
         return f"the store denies access: {error}"
+    if _name(type(error)) in _CREDENTIALS:
+        return f"there are no credentials for the store: {error}"
+    if isinstance(error, ConnectionError) or any(
+        _name(kind) in _UNREACHED for kind in type(error).__mro__
+    ):
+        return f"the store cannot be reached: {error}"
+    if is_transient(error):
+        return f"the store is out of order: {error}"
     return f"{type(error).__name__}: {error}"
 
 
@@ -188,6 +196,20 @@ _TRANSIENT = frozenset(
         "gcsfs.retry.ChecksumError",
         "google.auth.exceptions.TransportError",
         "requests.exceptions.RequestException",
+    )
+)
+_UNREACHED = frozenset(
+    (
+        "aiohttp.client_exceptions.ClientConnectionError",
+        "botocore.exceptions.ConnectionError",
+        "botocore.exceptions.HTTPClientError",
+    )
+)
+_CREDENTIALS = frozenset(
+    (
+        "botocore.exceptions.NoCredentialsError",
+        "botocore.exceptions.PartialCredentialsError",
+        "google.auth.exceptions.DefaultCredentialsError",
     )
 )
 _TRANSIENT_CODES = frozenset(("408", "429", "500", "502", "503", "504"))
