@@ -42,8 +42,23 @@ def test_missing_options_with_an_example(attempt: Attempt) -> None:
     told(attempt("predict"), 2, "--trained-model, --data, --output", "edl predict --trained-model")
 
 
+def test_a_check_names_its_own_options(attempt: Attempt) -> None:
+    told(attempt("zoo", "check"), 2, "edl zoo check needs the options --model-zoo, --model-def")
+    told(attempt("zoo", "check", "--model-zoo", "zoo"), 2, "needs the option --model-def")
+
+
+def test_an_example_of_several_lines_is_whole(attempt: Attempt) -> None:
+    done = attempt("sql")
+    told(done, 2, "edl sql needs --db")
+    assert "\\\n" not in done.err
+
+
 def test_a_missing_name(attempt: Attempt) -> None:
     told(attempt("status"), 2, "edl status needs NAME", "For example: edl status")
+
+
+def test_an_export_to_a_scheme_alone(attempt: Attempt) -> None:
+    told(attempt("export", "my-job", "--output", "gs://"), 2, "--output gs://", "whole URI")
 
 
 def test_an_output_form_that_is_none(attempt: Attempt) -> None:
@@ -57,7 +72,7 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
         ("minibatch_size", "-4"), ("num_epochs", "many"), ("name", "No Good"),
         ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
         ("grads_to_wait", "2"), ("data", " "), ("tensorboard_dir", "s3://bucket/kept"),
-        ("model_zoo", "ssh://git.company.com/models"),
+        ("model_zoo", "ssh://git.company.com/models"), ("output", "s3://"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:
@@ -78,6 +93,7 @@ def test_a_model_file_that_is_not_there(attempt: Attempt, tmp_path: Path) -> Non
     done = attempt(model_def="mnist.mnist_functional")
     told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
     told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name")
+    told(attempt(model_def="mine.py"), 4, "Leave .py out: --model-def mine")
 
 
 def test_a_name_that_the_model_file_lacks(attempt: Attempt) -> None:

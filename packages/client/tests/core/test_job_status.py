@@ -18,6 +18,7 @@ from edl.core.job_status import (
     WorkerStatus,
     next_steps,
     overall_rate,
+    with_next_steps,
 )
 from edl.core.options import Verb
 from edl.render import job_text
@@ -189,6 +190,7 @@ def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
     [
         (Failure("UNKNOWN_PARAMETER", "nothing takes lr", "--params, lr"), "edl delete"),
         (Failure("USAGE", "not a literal", "--params"), "edl delete"),
+        (Failure("MODEL_NOT_FOUND", "nets has several models: A, B", "nets.py"), "edl delete"),
         (Failure("USAGE", "no pyarrow", "import pyarrow"), "edl resume"),
         (Failure("USER_CODE", "boom", "model.py:3"), "edl resume"),
     ],
@@ -197,6 +199,14 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
     assert next_steps(status).count("edl ") == 1
     assert way in next_steps(status)
+
+
+@pytest.mark.parametrize("remedy", ["Name one: --model-def nets.A", "Mend it.", ""])
+def test_each_remedy_is_a_sentence_of_its_own(remedy: str) -> None:
+    status = JobStatus("j", Verb.TRAIN, JobState.FAILED)
+    found = with_next_steps(Failure("USER_CODE", "boom", remedy=remedy), status).remedy
+    first = f"{remedy.rstrip('.')}. " if remedy else ""
+    assert found == f"{first}edl resume j starts it again."
 
 
 def test_a_job_that_never_started_has_no_loss() -> None:

@@ -118,6 +118,11 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
     assert f"edl {verb}" in problem.remedy
 
 
+def test_an_example_is_quoted_once() -> None:
+    assert refused(Verb.TRAIN, {**TRAIN, "data": ""}).remedy.endswith(' --data "train/*.recordio"')
+    assert '--params "hidden' in refused(Verb.TRAIN, {**TRAIN, "params": "x"}).remedy
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -151,6 +156,9 @@ def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
         ("name", "x" * 60, ["60 characters"]),
         ("tensorboard_dir", "gs://bucket/x", ["gs://"]),
         ("output", "a\0b", ["NUL"]),
+        ("output", "s3://", ["s3://", "after the scheme"]),
+        ("data", ["a", "gs:///"], ["gs:///", "after the scheme"]),
+        ("checkpoint_dir", "file://", ["file://", "after the scheme"]),
         ("model_zoo", "ssh://git.company.com/models", ["only https"]),
         ("image", "team/zoo:latest", ["digest"]),
     ],
@@ -230,6 +238,14 @@ def test_the_name_of_the_output_tells_the_format_of_predictions(
     output: str, given: dict[str, str], format: str
 ) -> None:
     assert made(Verb.PREDICT, USE | {"output": output} | given).format == format
+
+
+@pytest.mark.parametrize("output", ["p.json", "tables/p.xlsx", "p.CSV", "s3://b/p.tsv"])
+def test_an_output_is_not_named_like_a_format_that_predictions_cannot_have(output: str) -> None:
+    problem = refused(Verb.PREDICT, USE | {"output": output})
+    assert output.rpartition(".")[2] in problem.what
+    assert ".jsonl" in problem.remedy
+    assert made(Verb.PREDICT, USE | {"output": output, "format": "csv"}).format == "csv"
 
 
 def test_a_format_that_the_output_s_name_contradicts() -> None:

@@ -29,7 +29,7 @@ from edl.core.job_backend import (
     ServedPage,
     StatusReport,
 )
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, next_steps
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, with_next_steps
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError
@@ -154,8 +154,7 @@ class LocalJobBackend:
             where=name,
             remedy=f"edl events {name} shows what happened before.",
         )
-        remedy = f"{failure.remedy} {next_steps(status)}".lstrip()
-        return replace(status, failure=replace(failure, remedy=remedy))
+        return replace(status, failure=with_next_steps(failure, status))
 
     def delete(self, name: str) -> None:
         self._check(name)

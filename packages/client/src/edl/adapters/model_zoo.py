@@ -82,7 +82,9 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
             raise _not_found(
                 f"{file.name} has no {candidate.attribute}",
                 str(file),
-                did_you_mean(candidate.attribute, known.names)
+                f"Leave .py out: --model-def {model_def.removesuffix('.py')}"
+                if candidate.attribute == "py"
+                else did_you_mean(candidate.attribute, known.names)
                 or "--model-def names a model, a class or a function at the top of the file.",
             )
         return candidate

@@ -35,7 +35,8 @@ def create(folder: Path, seed: int = 0) -> list[str]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise EdlError(
             ErrorCode.OUTPUT_EXISTS,
-            "the folder is not empty, and edl never overwrites anything",
+            ("the folder is not empty" if folder.is_dir() else "a file has this name")
+            + ", and edl never overwrites anything",
             where=str(folder),
             remedy="Name a new or an empty folder.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from edl.core.options import Verb
@@ -159,7 +159,7 @@ class JobStatus:
 def _is_of_options(failure: Failure) -> bool:
     """Whether a job would fail again in the same way as long as its options are the same."""
     named = failure.code == "USAGE" and failure.where.startswith("--")
-    return named or failure.code == "UNKNOWN_PARAMETER"
+    return named or failure.code in ("UNKNOWN_PARAMETER", "MODEL_NOT_FOUND")
 
 
 def next_steps(status: JobStatus) -> str:
@@ -177,6 +177,14 @@ def next_steps(status: JobStatus) -> str:
         f"edl resume {name} continues it from parameter version {version}; edl export {name}"
         " writes the model of that version."
     )
+
+
+def with_next_steps(failure: Failure, status: JobStatus) -> Failure:
+    """The failure of a job that is over, with a remedy that also says how to go on."""
+    remedy = failure.remedy.rstrip()
+    if remedy and remedy[-1] not in ".!?":
+        remedy += "."
+    return replace(failure, remedy=f"{remedy} {next_steps(status)}".strip())
 
 
 def overall_rate(status: JobStatus) -> float:

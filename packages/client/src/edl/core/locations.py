@@ -17,6 +17,17 @@ def scheme(location: str) -> str:
     return match[1].lower() if match else ""
 
 
+def check(location: str) -> None:
+    """Refuse a URI that is a scheme and nothing else.
+
+    Raises:
+        ValueError: with the location.
+    """
+    kind = scheme(location)
+    if kind and not location[len(kind) :].strip(":/"):
+        raise ValueError(f"{location}: nothing comes after the scheme")
+
+
 def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
     """The location without ``~``, variables, ``file://`` and relative parts.
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edl.core import names
+from edl.core import locations, names
 from edl.core.locations import absolute, scheme
 from edl.core.options import Given, Option, Verb, conflicts, defaults, options_of, read
 from edl.core.options.cluster import ClusterOptions, PodOptions
@@ -97,6 +97,7 @@ def build(
         value = values[option.name]
         if not option.is_path or not value:
             continue
+        _check_locations(option, value, given)
         if isinstance(value, tuple):
             values[option.name] = tuple(absolute(part, cwd, environ) for part in value)
         else:
@@ -109,6 +110,20 @@ def build(
         builder_from_project=named_by is not None and named_by.from_project,
         **values,
     )
+
+
+def _check_locations(
+    option: Option, value: str | tuple[str, ...], given: Mapping[str, Given]
+) -> None:
+    try:
+        for text in (value,) if isinstance(value, str) else value:
+            locations.check(text)
+    except ValueError as error:
+        raise usage(
+            f"{option.flag} {error}",
+            where=given[option.name].where,
+            remedy="Write the whole URI, such as s3://bucket/folder, or a path.",
+        ) from None
 
 
 def _location(

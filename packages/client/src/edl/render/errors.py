@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import traceback
 
 import typer
@@ -175,8 +176,9 @@ def _command_names(context: object) -> list[str]:
 
 
 def _example(context: object) -> str:
-    lines = (getattr(getattr(context, "command", None), "epilog", "") or "").strip().splitlines()
-    return f"For example: {lines[0].strip()}" if lines else ""
+    text = getattr(getattr(context, "command", None), "epilog", "") or ""
+    first = re.sub(r"\s*\\\n\s*", " ", text.strip()).partition("\n")[0]  # lines that go on
+    return f"For example: {first}" if first else ""
 
 
 def _place(error: BaseException) -> str:

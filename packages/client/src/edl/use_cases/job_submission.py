@@ -16,7 +16,7 @@ from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
-from edl.core.problem import Problem
+from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
@@ -263,6 +263,9 @@ def _files_of(job: Submission) -> ZooFiles | None:
     return files
 
 
+_NAMING_A_MODEL = {"model_zoo": "--model-zoo", "model_def": "--model-def"}
+
+
 def model_submission(
     verb: Verb,
     flags: Mapping[str, Given],
@@ -280,6 +283,11 @@ def model_submission(
     folder = cwd or Path.cwd()
     try:
         given = settings.gather(verb, {**needed, **flags}, environ=environ, cwd=folder)
+        if missing := [flag for name, flag in _NAMING_A_MODEL.items() if name not in given]:
+            raise usage(
+                f"edl zoo check needs the option{'s'[: len(missing) > 1]} {', '.join(missing)}",
+                remedy="For example: edl zoo check --model-zoo my_zoo --model-def circle",
+            )
         job = build(verb, given, cwd=str(folder), environ=environ)
     except Problem as problem:
         raise codec.error_of(problem) from None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from edl import codec
+from edl.core import locations
 from edl.core.job_status import JobState, JobStatus
-from edl.core.locations import absolute
+from edl.core.problem import usage
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 
@@ -22,10 +24,15 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
         status has the name of the job whose model it is.
 
     Raises:
-        EdlError: as ``JobContinuation.export``.
+        EdlError: a wrong output, or as ``JobContinuation.export``.
     """
+    try:
+        locations.check(output)
+    except ValueError as error:
+        remedy = "Write the whole URI, such as s3://bucket/folder, or a path."
+        raise codec.error_of(usage(f"--output {error}", where="--output", remedy=remedy)) from None
     backend = catalog.find(name)
-    place = absolute(output, os.getcwd(), os.environ) if output else ""
+    place = locations.absolute(output, os.getcwd(), os.environ) if output else ""
     short = backend.continuation.export(name, place)
     status = JobWatcher(backend, short, display).run()
     if status.state is JobState.SUCCEEDED:

@@ -86,7 +86,7 @@ def _only_model(module: ModuleType, dotted: str) -> ModelDefinition:
             ErrorCode.MODEL_NOT_FOUND,
             f"{dotted} has several models: {', '.join(models)}",
             where=f"{module.__file__}",
-            remedy=f"Name one: --model-def {dotted}.{next(iter(models))}",
+            remedy=f"Name one of them, for example with --model-def {dotted}.{next(iter(models))}.",
         )
     raise EdlError(
         ErrorCode.MODEL_NOT_FOUND,

@@ -88,6 +88,13 @@ def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
             where=given["format"].where,
             remedy="Leave --format out, or name a folder, which gets a file for each data file.",
         )
+    if not wanted and (suffix := prediction.other_suffix(values["output"])):
+        raise usage(
+            f"--output {values['output']}: .{suffix} is not a format of predictions",
+            where=given["output"].where,
+            remedy="Use .csv, .jsonl, .parquet or .recordio; with --format, the output is a "
+            "folder of any name.",
+        )
 
 
 def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:

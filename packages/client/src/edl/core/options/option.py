@@ -85,7 +85,9 @@ class Option:
     @property
     def shown_example(self) -> str:
         """The option with a value, as a user writes it on a command line."""
-        value = f'"{self.example}"' if set(self.example) & set(" ,*[") else self.example
+        is_quoted = self.example.startswith('"')
+        needs_quotes = not is_quoted and set(self.example) & set(" ,*[")
+        value = f'"{self.example}"' if needs_quotes else self.example
         return f"{self.flag} {value}".rstrip()
 
     @property

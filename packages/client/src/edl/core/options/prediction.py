@@ -10,6 +10,16 @@ from edl.core.options.option import PREDICT, Option, declare
 FORMATS = ("recordio", "csv", "parquet", "jsonl")
 """Formats of predictions. Each is also the suffix of its files."""
 
+_OTHERS = frozenset({"json", "tsv", "txt", "xls", "xlsx", "arrow", "feather", "orc", "npy", "npz"})
+"""Suffixes of other formats for tables. A user who writes one does not mean a folder."""
+
+
+def other_suffix(output: str) -> str:
+    """The suffix of an output that looks like a file of a format which predictions cannot have."""
+    suffix = output.rpartition("/")[2].rpartition(".")[2]
+    known = suffix.lower() in _OTHERS or suffix.lower() in FORMATS
+    return suffix if known and suffix not in FORMATS else ""
+
 
 def format_of(output: str) -> str:
     """The format that the name of an output tells; empty if it tells none."""
