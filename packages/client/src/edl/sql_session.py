@@ -352,6 +352,13 @@ class SqlSession:
                 remedy=did_you_mean(model, known)
                 or (f"There are {', '.join(sorted(known))}." if known else "Train one first."),
             ) from None
+        except ValueError:
+            raise EdlError(
+                ErrorCode.DATA_DAMAGED,
+                f"what is kept about the model {model} cannot be read",
+                where=str(place),
+                remedy="Restore the file, or train the model anew under another name.",
+            ) from None
         return about
 
 

@@ -46,7 +46,11 @@ def sql(
     about = {"statement": "SELECT … INTO wages", "label": "wage", "classes": []}
     about |= {"is_classifier": False, "texts": {"role": True}}
     (model / "statement.json").write_text(json.dumps(about))
+    Path("models/damaged").mkdir()
+    Path("models/damaged/statement.json").write_text('{"statement": "SEL')
     Path("model_zoo").mkdir()
+    for name in ("a.py", "regressor.py"):
+        Path("model_zoo", name).write_text("class B: pass\n\n\nclass DNN: pass\n")
 
     def call(*args: str, code: int = 0) -> Done:
         capsys.readouterr()
@@ -89,6 +93,20 @@ def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
         ("SELECT wage FROM people TO EVALUATE wages", "there is no column role"),
         ("SELECT role, wage FROM people TO EVALUATE wages LABEL pay", "there is no column pay"),
         ("SELECT * FROM people TO EVALUATE wages INTO people", "people has no column model"),
+        ("SELECT * FROM people TRAIN none.DNN INTO m", "names no file of the model zoo"),
+        ("SELECT * FROM people TRAIN regressor.DNM INTO m", "Did you mean DNN?"),
+        ("SELECT * FROM people WHERE id > 9 TRAIN a.B INTO m", "the query returns no rows"),
+        ("SELECT * FROM people WHERE id > 9 TO EVALUATE wages", "the query returns no rows"),
+        (
+            "SELECT * FROM people WHERE id > 9 PREDICT people.p USING wages",
+            "the query returns no rows",
+        ),
+        ("SELECT role, NULL AS wage FROM people TO EVALUATE wages", "the label is NULL"),
+        ("SELECT 'x' AS role, x'00' AS wage TRAIN a.B LABEL role COLUMN wge INTO m", "mean wage?"),
+        ("SELECT role, json('{') AS wage FROM people TRAIN a.B INTO m", "the database reports"),
+        ("SELECT wage, role, wage FROM people TRAIN a.B INTO m", "twice"),
+        ("SELEKT * FROM people TRAIN a.B INTO m", "this is no SELECT"),
+        ("SELECT * FROM people PREDICT people.p USING damaged", "cannot be read"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_job_starts(

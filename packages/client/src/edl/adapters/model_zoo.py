@@ -44,7 +44,15 @@ def check(job: Submission) -> None:
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
-    """The text of a model's file, and the model's name in it; both empty if there is no file."""
+    """The text of a model's file, and the model's name in it.
+
+    Both are empty if the zoo is no folder of this machine.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or MODEL_IMPORT; the folder does not have the model.
+    """
+    if zoo.is_dir():
+        _find_model(zoo, model_def)
     for candidate in reversed(candidates(_full_name(zoo, "--model-def", model_def))):
         file = _file_of(zoo, candidate)
         if file is not None:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
+from edl.core.options import BY_NAME
+from edl.core.options.option import Option
 from edl.core.problem import Problem
 from edl.core.sql_tokens import SqlToken, is_word, mistake
 
@@ -132,9 +134,19 @@ class ClauseReader:
                 self.index = start
                 raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
             place[key] = self.value(name[-1])
+            if place is settings:
+                self._check(whole, BY_NAME[key], settings[key], start)
             if not self.more() or self.words[self.index].text != ",":
                 return params, settings
             self.index += 1
+
+    def _check(self, name: str, option: Option, value: object, start: int) -> None:
+        """Check that a setting's value is one of its option."""
+        try:
+            option.kind.read(value)
+        except ValueError as error:
+            remedy = f"{option.help} For example: {option.shown_example}"
+            raise self.mistake(f"{name}: {error}", start - self.index, remedy) from None
 
     def value(self, name: str) -> object:
         """A number, text, list or dictionary of Python."""
