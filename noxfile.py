@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent
 LOCK = "requirements.lock"
 PACKAGES = {
     # folder: (import names, extras, packages that it imports)
-    "proto": ("edl_proto elasticdl", "[registry]", ()),
+    "proto": ("edl_proto elasticdl", "[otlp,registry]", ()),
     "recordio": ("recordio", "", ()),
     "client": ("edl", "[convert,mlflow,sql]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
@@ -271,7 +271,7 @@ def lock(session: nox.Session) -> None:
     session.run(
         *("uv", "export", "--all-packages", "--all-groups"),
         *("--extra", "convert", "--extra", "mlflow", "--extra", "sql"),
-        *("--extra", "local", "--extra", "cpu"),
+        *("--extra", "local", "--extra", "cpu", "--extra", "otlp"),
         *("--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header"),
         *("--quiet", "--output-file", LOCK),
         external=True,

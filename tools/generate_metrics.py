@@ -35,6 +35,7 @@ from edl_master.metrics.processes import (
     ApiCollector,
     CertificateCollector,
     ServersCollector,
+    SpansCollector,
     UsageCollector,
 )
 from edl_proto.process_usage import ProcessUsage
@@ -194,6 +195,7 @@ def expositions() -> dict[str, str]:
     """The text that each service serves, by its name."""
     builder = edl_builder.metrics.Metrics()
     builder.watch(lambda: [Phase.QUEUED])
+    builder.watch_spans(lambda: {"sent": 1, "lost": 0})
     registries = {
         "master": master_metrics().registry,
         "worker": WorkerMetrics().registry,
@@ -219,6 +221,7 @@ def master_metrics() -> Metrics:
         UsageCollector(dict.fromkeys(("master", "worker", "parameter_server"), lambda: usage)),
         ApiCollector(lambda: {("GET", 200): 1}),
         CertificateCollector(lambda: 1.0),
+        SpansCollector(lambda: {"sent": 1, "lost": 0}),
     ):
         metrics.add(collector)
     metrics.parameter_request_duration.labels("push")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -27,6 +28,7 @@ from edl_builder.adapters.image_signer import ImageSigner
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.build_service import BuildService
+from edl_builder.build_spans import record_span
 from edl_builder.build_steps import BuildSteps, Packages
 from edl_builder.config import Config
 from edl_builder.core.build import BuildLimits
@@ -42,6 +44,7 @@ from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import Guard
 from edl_proto.monitoring_server import MonitoringServer
+from edl_proto.span_export import SpanExport
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +80,11 @@ class App:
         config = self._config
         redact = Redactor(config.secrets)
         metrics = Metrics()
+        spans = SpanExport("edl-builder", {})
+        if spans.is_on:
+            opened.callback(spans.close)
+            metrics.tell(partial(record_span, spans))
+            metrics.watch_spans(lambda: spans.counts)
         store = BuildStore(config.state_dir)
         opened.callback(store.close)
         engine = engine or DockerEngine(config.engine, config.network, config.registries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counting
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -25,6 +25,7 @@ class Metrics:
         # A series of its own for when each other one was made doubles what is stored.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
+        self._observers: list[Callable[[Build], None]] = []
         self.builds = Counter(
             "edl_image_builds_total",
             "Finished requests for images: built, reused, merged, failed, cancelled.",
@@ -92,10 +93,20 @@ class Metrics:
         """Also count the open builds by phase."""
         self.registry.register(_OpenBuilds(phases))
 
+    def watch_spans(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Also count the spans for OpenTelemetry: ``sent`` and ``lost``."""
+        self.registry.register(_Spans(counts))
+
+    def tell(self, observer: Callable[[Build], None]) -> None:
+        """Also tell an observer of each build that has ended."""
+        self._observers.append(observer)
+
     def count(self, build: Build | None) -> None:
         """Count a build that has ended."""
         if build is None:
             return
+        for observer in self._observers:
+            observer(build)
         if build.result is not None:
             result = "reused" if build.result.reused else "built"
             self.duration.labels(result).observe(build.result.seconds)
@@ -128,6 +139,24 @@ class _Usage(Collector):
         )
         memory.add_metric(["builder"], usage.resident_nbytes)
         yield memory
+
+
+class _Spans(Collector):
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            "edl_spans",
+            "Spans for OpenTelemetry, by whether the collector has taken them.",
+            labels=["result"],
+        )
+        for result, count in self._counts().items():
+            family.add_metric([result], count)
+        yield family
 
 
 class _OpenBuilds(Collector):

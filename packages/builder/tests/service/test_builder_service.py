@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import certificates
 import grpc
@@ -28,6 +29,7 @@ from edl_builder.core.names import BuilderError, Caller
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
 from edl_proto.errors import EdlError
+from edl_proto.span_export import SpanExport, SpanRecord
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
 
@@ -170,6 +172,34 @@ def test_a_zoo_becomes_an_image(bench: Bench) -> None:
     assert tagged is not None
     assert result.image.endswith(tagged.digest)
     assert bench.metric("edl_image_builds_total", result="built") == 1
+
+
+class Recorded(SpanExport):
+    """Keeps what it would send."""
+
+    records: ClassVar[list[SpanRecord]] = []
+
+    @property
+    def is_on(self) -> bool:
+        return True
+
+    def record(self, record: SpanRecord) -> None:
+        self.records.append(record)
+
+
+def test_every_build_is_a_span(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl_builder.app.SpanExport", Recorded)
+    monkeypatch.setattr(Recorded, "records", [])
+    with serving(settings(tmp_path / "state")) as bench, bench.stub() as stub:
+        result = build(stub, zoos.tar(ZOO)).last.result
+        bench.engine.down = True
+        build(stub, zoos.tar({**ZOO, "other.py": b""}))
+        assert bench.metric("edl_spans_total", result="sent") == 0
+    built, failed = Recorded.records
+    assert (built.name, built.failure, built.attributes["edl.image"]) == ("build", "", result.image)
+    assert built.seconds == pytest.approx(result.seconds, abs=0.01)
+    assert (failed.name, failed.attributes["edl.phase"]) == ("build", "failed")
+    assert failed.failure
 
 
 def test_the_same_again_is_answered_without_building(bench: Bench) -> None:

@@ -37,6 +37,7 @@ from edl_master.metrics.processes import (
     ApiCollector,
     CertificateCollector,
     ServersCollector,
+    SpansCollector,
     UsageCollector,
     WorkerCounters,
     usage_of_servers,
@@ -47,6 +48,7 @@ from edl_master.parameters.plane import LocalParts, build_local
 from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_report import JobFacts, JobReport
+from edl_master.reporting.job_spans import JobSpans
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.reporting.status_codec import curves_from
 from edl_master.reporting.timeline_recorder import TimelineRecorder
@@ -65,6 +67,7 @@ from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.process_usage import usage_of_this_process
+from edl_proto.span_export import SpanExport
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 
@@ -107,7 +110,10 @@ class MasterServices:
         """Those of the job; None if it is not secured."""
         self.metrics = Metrics()
         self.worker_counters = WorkerCounters()
-        self.timeline = TimelineRecorder(TimelineFile(directory.path))
+        self.span_export = SpanExport("edl-master", {"edl.incarnation": self._incarnation})
+        opened.callback(self.span_export.close)
+        self.spans = JobSpans(self.span_export, config.spec.name, config.spec.submitted_at)
+        self.timeline = TimelineRecorder(TimelineFile(directory.path), on_spans=self.spans.tasks)
         self.buffers = BufferPool()
         self.requests = RecordedRequests(directory)
         self.servers = self._build_parameter_servers(opened)
@@ -161,6 +167,7 @@ class MasterServices:
 
     def handle(self, event: Event) -> None:
         """Pass an event to the job."""
+        self.spans.seen(event)
         self.controller.handle(event)
 
     def fail(self, error: Exception) -> None:
@@ -249,6 +256,7 @@ class MasterServices:
             settle_output=storage.settle_output,
             finish_output=self._finish_output,
             group=self.servers.group if self.servers else None,
+            on_logged=self.spans.logged,
         )
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 
@@ -311,6 +319,8 @@ class MasterServices:
         self.metrics.add(TableCollector(self.plane.status))
         self.metrics.add(self.worker_counters)
         self.metrics.add(ApiCollector(self._hosting.api_requests))
+        if self.span_export.is_on:
+            self.metrics.add(SpansCollector(lambda: self.span_export.counts))
         if self.identities is not None:
             self.metrics.add(CertificateCollector(self.identities.first_expiry))
         if self.servers is not None:

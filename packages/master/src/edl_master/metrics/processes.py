@@ -106,6 +106,28 @@ def _parse(series: str) -> tuple[str, str, _Labels] | None:
     return family, suffix, tuple(labels)
 
 
+class SpansCollector(Collector):
+    """Spans for OpenTelemetry, where they are exported.
+
+    Args:
+        counts: of those that the collector has taken (``sent``), and of the others (``lost``).
+    """
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield counters(
+            "edl_spans",
+            "Spans for OpenTelemetry, by whether the collector has taken them.",
+            "result",
+            self._counts(),
+        )
+
+
 class ServersCollector(Collector):
     """The parameter servers, read when Prometheus asks.
 

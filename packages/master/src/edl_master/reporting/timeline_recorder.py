@@ -39,10 +39,17 @@ class TimelineRecorder:
     Args:
         file: where the lines go; those of earlier masters of the job stay.
         clock: seconds since the epoch.
+        on_spans: also gets finished spans, in the thread that writes them.
     """
 
-    def __init__(self, file: TimelineFile, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        file: TimelineFile,
+        clock: Callable[[], float] | None = None,
+        on_spans: Callable[[list[Span]], None] | None = None,
+    ) -> None:
         self._file = file
+        self._on_spans = on_spans
         self._clock = clock or _Clock(time.time(), time.monotonic())
         self._lock = threading.Lock()
         self._timeline = Timeline(self._clock())
@@ -99,6 +106,8 @@ class TimelineRecorder:
     def _write(self, spans: list[Span]) -> None:
         if not spans:
             return
+        if self._on_spans is not None:
+            self._on_spans(spans)
         with self._flushing:
             try:
                 self._file.append(_lines(spans))
