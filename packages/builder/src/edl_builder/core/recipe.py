@@ -38,8 +38,7 @@ IMAGE_LABEL = f"{OUR_LABELS}image"
 KEY_LABEL = f"{OUR_LABELS}key"
 CACHE_LABEL = f"{OUR_LABELS}cache"
 
-_PIP = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore python3 -m pip install"
-_PIP_OPTIONS = "--no-input --no-cache-dir --disable-pip-version-check"
+_PIP = "PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore"
 _CHECK = (
     "import importlib.util, sys; "
     "sys.exit(0 if importlib.util.find_spec('edl_worker') else "
@@ -71,7 +70,7 @@ def dockerfile(
         index: where pip looks.
         cache: whose layers may be used again; others would learn what somebody has installed.
     """
-    pip = f"{_PIP} {_PIP_OPTIONS}"
+    pip = f"{_PIP} {_program('install.py')}"
     if index.url:
         pip += f" --index-url {shlex.quote(index.url)}"
     if index.find_links:
@@ -85,12 +84,12 @@ def dockerfile(
         if runtime.wheels:
             lines.append(f"COPY {CONTEXT_RUNTIME}/ /")
             found = f" --find-links {RUNTIME}"
-        lines.append(_run(f"{pip}{found} {asked}"))
+        lines.append(_run(f"{pip}{found} -- {asked}"))
     lines.append(_run(f"python3 -B -c {shlex.quote(_CHECK)}"))
     if has_requirements:
         lines += [
             f"COPY {CONTEXT_REQUIREMENTS}/ /",
-            _run(f"{pip} -r {REQUIREMENTS}/requirements.txt"),
+            _run(f"{pip} -- -r {REQUIREMENTS}/requirements.txt"),
         ]
     lines += [
         _run(f"{_program('sbom.py')} {SBOM}"),
