@@ -44,7 +44,7 @@ COPY --from=build /dependencies/ /
 COPY --from=build /image/ /
 # What this stage has installed, too.
 RUN /opt/edl/bin/python -B -m edl_builder.in_image.sbom /usr/share/edl/sbom.cdx.json
-ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 EDL_LOG_FORMAT=json
 USER 10001:10001
 VOLUME /var/lib/edl-builder
 EXPOSE 50051 9090

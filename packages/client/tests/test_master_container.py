@@ -103,6 +103,7 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
 ) -> None:
     taken = Engine()
     monkeypatch.setattr(container_engine, "client", lambda *_: taken)
+    monkeypatch.delenv("EDL_LOG_FORMAT", raising=False)
     spec = job_pb2.JobSpec(name="boxed", training=job_pb2.TrainingSpec(parameter_servers=2))
     container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
     master_container._start(container, spec, job_dir, identities, StoreAccess())
@@ -120,6 +121,7 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
         assert (Path(path) / "identity.pem").is_file()
     said = json.dumps([made[what] for what in ("entrypoint", "command", "environment", "labels")])
     assert "identity" not in said
+    assert made["environment"]["EDL_LOG_FORMAT"] == "json"
 
 
 def test_certificates_are_renewed_while_the_container_runs(

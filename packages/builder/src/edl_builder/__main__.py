@@ -20,6 +20,7 @@ _FAILED, _USAGE = 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, set up logging, serve. Prints one line of JSON with the address once it listens."""
     logs.set_up()
+    logs.identify("builder")
     try:
         settings = config.read(arguments)
         with App(settings) as app:

@@ -41,6 +41,7 @@ from edl_proto.local.containers import (
     LABEL_ROLE,
     PASSED_VARIABLE_PREFIXES,
 )
+from edl_proto.log_lines import FORMAT_VARIABLE, JSON
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
@@ -200,7 +201,8 @@ def _start(
         )
     if stores.folder is not None:
         places[str(stores.folder)] = False
-    environment = {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
+    environment = {FORMAT_VARIABLE: JSON}
+    environment |= {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
     environment |= stores.variables
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
@@ -258,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     job_dir = parser.parse_args(arguments).job_dir.absolute()
     logs.set_up(logging.WARNING)
+    logs.identify("companion", job=job_dir.name)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_term)
     try:

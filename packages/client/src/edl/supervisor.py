@@ -26,6 +26,7 @@ from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
 from edl_proto import logs
 from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.log_lines import readable
 from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
@@ -214,7 +215,7 @@ def _tail(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
+            return readable(file.read().decode(errors="replace"))
     except OSError:
         return ""
 
@@ -225,6 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     job_dir = parser.parse_args(arguments).job_dir.absolute()
     logs.set_up()
+    logs.identify("supervisor", job=job_dir.name)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     found = supervision.commands(job_dir)
     if found is None or (lock := supervision.hold(job_dir)) is None:

@@ -84,6 +84,7 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
         ("/usr/bin/python3: No module named edl_master", "the image has no edl_master"),
         ('exec: "python3": executable file not found in $PATH', "the image has no edl_master"),
         ("Traceback\nRuntimeError: lost", "it ended with exit code 1: RuntimeError: lost"),
+        (r'ack\nRuntimeError: lost"}', "it ended with exit code 1: RuntimeError: lost"),
     ],
 )
 def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:

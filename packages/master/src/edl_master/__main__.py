@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     logs.set_up()
+    logs.identify("master", job=options.job_dir.absolute().name if options.job_dir else "")
     if options.end_with_parent:
         end_with_parent()
     if options.view is not None:

@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return exit_codes.USAGE
     _set_up_logs()
+    logs.identify("worker", options.worker_id)
     from edl_worker.app import build_worker
 
     try:

@@ -243,6 +243,7 @@ def test_a_worker_whose_master_is_gone_for_good_ends_with_a_clear_message(
     assert "the job's master could not be reached for" in told
     assert master.address in told
     assert "EDL_MASTER_WAIT_S" in told
+    assert f"[job={job.name} role=worker worker=0] edl_worker." in told
 
 
 def test_a_worker_stuck_in_user_code_does_not_outlive_its_master(

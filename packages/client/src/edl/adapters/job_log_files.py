@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edl.adapters.log_tail import tail
 from edl_proto.local import job_directory
+from edl_proto.log_lines import readable
 
 
 def log_file(job_dir: Path, worker: int | None = None) -> Path:
@@ -22,5 +23,5 @@ def workers_with_logs(job_dir: Path) -> list[int]:
 
 
 def master_log_tail(job_dir: Path, lines: int = 20) -> str:
-    """The last lines of the master's log; empty if there is none."""
-    return tail(log_file(job_dir), lines)
+    """The last lines of the master's log, readable for people; empty if there is none."""
+    return readable(tail(log_file(job_dir), lines))

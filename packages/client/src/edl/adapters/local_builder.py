@@ -24,6 +24,7 @@ from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.names import is_on_this_machine
 from edl_proto.local import job_directory
+from edl_proto.log_lines import readable
 
 _START_S = 60.0
 _END_S = 20.0
@@ -206,5 +207,5 @@ def _unavailable(what: str, log: Path, said: str) -> EdlError:
             if missing
             else "See the end of its log below, or name a build service with --builder."
         ),
-        detail="\n".join(said.splitlines()[-_LOG_LINES:]) or tail(log, _LOG_LINES),
+        detail="\n".join(said.splitlines()[-_LOG_LINES:]) or readable(tail(log, _LOG_LINES)),
     )

@@ -212,6 +212,13 @@ def test_options_of_pods_reach_every_pod() -> None:
     assert priorities == ["high", None, "high"]
 
 
+@pytest.mark.parametrize(("given", "form"), [([], "json"), (["EDL_LOG_FORMAT=text"], "text")])
+def test_logs_of_pods_are_json_unless_the_user_wants_text(given: list[str], form: str) -> None:
+    for pod in all_pods(job(env=given)):
+        found = [it for it in container(pod)["env"] if it["name"] == "EDL_LOG_FORMAT"]
+        assert found == [{"name": "EDL_LOG_FORMAT", "value": form}]
+
+
 def test_one_priority_class_of_workers_is_in_the_pod_and_a_mix_is_not() -> None:
     assert pods.worker_pod(job(worker_priority_class="low"), NONE)["spec"]["priorityClassName"] == (
         "low"

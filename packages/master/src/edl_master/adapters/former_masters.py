@@ -7,6 +7,7 @@ fails soon after each start would be tried forever; its pods show that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from signal import SIGKILL, SIGTERM
 
@@ -18,6 +19,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_proto.local import job_directory
+from edl_proto.log_lines import readable
 
 MOST_FAILURES = 6
 """As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""
@@ -47,6 +49,7 @@ def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | N
     last = failed[0]
     name, end = last["metadata"]["name"], pod_status.pod_end(last, objects.CONTAINER)
     assert end is not None
+    end = replace(end, detail=readable(end.detail))
     return EdlError(
         ErrorCode.MASTER_LOST,
         f"the last {len(failed)} masters of job {owner.job} ended soon after their start:"
@@ -99,6 +102,6 @@ def _lived_s(pod: JsonObject) -> float:
 def _end_of_log(api: KubernetesApi, path: str) -> str:
     query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
     try:
-        return api.text(path, query).strip()
+        return readable(api.text(path, query).strip())
     except (ApiError, ApiUnavailable):
         return ""

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
@@ -30,6 +31,7 @@ from edl_master.core.pod_status import PodEnd, StartProblem
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_proto.local import job_directory
+from edl_proto.log_lines import readable
 
 log = logging.getLogger(__name__)
 
@@ -347,6 +349,8 @@ class KubernetesPods:
             if pod.is_ending:
                 return
             pod.is_ending = True
+            # Of a container that has failed this is the end of its log.
+            end = replace(end, detail=readable(end.detail))
             if not pod.is_started:
                 self._report_started(pod)
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edl_master.core.identifiers import WorkerId
 from edl_proto.local.log_notices import without_notices
+from edl_proto.log_lines import readable
 
 _TAIL_LINES = 40
 _TAIL_BYTES = 32 << 10
@@ -42,5 +43,5 @@ def tail(path: Path, start: int) -> str:
             content = file.read(_TAIL_BYTES)
     except OSError as error:
         return f"(no log: {error})"
-    lines = without_notices(content.decode(errors="replace").splitlines())
+    lines = without_notices(readable(content.decode(errors="replace")).splitlines())
     return "\n".join(lines[-_TAIL_LINES:])

@@ -41,6 +41,7 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
 from edl_master.server_group.processes import Arguments, ServerInstances
+from edl_proto import logs
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.folder import IdentityFolder
@@ -92,6 +93,7 @@ def _run(
     try:
         text = spec_file.read_text()
         spec = json_format.Parse(text, job_pb2.JobSpec())
+        logs.identify(job=spec.name)
         identities = _identities(authority, spec.name)
         api, namespace = connect(), spec.kubernetes.namespace
         pod = os.environ.get(objects.POD_NAME) or socket.gethostname()

@@ -112,7 +112,10 @@ class EffectExecutor:
             self._processes.submit(lambda: self._targets.platform.stop(worker, self._grace_s))
 
     def record(self, event: LogEvent, at_s: float) -> None:
-        log.log(_LEVELS[event.severity], "%s: %s", event.kind, event.message)
+        about: dict[str, object] = {
+            name: event.facts[name] for name in ("worker", "task") if name in event.facts
+        }
+        log.log(_LEVELS[event.severity], "%s: %s", event.kind, event.message, extra=about)
         self._targets.journal.add(
             journal_event(event.kind, str(event.severity), event.message, event.facts, at_s)
         )

@@ -15,6 +15,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.local import job_directory, process_environment
 from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
+from edl_proto.log_lines import FORMAT_VARIABLE, JSON
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
         identity = config.identity_arguments(Role.WORKER, worker)
         return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
-    environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
+    environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp", FORMAT_VARIABLE: JSON}
     environment |= {
         k: v for k, v in config.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)
     }

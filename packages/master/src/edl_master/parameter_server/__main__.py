@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     logs.set_up()
+    logs.identify("server", options.server)
     ports = (options.port, options.stream_port)
     with contextlib.ExitStack() as opened:
         scratch = None

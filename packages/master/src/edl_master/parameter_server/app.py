@@ -37,6 +37,7 @@ from edl_master.server import ShardServer
 from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
+from edl_proto import logs
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
@@ -175,6 +176,7 @@ class App:
 
     def _begin(self, begin: servers_pb2.Begin) -> None:
         self._job = begin.job.name
+        logs.identify(job=self._job)
         model = command_codec.model_from(begin)
         optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
         mode = command_codec.mode_from(begin)

@@ -26,6 +26,7 @@ PASSED_VARIABLE_PREFIXES = (
     "KERAS_",
     "XLA_",
     "CUDA_",
+    "EDL_LOG_FORMAT",
     "EDL_LOG_LEVEL",
     "EDL_MASTER_WAIT_S",
 )

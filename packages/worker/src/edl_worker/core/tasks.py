@@ -53,6 +53,9 @@ class TaskKey:
     round: int
     number: int
 
+    def __str__(self) -> str:
+        return f"{self.type.label}/{self.round}/{self.number}"
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseRef:

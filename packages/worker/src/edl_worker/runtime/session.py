@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from edl_proto import logs
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
@@ -85,6 +86,7 @@ class Session:
         job = registration.job
         self.grace_s = job.grace_s
         self.heartbeat.start(registration.heartbeat_every_s)
+        logs.identify(job=job.name)
         self._log_phase("registered")
         return job
 

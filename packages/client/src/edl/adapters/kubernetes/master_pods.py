@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl_proto.kubernetes import objects
+from edl_proto.log_lines import readable
 
 JsonObject = dict[str, Any]
 
@@ -78,7 +79,7 @@ def _waiting(waiting: JsonObject) -> MasterProblem | None:
 
 
 def _ended(ended: JsonObject) -> MasterProblem:
-    said, code = ended.get("message", "").strip(), ended.get("exitCode")
+    said, code = readable(ended.get("message", "").strip()), ended.get("exitCode")
     last = said.splitlines()[-1] if said else ended.get("reason", "")
     if "exec format error" in said:
         return MasterProblem(

@@ -12,6 +12,7 @@ from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_
 from edl.adapters.kubernetes.session import ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
+from edl_proto.log_lines import readable
 
 _POLL_S = 0.3
 _PATIENCE_S = 60.0
@@ -93,17 +94,17 @@ class JobStart:
             )
 
     def _failed(self, problem: MasterProblem) -> EdlError:
-        lines = []
+        end_of_log = ""
         if problem.has_run or not problem.remedy.startswith("Check"):
             for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
                 query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
-                lines = self.objects.log(self.name, pod["metadata"]["name"], query).splitlines()
+                end_of_log = self.objects.log(self.name, pod["metadata"]["name"], query)
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self.name} does not start: {problem.what}",
             where=self.objects.location(self.name),
             remedy=problem.remedy,
-            detail="\n".join(lines),
+            detail=readable(end_of_log),
         )
 
     def _last_log_line(self) -> str:
@@ -111,7 +112,7 @@ class JobStart:
         for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
             query = {"container": objects.CONTAINER, "tailLines": "1"}
             if said := self.objects.log(self.name, pod["metadata"]["name"], query).strip():
-                return f"; the last line of its log: {said}"
+                return f"; the last line of its log: {readable(said)}"
         return ""
 
     def _late(self, problem: MasterProblem | None) -> EdlError:

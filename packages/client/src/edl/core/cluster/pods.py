@@ -14,6 +14,7 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
 from edl_proto.kubernetes import objects
+from edl_proto.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
 """User and group of all processes; the group owns what volumes contain."""
@@ -198,6 +199,7 @@ def _variables(job: Submission) -> list[JsonObject]:
         *({"name": name, "value": _TMP} for name in ("HOME", "TMPDIR", "MPLCONFIGDIR")),
         {"name": "KERAS_HOME", "value": f"{_TMP}/.keras"},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
+        {"name": FORMAT_VARIABLE, "value": JSON},
         _from_pod(objects.POD_NAME, "metadata.name"),
         _from_pod(objects.POD_IP, "status.podIP"),
     ]
