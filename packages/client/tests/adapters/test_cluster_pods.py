@@ -10,6 +10,7 @@ import pytest
 from edl.adapters.kubernetes.master_pods import ready_pod, start_problem
 from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.refusals import refusal
+from edl.core.job_log import LogChoice
 from edl_proto.errors import ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
@@ -154,8 +155,7 @@ class Cluster:
         return "".join(f"{line}\n" for line in kept)
 
     def logs(self, **chosen: Any) -> PodLogs:
-        wanted = {"master": False, "worker": None, "tail": None, **chosen}
-        return PodLogs(self.list, self.read, lambda: self.record, **wanted)
+        return PodLogs(self.list, self.read, lambda: self.record, LogChoice(**chosen))
 
 
 def texts(logs: PodLogs, final: bool = False) -> list[str]:
@@ -170,7 +170,7 @@ def test_each_line_of_a_living_pod_is_given_once() -> None:
     assert texts(logs) == ["master: one"]
     master.append("two")
     worker.append("here")
-    assert texts(logs) == ["master: two", "worker 1: here"]
+    assert texts(logs) == ["worker 1: here", "master: two"], "by their times"
     assert texts(logs, final=True) == []
 
 
@@ -190,7 +190,7 @@ def test_after_the_end_the_record_is_all_there_is() -> None:
     cluster.record = {"worker-10": ["b"], "worker-2": ["x", "a"], "master": ["m"]}
     assert texts(cluster.logs(tail=1), final=True) == ["master: m", "worker 2: a", "worker 10: b"]
     assert texts(cluster.logs(worker=10), final=True) == ["worker 10: b"]
-    assert texts(cluster.logs(master=True), final=True) == ["master: m"]
+    assert texts(cluster.logs(role="master"), final=True) == ["master: m"]
     assert cluster.logs().workers() == [2, 10]
 
 

@@ -18,6 +18,7 @@ from conftest import Edl, eventually, stand_in_for_check
 from edl.adapters.job_service_client import CALL_S
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import supervision
+from edl_proto.log_lines import LogEntry, as_json, as_text
 
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",
@@ -502,6 +503,52 @@ def test_logs_of_all_processes_of_one_and_the_last_lines(tidy: Edl) -> None:
     assert done.code == 6
     assert "0, 1" in done.err
     tidy("stop", "logged")
+
+
+def test_logs_are_shown_for_people_and_as_objects(tidy: Edl) -> None:
+    tidy.begin("told-apart", "--num-workers", "2")
+    tidy("stop", "told-apart")
+    assert tidy.run("wait", "told-apart").code == 8
+    logs = tidy.job_dir("told-apart") / "logs"
+    facts = {"job": "told-apart", "role": "worker", "worker": 1, "task": "training/1/2"}
+    failed = LogEntry(3661.5, "ERROR", "a", "no \x1b[2J", facts, "Traceback\nValueError: why")
+    (logs / "master.log").write_text(f"{as_text(LogEntry(3600.0, 'INFO', 'b', 'begun'))}\n")
+    (logs / "worker-0.log").write_text("printed\n")
+    (logs / "worker-1.log").write_text(f"{as_json(failed)}\n")
+    assert tidy("logs", "told-apart").out.splitlines() == [
+        "[worker 0] printed",
+        "[master] 01:00:00.000 begun",
+        "[worker 1] 01:01:01.500 error: training/1/2: no \\x1b[2J",
+        "Traceback",
+        "ValueError: why",
+    ]
+    found = tidy("logs", "told-apart", "--json").out.splitlines()
+    objects = [json.loads(line) for line in found]
+    assert objects[0] == {
+        "message": "printed", "job": "told-apart", "role": "worker", "worker": 0
+    }  # fmt: skip
+    assert objects[1]["role"] == "master", "also of a line that does not say so"
+    assert objects[2] == json.loads(as_json(failed))
+    shown = tidy("logs", "told-apart", "--color", "always", "--level", "error").out
+    assert shown.startswith("\x1b[34m[worker 1]\x1b[0m ")
+    assert "\x1b[2J" not in shown
+    assert "\x1b" not in tidy("logs", "told-apart").out
+    since = tidy("logs", "told-apart", "--since", "1970-01-01T01:00:30Z", "--role", "worker").out
+    assert since.startswith("[worker 1]")
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--since", "noon"), "write 15m"),
+        (("--master", "--worker", "1"), "cannot be combined"),
+        (("--role", "server", "--master"), "cannot be combined"),
+    ],
+)
+def test_options_of_logs_that_make_no_sense(tidy: Edl, options: tuple[str, ...], word: str) -> None:
+    done = tidy.run("logs", "nobody", *options)
+    assert done.code == 2
+    assert word in done.err
 
 
 def test_following_logs_and_events_ends_with_the_job(tidy: Edl) -> None:

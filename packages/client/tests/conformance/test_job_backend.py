@@ -27,6 +27,7 @@ from edl.adapters.job_identities import master_peer
 from edl.adapters.local_containers import local_containers
 from edl.adapters.local_processes import local_processes
 from edl.core.job_backend import JobBackend
+from edl.core.job_log import LogChoice
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.options.kinds import WorkerRange
@@ -35,6 +36,7 @@ from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
+from edl_proto.log_lines import LogEntry, as_json, as_text
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2
 
@@ -258,7 +260,7 @@ def test_events_are_numbered_and_stay(harness: Harness, backend: JobBackend) -> 
 
 def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
     backend.submit(harness.job("logged", num_workers="2"))
-    everything = backend.logs("logged", master=False, worker=None, tail=None)
+    everything = backend.logs("logged", LogChoice())
     seen: list[str] = []
 
     def poll() -> bool:
@@ -272,12 +274,33 @@ def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
         "worker 1: worker 1 here",
     }
     end(backend, "logged")
-    one = backend.logs("logged", master=False, worker=1, tail=1)
+    one = backend.logs("logged", LogChoice(worker=1, tail=1))
     assert list(one.workers()) == [0, 1]
     assert [line.text for line in one.poll(final=True)] == ["worker 1 here"]
-    assert [line.source for line in backend.logs(
-        "logged", master=True, worker=None, tail=None
-    ).poll(final=True)] == ["master"]  # fmt: skip
+    masters = backend.logs("logged", LogChoice("master")).poll(final=True)
+    assert [line.source for line in masters] == ["master"]
+
+
+def test_logs_of_all_roles_come_by_their_times_in_either_form(
+    harness: Harness, backend: JobBackend
+) -> None:
+    backend.submit(harness.job("ordered"))
+    end(backend, "ordered")
+    logs = harness.edl.job_dir("ordered") / job_directory.LOGS
+    said = [LogEntry(float(second), "INFO", "a", f"line {second}") for second in range(6)]
+    (logs / "master.log").write_text(f"{as_text(said[0])}\n{as_json(said[3])}\n")
+    (logs / "worker-0.log").write_text(f"{as_json(said[1])}\nprinted\n{as_text(said[4])}\n")
+    (logs / "server-1.log").write_text(f"{as_text(said[2])}\n{as_text(said[5])}")
+    found = list(backend.logs("ordered", LogChoice()).poll(final=True))
+    shown = [line.entry.message if line.entry else line.text for line in found]
+    assert shown == ["line 0", "line 1", "printed", *(f"line {second}" for second in range(2, 6))]
+    assert [line.source for line in found if line.entry] == [
+        "master",
+        "worker 0",
+        "server 1",
+    ] * 2
+    servers = backend.logs("ordered", LogChoice("server", tail=1)).poll(final=True)
+    assert [line.entry for line in servers] == [said[5]]
 
 
 # --- the end -------------------------------------------------------------------------------
@@ -442,7 +465,7 @@ def test_another_job_exports_the_model_of_a_running_one(
 def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: backend.status(name),
-        lambda: backend.logs(name, master=False, worker=None, tail=None),
+        lambda: backend.logs(name, LogChoice()),
         lambda: backend.events(name),
         lambda: backend.scale(name, WorkerRange(1, 1)),
         lambda: backend.stop(name, "why"),

@@ -1,4 +1,4 @@
-"""The log files of a job: one of its master, and one of each worker."""
+"""The log files of a job: one of its master, and one of each worker and parameter server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ def log_file(job_dir: Path, worker: int | None = None) -> Path:
     """The log of a worker, or of the master."""
     file = "master.log" if worker is None else f"worker-{worker}.log"
     return job_dir / job_directory.LOGS / file
+
+
+def log_files(job_dir: Path) -> dict[str, Path]:
+    """The logs of master, workers and servers by source, the master's first."""
+    found: dict[tuple[str, int], Path] = {("master", 0): log_file(job_dir)}
+    for path in (job_dir / job_directory.LOGS).glob("*-*.log"):
+        role, _, number = path.stem.partition("-")
+        if role in ("worker", "server") and number.isdecimal():
+            found[role, int(number)] = path
+    return {
+        role if role == "master" else f"{role} {number}": found[role, number]
+        for role, number in sorted(found)
+    }
 
 
 def workers_with_logs(job_dir: Path) -> list[int]:

@@ -29,6 +29,7 @@ from edl.core.job_backend import (
     ServedPage,
     StatusReport,
 )
+from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, with_next_steps
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
@@ -104,9 +105,9 @@ class LocalJobBackend:
         self._read(name)
         return self._store.events(name, after)
 
-    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
+    def logs(self, name: str, choice: LogChoice) -> JobLogs:
         self._read(name)
-        return LocalJobLogs(self._store.path(name), master=master, worker=worker, tail=tail)
+        return LocalJobLogs(self._store.path(name), choice)
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
         stored = self._read(name)

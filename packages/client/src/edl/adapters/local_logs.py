@@ -1,44 +1,32 @@
-"""The logs of a local job: a file for the master, and one for each worker."""
+"""The logs of a local job: a file for the master, and one for each worker and parameter server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl.adapters.job_log_files import log_file, workers_with_logs
+from edl.adapters.job_log_files import log_files, workers_with_logs
 from edl.adapters.log_tail import Tail
-from edl.core.job_backend import JobLogLine
+from edl.core.job_log import JobLogLine, LogChoice, LogReader, in_order
 
 
 class LocalJobLogs:
-    """Reads all or some logs of a job; see ``JobBackend.logs`` for the arguments."""
+    """Reads all or some logs of a job."""
 
-    def __init__(
-        self, job_dir: Path, *, master: bool, worker: int | None, tail: int | None
-    ) -> None:
+    def __init__(self, job_dir: Path, choice: LogChoice) -> None:
         self._job_dir = job_dir
-        self._master = master
-        self._worker = worker
-        self._tail = tail
-        self._tails: dict[str, Tail] = {}
+        self._choice = choice
+        self._tail = choice.tail
+        self._files: dict[str, tuple[Tail, LogReader]] = {}
 
     def poll(self, final: bool = False) -> Iterator[JobLogLine]:
-        for source, path in self._files().items():
-            if source not in self._tails:
-                self._tails[source] = Tail(path, self._tail)
-            for text in self._tails[source].read(final=final):
-                yield JobLogLine(source, text)
+        for source, path in log_files(self._job_dir).items():
+            if source not in self._files and self._choice.includes(source):
+                self._files[source] = Tail(path, self._tail), LogReader(source)
         self._tail = None  # a file that appears later is read from its start
+        return in_order(
+            map(reader.read, tail.read(final=final)) for tail, reader in self._files.values()
+        )
 
     def workers(self) -> list[int]:
         return workers_with_logs(self._job_dir)
-
-    def _files(self) -> dict[str, Path]:
-        if self._worker is not None:
-            numbers = [self._worker]
-        elif self._master:
-            numbers = []
-        else:
-            numbers = self.workers()
-        files = {} if self._worker is not None else {"master": log_file(self._job_dir)}
-        return files | {f"worker {it}": log_file(self._job_dir, it) for it in numbers}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,20 +15,43 @@ from edl.cli.output import Name, Output, reporting
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
+    from edl.core.job_log import JobLogLine, LogChoice
     from edl.core.job_status import JobEvent
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _POLL_S = 0.25
+
+
+class _Role(StrEnum):
+    MASTER = "master"
+    WORKER = "worker"
+    SERVER = "server"
+
+
+class _Level(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class _Color(StrEnum):
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job is over.")]
 
 
 @app.command(
     cls=EdlCommand,
-    epilog="edl logs my-job\nedl logs -f my-job\nedl logs my-job --worker 1 --tail 50",
+    epilog="edl logs my-job\nedl logs -f my-job\nedl logs my-job --worker 1 --tail 50\n"
+    "edl logs my-job --since 15m --level warning\nedl logs my-job --json | jq .message",
 )
 @finds_jobs
-def logs(
+def logs(  # noqa: PLR0913  (the parameters are the options of the command)
     name: Name,
     follow: Follow = False,
     worker: Annotated[
@@ -35,23 +59,43 @@ def logs(
         typer.Option("--worker", min=0, metavar="N", help="Show only the log of this worker."),
     ] = None,
     master: Annotated[bool, typer.Option("--master", help="Show only the master's log.")] = False,
+    role: Annotated[
+        _Role | None, typer.Option("--role", help="Show only the logs of this role.")
+    ] = None,
     tail: Annotated[
         int | None,
         typer.Option(
             "--tail", min=0, metavar="LINES", help="Show only the last lines of each log."
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Show only lines since a time (UTC), or of a duration such as 15m.",
+        ),
+    ] = None,
+    level: Annotated[
+        _Level, typer.Option("--level", help="Show only lines of this level and above.")
+    ] = _Level.DEBUG,
+    color: Annotated[_Color, typer.Option("--color", help="Show colors.")] = _Color.AUTO,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object for each line.")
+    ] = False,
 ) -> None:
-    """Show the logs of a job's processes. Lines of several begin with the process's name."""
+    """Show the logs of a job's processes by time (UTC). Lines of several begin with the process.
+
+    A line without a level, as a library prints it, has that of the line before it.
+    """
     from edl.app import job_catalog
-    from edl.core.problem import usage
-    from edl.render import terminal
+    from edl.core.job_log import LogFilter
     from edl_proto.errors import EdlError, ErrorCode
 
-    if master and worker is not None:
-        raise usage("--master and --worker cannot be combined", remedy="Leave one out.")
+    choice = _choice(worker, master, role, tail)
+    wanted = LogFilter(_since(since), level.upper())
     backend = job_catalog().find(name)
-    logs = backend.logs(name, master=master, worker=worker, tail=tail)
+    logs = backend.logs(name, choice)
     if worker is not None and not follow and worker not in logs.workers():
         known = ", ".join(str(number) for number in logs.workers()) or "none"
         raise EdlError(
@@ -60,14 +104,55 @@ def logs(
             where=backend.status(name, ask=False).location,
             remedy=f"Workers with a log: {known}.",
         )
-    single = master or worker is not None
+    show = _printer(name, choice, color, as_json)
     while True:
         over = not follow or backend.status(name, ask=False).is_over
         for line in logs.poll(final=over):
-            terminal.result(line.text if single else f"[{line.source}] {line.text}")
+            if wanted.shows(line):
+                show(line)
         if over:
             return
         time.sleep(_POLL_S)
+
+
+def _choice(worker: int | None, master: bool, role: _Role | None, tail: int | None) -> LogChoice:
+    from edl.core.job_log import LogChoice
+    from edl.core.problem import usage
+
+    given = {"--master": master, "--role": role is not None, "--worker": worker is not None}
+    if len(both := [name for name, is_given in given.items() if is_given]) > 1:
+        raise usage(f"{both[0]} and {both[1]} cannot be combined", remedy="Leave one out.")
+    return LogChoice(_Role.MASTER if master else role or "", worker, tail)
+
+
+def _since(text: str | None) -> float:
+    from edl.core.job_log import parse_since
+    from edl.core.problem import usage
+
+    if text is None:
+        return 0.0
+    try:
+        return parse_since(text, time.time())
+    except ValueError as error:
+        raise usage(f"--since: {error}", remedy="Correct the value.") from None
+
+
+def _printer(
+    name: str, choice: LogChoice, color: _Color, as_json: bool
+) -> Callable[[JobLogLine], None]:
+    import json
+    import sys
+
+    from edl.render import terminal
+    from edl.render.log_text import log_line_object, log_line_parts
+
+    if as_json:
+        return lambda line: terminal.result(
+            json.dumps(log_line_object(line, name), ensure_ascii=False)
+        )
+    coloured = color is _Color.ALWAYS or (color is _Color.AUTO and terminal.may_colour(sys.stdout))
+    single = choice.role == _Role.MASTER or choice.worker is not None
+    return lambda line: terminal.result(*log_line_parts(line, single=single), coloured=coloured)
 
 
 @app.command(

@@ -34,7 +34,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "status": CommandEntry("edl.cli.status", _WATCH, "show a job: progress, metrics, workers"),
     "top": CommandEntry("edl.cli.status", _WATCH, "show a job's workers, live"),
     "dashboard": CommandEntry("edl.cli.status", _WATCH, "print the URL of a job's page"),
-    "logs": CommandEntry("edl.cli.logs", _WATCH, "show logs of master and workers"),
+    "logs": CommandEntry("edl.cli.logs", _WATCH, "show the logs of a job's processes"),
     "events": CommandEntry("edl.cli.logs", _WATCH, "show a job's events"),
     "track": CommandEntry("edl.cli.track", _WATCH, "send a job to an experiment tracker"),
     "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),

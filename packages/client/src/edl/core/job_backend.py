@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from edl.core.job_log import JobLogLine, LogChoice
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
@@ -59,23 +60,11 @@ class JobEntry:
     created_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class JobLogLine:
-    """A line that a process of the job wrote.
-
-    Attributes:
-        source: ``master`` or ``worker N``.
-    """
-
-    source: str
-    text: str
-
-
 class JobLogs(Protocol):
     """The output of a job's processes, each line once."""
 
     def poll(self, final: bool = False) -> Iterator[JobLogLine]:
-        """Lines completed since the last call, the master's first.
+        """Lines completed since the last call, by their times; each source keeps its order.
 
         Processes that started since the last call MUST be included from their first line.
 
@@ -251,14 +240,8 @@ class JobBackend(Protocol):
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         """Events with a number above ``after``, oldest first, also of a job that is over."""
 
-    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
-        """The logs of a job's processes. Logs of processes that are gone MUST be included.
-
-        Args:
-            master: only the master's.
-            worker: only this worker's.
-            tail: only so many last lines of each existing log; None for all.
-        """
+    def logs(self, name: str, choice: LogChoice) -> JobLogs:
+        """The logs of a job's processes. Logs of processes that are gone MUST be included."""
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
         """Change the number of workers of a running job; returns the accepted range.

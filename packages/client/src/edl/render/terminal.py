@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _RED, _YELLOW, _DIM, _PLAIN = "\033[1;31m", "\033[33m", "\033[2m", "\033[0m"
+_COLOURS = {
+    "red": _RED,
+    "yellow": _YELLOW,
+    "dim": _DIM,
+    "green": "\033[32m",
+    "blue": "\033[34m",
+    "magenta": "\033[35m",
+    "cyan": "\033[36m",
+}
 
 
 def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -48,10 +57,22 @@ def error(lines: Iterable[str]) -> None:
         _say(_painted(_DIM, shown) if line.startswith("  |") else shown)
 
 
-def result(text: str) -> None:
-    """A result, on stdout."""
+def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
+    """A result, on stdout.
+
+    Args:
+        parts: texts, alone or each with its colour.
+        coloured: whether colours are shown.
+    """
+    pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+    shown = "".join(
+        f"{_COLOURS[colour]}{_printable(text, sys.stdout)}{_PLAIN}"
+        if colour and coloured
+        else _printable(text, sys.stdout)
+        for text, colour in pairs
+    )
     try:
-        print(_printable(text, sys.stdout), flush=True)
+        print(shown, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from edl.core.job_backend import JobBackend, MasterUnreachable
+from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
 from edl_proto.errors import EdlError, ErrorCode
@@ -143,7 +144,7 @@ class JobWatcher:
         return status
 
     def _unanswered(self) -> EdlError:
-        logs = self._backend.logs(self._name, master=True, worker=None, tail=_LOG_LINES)
+        logs = self._backend.logs(self._name, LogChoice("master", tail=_LOG_LINES))
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self._name} runs, but has not answered for a while",

@@ -212,7 +212,7 @@ def test_options_of_pods_reach_every_pod() -> None:
     assert priorities == ["high", None, "high"]
 
 
-@pytest.mark.parametrize(("given", "form"), [([], "json"), (["EDL_LOG_FORMAT=text"], "text")])
+@pytest.mark.parametrize(("given", "form"), [(["A=b"], "json"), (["EDL_LOG_FORMAT=text"], "text")])
 def test_logs_of_pods_are_json_unless_the_user_wants_text(given: list[str], form: str) -> None:
     for pod in all_pods(job(env=given)):
         found = [it for it in container(pod)["env"] if it["name"] == "EDL_LOG_FORMAT"]

@@ -7,12 +7,12 @@ fails soon after each start would be tried forever; its pods show that.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from signal import SIGKILL, SIGTERM
 
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.owner_job import OwnerJob
+from edl_master.adapters.pod_record import readable_end
 from edl_master.core import pod_status
 from edl_master.core.failure_policy import describe_exit
 from edl_proto.errors import EdlError, ErrorCode
@@ -49,7 +49,7 @@ def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | N
     last = failed[0]
     name, end = last["metadata"]["name"], pod_status.pod_end(last, objects.CONTAINER)
     assert end is not None
-    end = replace(end, detail=readable(end.detail))
+    end = readable_end(end)
     return EdlError(
         ErrorCode.MASTER_LOST,
         f"the last {len(failed)} masters of job {owner.job} ended soon after their start:"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_master.core.pod_status import StartProblem
+from edl_master.core.pod_status import PodEnd, StartProblem
+from edl_proto.log_lines import readable
 
 FIRST_RETRY_S = 1.0
 
@@ -35,3 +36,8 @@ class Request:
     pod: PodRecord
     at: float
     retry_s: float = FIRST_RETRY_S
+
+
+def readable_end(end: PodEnd) -> PodEnd:
+    """The end of a pod in words for people: of a container that failed it quotes the log."""
+    return replace(end, detail=readable(end.detail))

@@ -15,13 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request
+from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.core import pod_status
 from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
@@ -31,7 +30,6 @@ from edl_master.core.pod_status import PodEnd, StartProblem
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_proto.local import job_directory
-from edl_proto.log_lines import readable
 
 log = logging.getLogger(__name__)
 
@@ -349,12 +347,10 @@ class KubernetesPods:
             if pod.is_ending:
                 return
             pod.is_ending = True
-            # Of a container that has failed this is the end of its log.
-            end = replace(end, detail=readable(end.detail))
             if not pod.is_started:
                 self._report_started(pod)
         try:
-            self._ends.submit(self._finish, pod, end)
+            self._ends.submit(self._finish, pod, readable_end(end))
         except RuntimeError:  # closed
             self._forget(pod)
 

@@ -33,12 +33,14 @@ from edl.core.job_backend import (
     ServedPage,
     StatusReport,
 )
+from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import KUBERNETES
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
+from edl_proto.log_lines import readable
 from edl_proto.v1 import job_pb2
 
 _LOG_LINES = 15
@@ -117,15 +119,13 @@ class KubernetesJobBackend:
                 return self._links.call(name, lambda it: it.events(after))
         return job.events(after)
 
-    def logs(self, name: str, *, master: bool, worker: int | None, tail: int | None) -> JobLogs:
+    def logs(self, name: str, choice: LogChoice) -> JobLogs:
         self._objects.read(name)
         return PodLogs(
             lambda: self._objects.pods(name),
             lambda pod, query: self._objects.log(name, pod, query),
             lambda: self._objects.read(name).logs(),
-            master=master,
-            worker=worker,
-            tail=tail,
+            choice,
         )
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
@@ -264,9 +264,7 @@ class KubernetesJobBackend:
             lambda: self._objects.pods(name),
             lambda pod, query: self._objects.log(name, pod, query),
             lambda: self._objects.read(name).logs(),
-            master=True,
-            worker=None,
-            tail=_LOG_LINES,
+            LogChoice("master", tail=_LOG_LINES),
         )
         return Failure(
             code="MASTER_LOST",
@@ -274,7 +272,7 @@ class KubernetesJobBackend:
             where=self._objects.location(name),
             remedy=f"edl resume {name} starts it again if edl stop --now ended it;"
             f" edl delete {name} removes it.",
-            detail="\n".join(line.text for line in lines.poll(final=True)),
+            detail=readable("\n".join(line.text for line in lines.poll(final=True))),
         )
 
 

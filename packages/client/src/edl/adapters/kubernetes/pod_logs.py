@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.core.job_backend import JobLogLine
+from edl.core.job_log import JobLogLine, LogChoice, LogReader, in_order
 from edl_proto.kubernetes import objects
+from edl_proto.log_lines import seconds_of
 
 JsonObject = dict[str, Any]
 
@@ -27,7 +28,7 @@ class _Position:
 
 @dataclass(slots=True)
 class PodLogs:
-    """Reads all or some logs of a job; see ``JobBackend.logs`` for master, worker and tail.
+    """Reads all or some logs of a job.
 
     Attributes:
         list_pods: the job's pods.
@@ -38,18 +39,27 @@ class PodLogs:
     list_pods: ListPods
     read_log: ReadLog
     read_record: ReadRecord
-    master: bool
-    worker: int | None
-    tail: int | None
+    choice: LogChoice
     _seen: dict[str, _Position] = field(default_factory=dict)
     _recorded: dict[str, Sequence[str]] = field(default_factory=dict)
     _given: dict[str, str] = field(default_factory=dict)
     """The last line that was given of a source."""
     _sources: dict[str, str] = field(default_factory=dict)
     """Of the pods that were seen."""
+    _readers: dict[str, LogReader] = field(default_factory=dict)
 
     def poll(self, final: bool = False) -> Iterator[JobLogLine]:
-        pods = sorted((pod for pod in self.list_pods() if self._is_wanted(_source(pod))), key=_rank)
+        lines: dict[str, list[JobLogLine]] = {}
+        for source, text, at_s in self._poll(final):
+            reader = self._readers.setdefault(source, LogReader(source))
+            lines.setdefault(source, []).append(reader.read(text, at_s))
+        return in_order(lines[source] for source in sorted(lines, key=_order))
+
+    def _poll(self, final: bool) -> Iterator[tuple[str, str, float]]:
+        """New lines with their sources, and with the times that the cluster gives them."""
+        pods = sorted(
+            (pod for pod in self.list_pods() if self.choice.includes(_source(pod))), key=_rank
+        )
         first = not self._seen and not self._recorded
         gone = {
             source for name, source in self._sources.items() if name not in set(map(_name, pods))
@@ -61,19 +71,19 @@ class PodLogs:
         for pod in pods:
             source, name = _source(pod), _name(pod)
             self._sources[name] = source
-            for line in self._lines(name, first):
+            for line, at_s in self._lines(name, first):
                 self._given[source] = line
-                yield JobLogLine(source, line)
+                yield source, line, at_s
 
     def workers(self) -> list[int]:
         sources = {_source(pod) for pod in self.list_pods()} | set(map(_named, self.read_record()))
         return sorted(int(source.split()[1]) for source in sources if source.startswith("worker "))
 
-    def _from_record(self, living: set[str], first: bool) -> Iterator[JobLogLine]:
+    def _from_record(self, living: set[str], first: bool) -> Iterator[tuple[str, str, float]]:
         """Lines of pods that are gone, as far as they were not given before."""
         record = {_named(key): lines for key, lines in self.read_record().items()}
         for source in sorted(record, key=_order):
-            if not self._is_wanted(source) or (source in living and not first):
+            if not self.choice.includes(source) or (source in living and not first):
                 continue
             if source in living and source == "master":
                 continue  # its pod has the whole log
@@ -83,31 +93,32 @@ class PodLogs:
                 lines = _after(lines, self._given[source])
             elif known is not None:
                 lines = _after(lines, known[-1]) if known else lines
-            if first and self.tail is not None:
-                lines = lines[-self.tail :] if self.tail else []
+            if first and (tail := self.choice.tail) is not None:
+                lines = lines[-tail:] if tail else []
             self._recorded[source] = record[source]
             for line in lines:
                 self._given[source] = line
-                yield JobLogLine(source, line)
+                yield source, line, 0.0
 
-    def _lines(self, pod: str, first: bool) -> Iterator[str]:
+    def _lines(self, pod: str, first: bool) -> Iterator[tuple[str, float]]:
         seen = self._seen.setdefault(pod, _Position())
         query = {"container": objects.CONTAINER, "timestamps": "true"}
         if seen.stamp:
             # The server counts whole seconds: what was given already is left out below.
             query["sinceTime"] = seen.stamp.partition(".")[0].rstrip("Z") + "Z"
-        elif first and self.tail is not None:
-            query["tailLines"] = str(self.tail)
+        elif first and self.choice.tail is not None:
+            query["tailLines"] = str(self.choice.tail)
         for line in self.read_log(pod, query).split("\n"):
             stamp, _, text = line.partition(" ")
             if stamp and stamp > seen.stamp:
                 seen.stamp = stamp
-                yield text
+                yield text, _seconds(stamp)
 
-    def _is_wanted(self, source: str) -> bool:
-        if self.worker is not None:
-            return source == f"worker {self.worker}"
-        return source == "master" or not self.master
+
+def _seconds(stamp: str) -> float:
+    """Seconds since the epoch of a time to the nanosecond, which is more than Python reads."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    return seconds_of(f"{whole}.{fraction[:6]:0<6}") or 0.0
 
 
 def _name(pod: JsonObject) -> str:

@@ -1,0 +1,61 @@
+"""Lines of logs, for people and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edl.core.job_log import JobLogLine
+from edl_proto.timestamps import rfc3339
+
+_ROLES = {"master": ("cyan",), "server": ("magenta",), "worker": ("green", "blue")}
+_LEVELS = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+
+
+def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, str]]:
+    """A line for people: its source, the time in UTC, the level unless it is INFO, the message.
+
+    Args:
+        single: all lines have one source, which is left out.
+
+    Returns:
+        Texts, alone or each with a colour; a source has the same one in all its lines.
+    """
+    parts: list[str | tuple[str, str]] = []
+    if not single:
+        role, _, number = line.source.partition(" ")
+        colours = _ROLES.get(role, ("cyan",))
+        colour = colours[int(number) % len(colours)] if number.isdecimal() else colours[0]
+        parts += [(f"[{line.source}]", colour), " "]
+    if line.entry is None:
+        return [*parts, line.text]
+    entry = line.entry
+    parts += [(rfc3339(entry.at_s)[11:-1], "dim"), " "]
+    if entry.level != "INFO":
+        parts += [(f"{entry.level.lower()}:", _LEVELS.get(entry.level, "dim")), " "]
+    if task := entry.facts.get("task"):
+        parts.append(f"{task}: ")
+    below = f"\n{entry.exception}" if entry.exception else ""
+    return [*parts, f"{entry.message}{below}"]
+
+
+def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:
+    """A line as an object; what a library or a model file printed has no level and no logger."""
+    role, _, number = line.source.partition(" ")
+    source: dict[str, Any] = {"job": job, "role": role}
+    if number.isdecimal():
+        source[role] = int(number)
+    entry = line.entry
+    if entry is None:
+        time = {"time": rfc3339(line.at_s)} if line.at_s else {}
+        return {**time, "message": line.text, **source}
+    fields: dict[str, Any] = {
+        "time": rfc3339(entry.at_s),
+        "level": entry.level,
+        "logger": entry.logger,
+        "message": entry.message,
+        **source,
+        **entry.facts,
+    }
+    if entry.exception:
+        fields["exception"] = entry.exception
+    return fields
