@@ -123,6 +123,21 @@ def test_several_files_have_one_kind_for_each_column(edl: Call, tmp_path: Path) 
     assert examples("out") == [{"x": [1.0]}, {"x": [2.5]}]
 
 
+def test_a_long_table_is_read_in_batches(edl: Call, tmp_path: Path) -> None:
+    rows = [f"{number},{number},,r{number % 3}" for number in range(1_500)]
+    rows[600] = "600,0.5,7,r0"
+    text = "\n".join(["id,x,few,role", *rows]) + "\n"
+    (tmp_path / "t.csv").write_text(text)
+    edl("data", "convert", "t.csv", "--to", "out", "--label", "role")
+    expected = [{"id": [n], "x": [float(n)], "label": [n % 3]} for n in range(1_500)]
+    expected[600] |= {"x": [0.5], "few": [7]}
+    assert examples("out/*.recordio") == expected
+    (tmp_path / "t.csv").write_text(text.replace("600,0.5,7,r0", "600,0.5,7, "))
+    done = edl("data", "convert", "t.csv", "--to", "no", "--label", "role", code=3)
+    assert "the label is empty\n  where: " in done.err
+    assert "t.csv:602" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "args", "code", "words"),
     [

@@ -11,12 +11,15 @@ from typing import Any
 
 import recordio.example
 from edl.conversion.source import ConversionOptions
-from edl.core.columns import DELIMITERS, Cell, choose, number_classes, read_cell, widest
+from edl.core.columns import DELIMITERS, Cell, choose, column_kind, number_classes, read_cell
 from edl.core.quantities import plural
 from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
+from recordio import example_batch
 
 _BATCH = 4096
+_CSV_BATCH = 512
+"""Rows of a CSV file, whose cells may be long."""
 _GUESSED_FROM = 50
 """Lines of a CSV file that its delimiter is guessed from."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -44,14 +47,12 @@ class CsvTableSource:
         header = self._header(files[0])
         self._chosen = choose(header, options.columns, options.label, str(files[0]))
         self._header_line = header
-        kinds: tuple[Cell, ...] = tuple(Cell.EMPTY for _ in self._chosen.places)
-        labels: set[str] = set()
+        kinds = [Cell.EMPTY for _ in self._chosen.places]
         self.total: int | None = 0
-        for _, row in self._rows():
-            kinds = widest(kinds, row)
-            self.total += 1
-            if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
-                labels.add(row[self._chosen.label])
+        for batch in self._batches():
+            self.total += len(batch)
+            columns = zip(*(row for _, row in batch), strict=True)
+            kinds = [column_kind(*each) for each in zip(kinds, columns, strict=True)]
         self._kinds = kinds
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
@@ -63,20 +64,33 @@ class CsvTableSource:
         }
 
     def records(self) -> Iterator[bytes]:
-        for where, row in self._rows():
-            features: dict[str, Any] = {}
-            for index, (name, text, kind) in enumerate(
-                zip(self._chosen.names, row, self._kinds, strict=True)
+        for batch in self._batches():
+            features: dict[str, Sequence[Any]] = {}
+            columns = zip(*(row for _, row in batch), strict=True)
+            for index, (name, kind, cells) in enumerate(
+                zip(self._chosen.names, self._kinds, columns, strict=True)
             ):
-                if index == self._chosen.label and not text.strip():
-                    raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
-                if self.classes and index == self._chosen.label:
-                    value: int | float | bytes | None = self.classes[text]
+                if index == self._chosen.label:
+                    features[name] = self._labels(cells, [where for where, _ in batch])
                 else:
-                    value = read_cell(text, kind)
-                if value is not None:
-                    features[name] = value
-            yield recordio.example.encode(features)
+                    features[name] = [read_cell(text, kind) for text in cells]
+            yield from example_batch.encode(features)
+
+    def _labels(self, cells: Sequence[str], places: Sequence[str]) -> list[Any]:
+        """The label of each row; of texts, their numbers."""
+        for text, where in zip(cells, places, strict=True):
+            if not text.strip():
+                raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
+        if self.classes:
+            return [self.classes[text] for text in cells]
+        assert self._chosen.label is not None
+        kind = self._kinds[self._chosen.label]
+        return [read_cell(text, kind) for text in cells]
+
+    def _batches(self) -> Iterator[list[tuple[str, list[str]]]]:
+        rows = self._rows()
+        while batch := list(itertools.islice(rows, _CSV_BATCH)):
+            yield batch
 
     def _header(self, file: Path) -> list[str]:
         for _, row in self._raw(file):

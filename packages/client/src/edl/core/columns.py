@@ -47,9 +47,11 @@ def cell_kind(text: str) -> Cell:
     return Cell.FLOAT
 
 
-def widest(kinds: Sequence[Cell], row: Iterable[str]) -> tuple[Cell, ...]:
-    """What columns are after one more row."""
-    return tuple(max(kind, cell_kind(text)) for kind, text in zip(kinds, row, strict=True))
+def column_kind(known: Cell, cells: Iterable[str]) -> Cell:
+    """What a column is after more of its cells."""
+    if known is Cell.TEXT:
+        return known
+    return max(known, *map(cell_kind, cells))
 
 
 def read_cell(text: str, kind: Cell) -> int | float | bytes | None:
