@@ -53,6 +53,7 @@ class Record:
         data = {
             objects.STATUS_KEY: _text(folder / job_directory.STATUS),
             objects.EVENTS_KEY: _text(folder / job_directory.EVENTS),
+            objects.TIMELINE_KEY: _text(folder / job_directory.TIMELINE),
             objects.LOGS_KEY: json.dumps(
                 {path.stem: path.read_text() for path in (folder / "logs").glob("*.log")}
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from edl.core.job_status import (
 )
 from edl.core.options import Verb
 from edl.core.problem import Problem
+from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 
@@ -235,6 +237,33 @@ def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
         if message.number > after:
             found.append(decode_event(message))
     return found
+
+
+def decode_timeline(lines: Iterable[str | bytes]) -> list[TimelineSpan]:
+    """Spans in the order of their beginnings; damaged lines are left out.
+
+    Args:
+        lines: as ``edl_proto.local.job_directory.TIMELINE`` describes them.
+    """
+    spans = [span for line in lines if (span := _span(line)) is not None]
+    return sorted(spans, key=lambda span: span.at)
+
+
+def _span(line: str | bytes) -> TimelineSpan | None:
+    try:
+        found = json.loads(line)
+        span = TimelineSpan(
+            at=float(found["at"]),
+            seconds=float(found["seconds"]),
+            worker=int(found["worker"]),
+            task=str(found.get("task", "")),
+            outcome=str(found.get("outcome", "")),
+            phases={str(name): float(spent) for name, spent in found.get("phases", {}).items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    times = (span.at, span.seconds, *span.phases.values())
+    return span if all(0 <= each < math.inf for each in times) else None
 
 
 def decode_failure(message: error_pb2.Error) -> Failure:

@@ -551,6 +551,25 @@ def test_options_of_logs_that_make_no_sense(tidy: Edl, options: tuple[str, ...],
     assert word in done.err
 
 
+def test_a_trace_is_written_once_and_says_where_the_time_went(tidy: Edl) -> None:
+    tidy(*tidy.job("--name", "timed"))
+    shown = tidy("trace", "timed")
+    path = tidy.place / "timed.trace.json"
+    first, head, row = shown.out.splitlines()
+    assert first.startswith("timed.trace.json: 1 task of 1 worker;")
+    assert head.split()[:2] == ["worker", "compute"]
+    assert row.split()[:2] == ["0", "100"]
+    kinds = [event["ph"] for event in json.loads(path.read_bytes())["traceEvents"]]
+    assert kinds.count("X") == 1
+    assert "i" in kinds
+    again = tidy.run("trace", "timed", "-o", "json")
+    assert again.code == 5
+    assert again.json["error"]["code"] == "OUTPUT_EXISTS"
+    other = tidy("trace", "timed", "--output", "new/other.json", "-o", "json").json
+    assert other["workers"] == [{"worker": 0, "phases": {"compute": 1.0}}]
+    assert (tidy.place / "new" / "other.json").read_bytes() == path.read_bytes()
+
+
 def test_following_logs_and_events_ends_with_the_job(tidy: Edl) -> None:
     tidy.begin("told")
     logs, events = (
@@ -624,7 +643,7 @@ def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:
     [
         ("status", "nobody"), ("logs", "nobody"), ("events", "nobody"), ("wait", "nobody"),
         ("scale", "nobody", "--workers", "2"), ("stop", "nobody"), ("delete", "nobody", "--yes"),
-        ("top", "nobody"), ("dashboard", "nobody"), ("status", "../../etc"),
+        ("top", "nobody"), ("trace", "nobody"), ("dashboard", "nobody"), ("status", "../../etc"),
     ],
     ids=" ".join,
 )  # fmt: skip

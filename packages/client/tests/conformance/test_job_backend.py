@@ -258,6 +258,19 @@ def test_events_are_numbered_and_stay(harness: Harness, backend: JobBackend) -> 
     assert list(backend.events("told", found[0].number)) == list(found[1:])
 
 
+def test_the_timeline_has_what_goes_on_and_stays(harness: Harness, backend: JobBackend) -> None:
+    backend.submit(harness.job("timed"))
+    eventually(lambda: running(backend, "timed"), "the job runs")
+    goes_on, *before = reversed(backend.timelines.read("timed"))
+    assert (goes_on.task, goes_on.outcome) == ("training/1/1", "unfinished")
+    end(backend, "timed")
+    eventually(lambda: backend.reach("timed") == "", "nobody answers")
+    stays = backend.timelines.read("timed")
+    assert list(reversed(stays)) == before
+    assert [each.outcome for each in stays] == ["done", ""]
+    assert stays[1].phases == {"compute": 1.0}
+
+
 def test_logs_stay_after_the_end(harness: Harness, backend: JobBackend) -> None:
     backend.submit(harness.job("logged", num_workers="2"))
     everything = backend.logs("logged", LogChoice())
@@ -467,6 +480,7 @@ def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend,
         lambda: backend.status(name),
         lambda: backend.logs(name, LogChoice()),
         lambda: backend.events(name),
+        lambda: backend.timelines.read(name),
         lambda: backend.scale(name, WorkerRange(1, 1)),
         lambda: backend.stop(name, "why"),
         lambda: backend.stop(name, "why", now=True),

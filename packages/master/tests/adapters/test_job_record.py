@@ -101,5 +101,6 @@ def test_what_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert collect(tmp_path) == {
         objects.STATUS_KEY: "",
         objects.EVENTS_KEY: "",
+        objects.TIMELINE_KEY: "",
         objects.LOGS_KEY: "{}",
     }

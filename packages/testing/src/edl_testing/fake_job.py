@@ -61,6 +61,15 @@ def start_time(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
+def span(**facts: Any) -> str:
+    return json.dumps({"at": time.time(), "seconds": 1.0, "worker": 0, **facts}) + "\n"
+
+
+def write_timeline(directory: Path) -> None:
+    spans = (span(outcome="done", task="training/1/0"), span(phases={"compute": 1.0}))
+    (directory / job_directory.TIMELINE).write_text("".join(spans))
+
+
 class FakeJob(job_pb2_grpc.JobServicer):
     def __init__(self, directory: Path, scenario: str) -> None:
         self.directory = directory
@@ -109,6 +118,12 @@ class FakeJob(job_pb2_grpc.JobServicer):
             if not request.follow or over:
                 return
             time.sleep(TICK_S)
+
+    def ReadTimeline(self, request: Any, context: Any) -> Any:
+        path = self.directory / job_directory.TIMELINE
+        going_on = span(outcome="unfinished", task="training/1/1")
+        lines = path.read_bytes() if path.exists() else b""
+        yield job_pb2.TimelineChunk(lines=lines + going_on.encode())
 
     def Scale(self, request: job_pb2.ScaleRequest, context: Any) -> job_pb2.ScaleReply:
         with self.lock:
@@ -183,6 +198,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
                 case job_pb2.STARTING:
                     self.status.state = job_pb2.RUNNING
                     self.add_event("JobRunning", "the first worker is ready")
+                    write_timeline(self.directory)
                 case job_pb2.STOPPING:
                     self.status.state = job_pb2.CANCELLED
                     self.add_event("JobStopped", "stopped", "warning")
@@ -207,9 +223,9 @@ class FakeJob(job_pb2_grpc.JobServicer):
                         self.status.state = job_pb2.FINISHING
                         self.add_event("EvaluationEnded", "Evaluation 1: accuracy 0.9")
                 case job_pb2.FINISHING:
-                    self.succeed()
+                    self._succeed()
 
-    def succeed(self) -> None:
+    def _succeed(self) -> None:
         if self.spec.output:
             Path(self.spec.output).mkdir()
         self.status.metrics["accuracy"] = 0.9712

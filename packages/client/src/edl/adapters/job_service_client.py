@@ -12,10 +12,14 @@ from edl import codec
 from edl.core.job_backend import MasterUnreachable
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
+from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+
+_TIMELINE_S = 120.0
+"""Deadline for reading the timeline: up to 64 MiB, perhaps through a forwarded port."""
 
 CALL_S = 5.0
 """Deadline of a call. A master answers at once; a busy machine may take a second or two."""
@@ -67,6 +71,19 @@ class JobServiceClient:
                 codec.decode_event(event)
                 for event in self._job.WatchEvents(request, timeout=CALL_S)
             ]
+        )
+
+    def timeline(self) -> list[TimelineSpan]:
+        """What the job's workers did when; what goes on is included."""
+        request = job_pb2.ReadTimelineRequest()
+        return codec.decode_timeline(
+            _call(
+                lambda: [
+                    line
+                    for chunk in self._job.ReadTimeline(request, timeout=_TIMELINE_S)
+                    for line in chunk.lines.splitlines()
+                ]
+            )
         )
 
     def scale(self, workers: WorkerRange) -> WorkerRange:

@@ -20,6 +20,7 @@ from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_continuation import LocalContinuation, end_job
 from edl.adapters.local_logs import LocalJobLogs
 from edl.adapters.local_runtime import LocalRuntime
+from edl.adapters.local_timelines import LocalTimelines
 from edl.adapters.processes import LocalInstance
 from edl.core.job_backend import (
     JobEntry,
@@ -70,6 +71,7 @@ class LocalJobBackend:
         self.location = str(store.root)
         self.placement = placement
         self.continuation = LocalContinuation(self, store, runtime)
+        self.timelines = LocalTimelines(self._read, self._call)
         self._store = store
         self._runtime = runtime
         self._encode = encode

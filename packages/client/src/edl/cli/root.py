@@ -37,6 +37,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "logs": CommandEntry("edl.cli.logs", _WATCH, "show the logs of a job's processes"),
     "events": CommandEntry("edl.cli.logs", _WATCH, "show a job's events"),
     "track": CommandEntry("edl.cli.track", _WATCH, "send a job to an experiment tracker"),
+    "trace": CommandEntry("edl.cli.trace", _WATCH, "write what each worker did when, as a trace"),
     "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
     "scale": CommandEntry("edl.cli.control", _WATCH, "change the number of workers of a job"),
     "stop": CommandEntry("edl.cli.control", _WATCH, "stop a job, keep its state"),

@@ -16,6 +16,7 @@ from edl.core.job_log import JobLogLine, LogChoice
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
+from edl.core.timeline import TimelineSpan
 
 
 class MasterUnreachable(Exception):
@@ -184,6 +185,17 @@ class JobContinuation(Protocol):
         """
 
 
+class JobTimelines(Protocol):
+    """What the workers of a backend's jobs did when; names are those of ``JobBackend``."""
+
+    def read(self, name: str) -> Sequence[TimelineSpan]:
+        """All that is recorded of a job, in the order of the beginnings.
+
+        Of a running job whose master answers, work that goes on MUST be included. The oldest spans
+        of a long job may be missing.
+        """
+
+
 class JobBackend(Protocol):
     """Runs jobs and answers for them by name.
 
@@ -208,6 +220,10 @@ class JobBackend(Protocol):
     @property
     def continuation(self) -> JobContinuation:
         """Takes up the state of this backend's jobs."""
+
+    @property
+    def timelines(self) -> JobTimelines:
+        """What the workers of this backend's jobs did when."""
 
     def list(self) -> Sequence[JobEntry]:
         """All jobs, in any order. Damaged jobs MUST be included."""

@@ -30,6 +30,7 @@ _TERM = "edl/term"
 # An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10
 _EVENTS_BYTES = 128 << 10
+_TIMELINE_BYTES = 128 << 10
 _ALL_LOGS_BYTES = 160 << 10
 _LOG_BYTES = 8 << 10
 
@@ -139,7 +140,7 @@ class JobRecord:
 
 
 def collect(folder: Path) -> dict[str, str]:
-    """The content of a record: status, last events, and the ends of all logs, newest first."""
+    """The content of a record: status, last events and spans, and the ends of all logs."""
     logs: dict[str, str] = {}
     left = _ALL_LOGS_BYTES
     for path in sorted((folder / job_directory.LOGS).glob("*.log"), key=_age):
@@ -150,6 +151,7 @@ def collect(folder: Path) -> dict[str, str]:
     return {
         objects.STATUS_KEY: _status(folder / job_directory.STATUS),
         objects.EVENTS_KEY: _end_of(folder / job_directory.EVENTS, _EVENTS_BYTES),
+        objects.TIMELINE_KEY: _end_of(folder / job_directory.TIMELINE, _TIMELINE_BYTES),
         objects.LOGS_KEY: json.dumps(logs, ensure_ascii=False),
     }
 

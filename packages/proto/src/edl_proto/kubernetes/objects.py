@@ -93,6 +93,9 @@ PAGE_KEY, METRICS_TOKEN = "page-key", "metrics-token"
 STATUS_KEY, EVENTS_KEY, LOGS_KEY = "status.json", "events.jsonl", "logs.json"
 """Keys of the record, the job's ConfigMap; ``logs.json`` maps processes to the ends of logs."""
 
+TIMELINE_KEY = "timeline.jsonl"
+"""Another one: the last lines of the timeline."""
+
 SPEC_DIRECTORY = "/etc/edl"
 """Where the master's pod sees the Secret."""
 

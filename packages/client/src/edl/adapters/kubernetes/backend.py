@@ -20,12 +20,13 @@ from edl.adapters.kubernetes.continuation import ClusterContinuation
 from edl.adapters.kubernetes.job_creation import JobCreation
 from edl.adapters.kubernetes.job_identities import JobIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
-from edl.adapters.kubernetes.master_links import MasterLinks
+from edl.adapters.kubernetes.master_links import MasterLinks, record_otherwise
 from edl.adapters.kubernetes.page_links import page_link
 from edl.adapters.kubernetes.placement import ClusterPlacement
 from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
+from edl.adapters.kubernetes.timelines import ClusterTimelines
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
@@ -63,6 +64,7 @@ class KubernetesJobBackend:
         self._identities = JobIdentities(session, self._objects)
         self._links = MasterLinks(session, self._objects, self._identities)
         self.continuation = ClusterContinuation(session, self._objects)
+        self.timelines = ClusterTimelines(self._objects, self._links)
 
     @property
     def location(self) -> str:
@@ -99,22 +101,22 @@ class KubernetesJobBackend:
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
         if ask and self._links.is_open(name):
             # A master that answers needs no other question to the cluster.
-            with _record_otherwise():
+            with record_otherwise():
                 return self._answer(self._links.known(name), name)
         job = self._objects.read(name)
         if ask and not job.status().state.is_over:
-            with _record_otherwise():
+            with record_otherwise():
                 self._links.connect(job)
                 return self._answer(job, name)
         return self._report(job, job.message(), job.status(), answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if self._links.is_open(name):
-            with _record_otherwise():
+            with record_otherwise():
                 return self._links.call(name, lambda it: it.events(after))
         job = self._objects.read(name)
         if not job.status().state.is_over:
-            with _record_otherwise():
+            with record_otherwise():
                 self._links.connect(job)
                 return self._links.call(name, lambda it: it.events(after))
         return job.events(after)
@@ -274,18 +276,6 @@ class KubernetesJobBackend:
             f" edl delete {name} removes it.",
             detail=readable("\n".join(line.text for line in lines.poll(final=True))),
         )
-
-
-@contextlib.contextmanager
-def _record_otherwise() -> Iterator[None]:
-    """Go on where no master answers, or where it would not let this user in."""
-    try:
-        yield
-    except MasterUnreachable:
-        pass
-    except EdlError as error:
-        if error.code != ErrorCode.FORBIDDEN:
-            raise
 
 
 def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBackend:

@@ -13,6 +13,7 @@ from google.protobuf import json_format
 
 from edl import codec
 from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
@@ -86,6 +87,10 @@ class ClusterJob:
     def events(self, after: int) -> list[JobEvent]:
         """Recorded events with a number above ``after``, oldest first."""
         return codec.decode_events(self.record.get(objects.EVENTS_KEY, "").splitlines(), after)
+
+    def timeline(self) -> list[TimelineSpan]:
+        """What the job's workers did last, as far as it is recorded."""
+        return codec.decode_timeline(self.record.get(objects.TIMELINE_KEY, "").splitlines())
 
     def logs(self) -> Mapping[str, Sequence[str]]:
         """The recorded ends of logs as lines, by ``master`` and ``worker-N``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -146,3 +146,15 @@ class MasterLinks:
                 where=f"127.0.0.1:{local_port}",
                 remedy="Choose another --port, or omit the option for any free port.",
             ) from None
+
+
+@contextlib.contextmanager
+def record_otherwise() -> Iterator[None]:
+    """Go on where no master answers, or where it would not let this user in."""
+    try:
+        yield
+    except MasterUnreachable:
+        pass
+    except EdlError as error:
+        if error.code != ErrorCode.FORBIDDEN:
+            raise

@@ -1,0 +1,74 @@
+"""``edl trace``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edl.cli.cluster_flags import finds_jobs
+from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.output import Name, Output, put, reporting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+
+_MOST_WORKERS = 20
+"""Shown to people; a trace has all of them."""
+
+
+@app.command(cls=EdlCommand, epilog="edl trace my-job\nedl trace my-job --output slow.json -o json")
+@finds_jobs
+def trace(
+    name: Name,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", metavar="FILE", help="File to write. Default: NAME.trace.json, here."
+        ),
+    ] = "",
+    output_format: Output = None,
+) -> None:
+    """Write what each worker did when as a trace for ui.perfetto.dev, and show where time went."""
+    with reporting(output_format):
+        from pathlib import Path
+
+        from edl.adapters.trace_file import check_trace, write_trace
+        from edl.app import job_catalog
+        from edl.core.timeline import phase_shares
+        from edl.core.trace import chrome_trace
+
+        backend = job_catalog().find(name)
+        path = Path(output or f"{name.replace('/', '-')}.trace.json")
+        check_trace(output or str(path))
+        spans = backend.timelines.read(name)
+        write_trace(path, chrome_trace(name, spans, backend.events(name)))
+        shares = phase_shares(spans)
+        tasks = sum(1 for span in spans if span.task)
+        result = {
+            "job": name,
+            "output": str(path.absolute()),
+            "tasks": tasks,
+            "workers": [{"worker": worker, "phases": own} for worker, own in shares.items()],
+        }
+        written = f"{path}: {tasks} {'task' if tasks == 1 else 'tasks'} of {len(shares)} "
+        written += "worker" if len(shares) == 1 else "workers"
+        lines = [f"{written}; https://ui.perfetto.dev opens it", *_rows(shares)]
+        put(result, output_format, lines, [str(path)])
+
+
+def _rows(shares: Mapping[int, Mapping[str, float]]) -> list[str]:
+    """Where the time of each worker went, as a table."""
+    from edl.core.timeline import PHASES
+
+    if not shares:
+        return []
+    rows = ["".join([f"{'worker':<8}", *(f"{phase:>10}" for phase in PHASES)])]
+    for worker, own in list(shares.items())[:_MOST_WORKERS]:
+        percent = (f"{100 * own.get(phase, 0.0):>8.0f} %" for phase in PHASES)
+        rows.append("".join([f"{worker:<8}", *percent]))
+    if len(shares) > _MOST_WORKERS:
+        rows.append(f"and {len(shares) - _MOST_WORKERS} more: -o json has them all")
+    return rows

@@ -1,0 +1,135 @@
+"""The timeline of a job in the trace format of Chrome, which Perfetto reads, too.
+
+https://ui.perfetto.dev opens it without sending it anywhere. Tasks are slices of one track per
+worker, phases are counters in percent, and events of the job are instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from edl.core.job_status import JobEvent
+from edl.core.timeline import PHASES, TimelineSpan
+
+_MASTER, _TASKS, _PHASES = 0, 1, 2
+"""Numbers of the processes that a trace shows: tracks of one kind are together."""
+
+_GAP_S = 1.5
+"""Without a span for so long, a worker was not there: heartbeats come every half a second."""
+
+TraceEvent = dict[str, Any]
+
+
+def chrome_trace(
+    job: str, spans: Sequence[TimelineSpan], events: Sequence[JobEvent]
+) -> dict[str, Any]:
+    """A job's whole trace, as the JSON object that such a file holds.
+
+    Times are in microseconds since the first span or event.
+    """
+    instants = [(at, event) for event in events if (at := _seconds(event.at)) is not None]
+    began = min([*(span.at for span in spans), *(at for at, _ in instants)], default=0.0)
+    workers = {span.worker for span in spans}
+    workers.update(worker for _, event in instants if (worker := _worker_of(event)) is not None)
+    tasks = [_slice(span, began) for span in spans if span.task]
+    trace = [
+        *_names(job, sorted(workers)),
+        *tasks,
+        *_counters(spans, began),
+        *(_instant(event, at - began) for at, event in instants),
+    ]
+    return {"traceEvents": trace, "displayTimeUnit": "ms", "otherData": {"job": job}}
+
+
+def _names(job: str, workers: Iterable[int]) -> Iterator[TraceEvent]:
+    titles = {
+        _MASTER: f"master of {job}: events",
+        _TASKS: f"workers of {job}: tasks",
+        _PHASES: f"workers of {job}: where their time goes (%)",
+    }
+    for process, title in titles.items():
+        yield _metadata("process_name", process, 0, name=title)
+        yield _metadata("process_sort_index", process, 0, sort_index=process)
+    yield _metadata("thread_name", _MASTER, 0, name="events")
+    for worker in workers:
+        yield _metadata("thread_name", _TASKS, worker, name=f"worker {worker}")
+        yield _metadata("thread_sort_index", _TASKS, worker, sort_index=worker)
+
+
+def _metadata(name: str, process: int, thread: int, /, **args: str | int) -> TraceEvent:
+    return {"ph": "M", "name": name, "pid": process, "tid": thread, "args": args}
+
+
+def _slice(span: TimelineSpan, began: float) -> TraceEvent:
+    kind = span.task.partition("/")[0]
+    return {
+        "ph": "X",
+        # Viewers give each name a colour of its own.
+        "name": kind if span.outcome == "done" else f"{kind} ({span.outcome})",
+        "cat": span.outcome,
+        "ts": _micros(span.at - began),
+        "dur": _micros(span.seconds),
+        "pid": _TASKS,
+        "tid": span.worker,
+        "args": {"task": span.task, "outcome": span.outcome},
+    }
+
+
+def _counters(spans: Iterable[TimelineSpan], began: float) -> Iterator[TraceEvent]:
+    """A sample at the begin of each span of phases, and one of zeros before a gap."""
+    ends: dict[int, float] = {}
+    for span in spans:
+        if not span.phases or span.seconds <= 0:
+            continue
+        end = ends.get(span.worker)
+        if end is not None and span.at - end > _GAP_S:
+            yield _sample(span.worker, end - began, {})
+        percent = {name: 100 * spent / span.seconds for name, spent in span.phases.items()}
+        yield _sample(span.worker, span.at - began, percent)
+        ends[span.worker] = span.at + span.seconds
+    for worker, end in sorted(ends.items()):
+        yield _sample(worker, end - began, {})
+
+
+def _sample(worker: int, at: float, percent: Mapping[str, float]) -> TraceEvent:
+    values = {name: round(percent.get(name, 0.0), 1) for name in PHASES}
+    return {
+        "ph": "C",
+        "name": f"worker {worker}",
+        "ts": _micros(at),
+        "pid": _PHASES,
+        "args": values,
+    }
+
+
+def _instant(event: JobEvent, at: float) -> TraceEvent:
+    """An event on the track of the worker that it is about; others on that of the master."""
+    worker = _worker_of(event)
+    return {
+        "ph": "i",
+        "name": event.kind,
+        "cat": event.severity,
+        "s": "t",
+        "ts": _micros(at),
+        "pid": _MASTER if worker is None else _TASKS,
+        "tid": worker or 0,
+        "args": {"message": event.message, **event.facts},
+    }
+
+
+def _worker_of(event: JobEvent) -> int | None:
+    worker = event.facts.get("worker", "")
+    return int(worker) if worker.isascii() and worker.isdigit() else None
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _seconds(at: str) -> float | None:
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return None
