@@ -138,6 +138,52 @@ def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> Non
     assert large <= LARGEST_PART
 
 
+def test_a_range_whose_end_is_known_is_fetched_at_once_and_nothing_beyond_it() -> None:
+    records = rows(NUMBER)
+    uri = stored("known", records)
+    index = recordio.open_source(uri).index()
+    start, stop = NUMBER // 4, NUMBER // 2
+    hint, end = index.block(start), index.end(stop)
+    assert end - hint[1] > DEPTH << 16, "several parts"
+    lock, asked = threading.Lock(), []
+    meet = threading.Barrier(DEPTH)
+
+    def before(begin: int, after: int) -> None:
+        with lock:
+            asked.append((begin, after))
+        meet.wait(300)  # hangs, and fails, unless all are on their way
+
+    Unsteady.before = staticmethod(before)
+    with reading(uri, ahead=1 << 10, wanted=(hint[1], end)) as (file, _):
+        file.seek(hint[1])
+        assert len(file.read(end - hint[1])) == end - hint[1]
+    assert len(asked) == DEPTH
+    Unsteady.before = staticmethod(lambda begin, after: asked.append((begin, after)))
+    asked.clear()
+    found = recordio.open_source(uri).read(start, stop, hint=hint, end=end)
+    assert list(found) == records[start:stop]
+    assert (min(asked)[0], max(asked)[1]) == (hint[1], end)
+
+
+def test_an_end_that_is_too_early_changes_no_record() -> None:
+    records = rows(NUMBER)
+    uri = stored("early", records)
+    for end in (1, 50_000):
+        found = recordio.open_source(uri).read(0, NUMBER, hint=(0, 0), end=end)
+        assert list(found) == records
+
+
+@pytest.mark.parametrize("stop", [1, 19, 20, 21, NUMBER])
+def test_the_end_of_a_range_is_that_of_its_last_block(stop: int) -> None:
+    uri = stored("ends", rows(NUMBER))
+    index = recordio.open_source(uri).index()
+    first, offset = index.block(stop - 1)
+    assert first < stop
+    assert index.end(stop) > offset
+    assert index.end(stop) in (*index.offsets, index.nbytes)
+    assert index.end(stop) == index.nbytes or index.block(stop)[1] <= index.end(stop)
+
+
 def test_any_place_is_right() -> None:
     content = bytes(i * 7 % 251 for i in range(1 << 20))
     fsspec.filesystem("unsteady").pipe_file("/places", content)

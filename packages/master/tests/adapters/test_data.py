@@ -42,7 +42,8 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
     where = data.locate(Range(file=0, start=23, stop=31))
     assert (where.start, where.stop, where.format) == (23, 31, "recordio")
     assert where.block_first_record == 20
-    assert where.block_offset > 0
+    assert 0 < where.block_offset < where.end_offset <= os.path.getsize(where.uri)
+    assert where.end_offset == data.locate(Range(file=0, start=30, stop=31)).end_offset
     source = recordio.open_source(where.uri, format=where.format)
     hint = (where.block_first_record, where.block_offset)
     found = list(source.read(where.start, where.stop, hint=hint))

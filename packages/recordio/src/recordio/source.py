@@ -32,6 +32,11 @@ class Index:
         at = bisect.bisect_right(self.first_records, record) - 1
         return (self.first_records[at], self.offsets[at]) if at >= 0 else (0, 0)
 
+    def end(self, stop: int) -> int:
+        """The byte after the block that holds the last record before ``stop``."""
+        at = bisect.bisect_left(self.first_records, stop)
+        return self.offsets[at] if at < len(self.offsets) else self.nbytes
+
 
 class Source(Protocol):
     """A file of records.
@@ -65,18 +70,20 @@ class Source(Protocol):
         """Where the blocks are; made once, as cheaply as the format allows."""
 
     def read(
-        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+        self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[bytes]:
         """Records ``start`` to ``stop`` (exclusive, and at most to the end)."""
 
     def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+        self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[list[bytes]]:
         """The same, some at a time: the quick way.
 
         Args:
             hint: from ``index().block(start)``, also of another process; then the file need not
                 be indexed here.
+            end: from ``index().end(stop)``: all bytes up to there are fetched from a store at the
+                same time, and none beyond. 0: as many as the reading shows to be needed.
             exact: whether it is an error that the file ends before ``stop``.
 
         Raises:

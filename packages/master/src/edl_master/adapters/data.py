@@ -63,6 +63,7 @@ class DataSet:
             block_offset=offset,
             columns=file.columns,
             version=file.version,
+            end_offset=file.index.end(records.stop),
         )
 
 

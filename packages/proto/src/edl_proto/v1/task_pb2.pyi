@@ -126,6 +126,7 @@ class RecordRange(_message.Message):
     BLOCK_OFFSET_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
     uri: _builtins.str
     format: _builtins.str
     """recordio, tfrecord, csv"""
@@ -139,6 +140,8 @@ class RecordRange(_message.Message):
     """bytes"""
     version: _builtins.str
     """Of an object in a store, as the master has indexed it: ETag or generation."""
+    end_offset: _builtins.int
+    """The byte after the last block of the range: what is in between can be fetched at once."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """CSV only: column names, in order."""
@@ -154,10 +157,11 @@ class RecordRange(_message.Message):
         block_offset: _builtins.int = ...,
         columns: _abc.Iterable[_builtins.str] | None = ...,
         version: _builtins.str = ...,
+        end_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_first_record", b"block_first_record", "block_offset", b"block_offset", "columns", b"columns", "format", b"format", "start", b"start", "stop", b"stop", "uri", b"uri", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_first_record", b"block_first_record", "block_offset", b"block_offset", "columns", b"columns", "end_offset", b"end_offset", "format", b"format", "start", b"start", "stop", b"stop", "uri", b"uri", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

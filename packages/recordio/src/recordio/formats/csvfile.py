@@ -76,12 +76,12 @@ class CsvSource(RangeReader):
                 records += 1
             return Index(records, stream.offset, tuple(first), tuple(offsets))
 
-    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+    def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         at, offset = hint
         if offset == 0:
             _ = self.columns
         block: list[bytes] = []
-        with streaming(self.uri, pin=self._pin) as stream:
+        with streaming(self.uri, pin=self._pin, wanted=(offset, end)) as stream:
             try:
                 for _, line in self._records(stream, at, offset):
                     if at >= start:

@@ -24,8 +24,14 @@ class RangeReader(ABC):
         """Scan the file and return its index."""
 
     @abstractmethod
-    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
-        """Yield the records of a non-empty range; ``hint`` is a block at or before its start."""
+    def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
+        """Yield the records of a non-empty range.
+
+        Args:
+            start, stop: the range.
+            hint: a block at or before its start.
+            end: the byte after its last block; 0: not known.
+        """
 
     @property
     def version(self) -> str:
@@ -40,25 +46,25 @@ class RangeReader(ABC):
         return self._index
 
     def read(
-        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+        self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[bytes]:
-        return chain.from_iterable(self.read_blocks(start, stop, hint=hint, exact=exact))
+        return chain.from_iterable(self.read_blocks(start, stop, hint=hint, end=end, exact=exact))
 
     def read_blocks(
-        self, start: int, stop: int, *, hint: Hint | None = None, exact: bool = False
+        self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[list[bytes]]:
         if start < 0:
             raise RecordError(f"{self.uri}: a range cannot begin at record {start}")
         if start >= stop:
             return iter(())
         if hint is None:
-            hint = self.index().block(start)
+            hint, end = self.index().block(start), self.index().end(stop)
         if not 0 <= hint[0] <= start or hint[1] < 0:
             raise RecordError(
                 f"{self.uri}: the block of record {hint[0]} at byte {hint[1]} is not at or before "
                 f"record {start}"
             )
-        blocks = self._blocks(start, stop, hint)
+        blocks = self._blocks(start, stop, hint, end)
         return self._complete(blocks, start, stop) if exact else blocks
 
     def _complete(

@@ -41,10 +41,10 @@ class RecordIOSource(RangeReader):
         nbytes = headers[-1].stop if headers else 0
         return Index(records, nbytes, tuple(first), tuple(header.offset for header in headers))
 
-    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+    def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         first, offset = hint
         number = 0 if offset == 0 else None
-        with reading(self.uri, ahead=AHEAD, pin=self._pin) as (file, size):
+        with reading(self.uri, ahead=AHEAD, pin=self._pin, wanted=(offset, end)) as (file, size):
             payloads = PayloadReader(self.uri, file)
             try:
                 for header in _headers(self.uri, file, size, offset, number):

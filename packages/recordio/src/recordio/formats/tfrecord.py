@@ -60,9 +60,9 @@ class TFRecordSource(RangeReader):
                 records += 1
             return Index(records, walk.offset, tuple(first), tuple(offsets))
 
-    def _blocks(self, start: int, stop: int, hint: Hint) -> Iterator[list[bytes]]:
+    def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         first, offset = hint
-        with streaming(self.uri, _is_gzip, self._pin) as stream:
+        with streaming(self.uri, _is_gzip, self._pin, (offset, end)) as stream:
             stream.skip_to(offset)
             walk = _RecordScanner(self.uri, stream, first)
             for _ in range(start - first):

@@ -25,13 +25,18 @@ def local_path(place: str) -> str:
 
 @contextlib.contextmanager
 def reading(
-    uri: str, *, ahead: int = AHEAD, pin: Pin | None = None
+    uri: str,
+    *,
+    ahead: int = AHEAD,
+    pin: Pin | None = None,
+    wanted: tuple[int, int] = (0, 0),
 ) -> Iterator[tuple[IO[bytes], int]]:
     """Open a file for reading at offsets: ``(file, size in bytes)``.
 
     Args:
         ahead: bytes that are fetched at first, if the file is in a store.
         pin: of the version that it must have, if the file is in a store.
+        wanted: first byte of what will be read as a whole, and the byte after it.
 
     Raises:
         UnreadableFile: it cannot be opened, is a directory, a pipe or a device, or has changed.
@@ -42,7 +47,7 @@ def reading(
             if pin is not None:
                 pin.hold(stored)
             size = stored.size
-            file: Any = StoredFile(stored, ahead)
+            file: Any = StoredFile(stored, ahead, wanted)
         else:
             # Not to wait for ever where a pipe has no writer.
             path = local_path(uri)

@@ -1,7 +1,8 @@
 """An object of a store as a file: ranges are fetched at the same time, and ahead of need.
 
-How far ahead grows while a file is read from front to back, so that a look at one place costs one
-small request, and a long reading as much memory as ``DEPTH`` of the largest parts.
+Where it is known how far a reading goes, all of that is fetched at once, within the memory of
+``DEPTH`` of the largest parts, and nothing beyond it. Otherwise how far ahead grows while a file is
+read from front to back, so that a look at one place costs one small request.
 """
 
 from __future__ import annotations
@@ -46,10 +47,16 @@ class StoredFile(io.BufferedIOBase):
     Args:
         stored: the object.
         first_part: bytes of the first request after every jump.
+        wanted: first byte of what will be read as a whole, and the byte after it.
     """
 
-    def __init__(self, stored: StoredObject, first_part: int) -> None:
+    def __init__(
+        self, stored: StoredObject, first_part: int, wanted: tuple[int, int] = (0, 0)
+    ) -> None:
         self._stored = stored
+        self._begin, self._end = wanted[0], min(wanted[1], stored.size)
+        share = -(-(self._end - self._begin) // DEPTH)
+        self._share = min(max(share, first_part), LARGEST_PART)
         self._first_part = first_part
         self._part = first_part
         self._depth = 1
@@ -114,9 +121,12 @@ class StoredFile(io.BufferedIOBase):
         while parts and parts[0].stop <= position:
             parts.popleft()
             self._grow()
+        known = self._begin <= position < self._end
+        limit = self._end if known else self._stored.size
+        part, depth = (self._share, DEPTH) if known else (self._part, self._depth)
         start = parts[-1].stop if parts else position
-        while len(parts) < self._depth and start < self._stored.size:
-            stop = min(start + self._part, self._stored.size)
+        while len(parts) < depth and start < limit:
+            stop = min(start + part, limit)
             parts.append(_Part(start, stop, self._threads.submit(self._fetch, start, stop)))
             start = stop
         return parts[0]

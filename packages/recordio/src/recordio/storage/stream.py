@@ -107,18 +107,22 @@ class Stream:
 
 @contextlib.contextmanager
 def streaming(
-    uri: str, gzip: Callable[[str, bytes], bool] = is_gzip, pin: Pin | None = None
+    uri: str,
+    gzip: Callable[[str, bytes], bool] = is_gzip,
+    pin: Pin | None = None,
+    wanted: tuple[int, int] = (0, 0),
 ) -> Iterator[Stream]:
     """Open the plain content of a file.
 
     Args:
         gzip: whether name and first bytes show that it is compressed.
         pin: of the version that it must have, if the file is in a store.
+        wanted: as for ``reading``, if the file is plain.
 
     Raises:
         UnreadableFile: it cannot be opened.
     """
-    with reading(uri, pin=pin) as (file, size):
+    with reading(uri, pin=pin, wanted=wanted) as (file, size):
         start = file.read(64)
         file.seek(0)
         yield Stream(uri, file, size, bool(start) and gzip(uri, start))

@@ -98,6 +98,7 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             block_offset=records.block_offset,
             columns=tuple(records.columns),
             version=records.version,
+            end_offset=records.end_offset,
         ),
         skip_minibatches=lease.skip_minibatches,
         seed=lease.seed,

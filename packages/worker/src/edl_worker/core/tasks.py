@@ -74,6 +74,7 @@ class RecordRange:
         block_offset: byte at which this block starts.
         columns: names of the columns of a CSV file.
         version: that a file in a store must have.
+        end_offset: the byte after the last block of the range.
     """
 
     uri: str = ""
@@ -84,6 +85,7 @@ class RecordRange:
     block_offset: int = 0
     columns: tuple[str, ...] = ()
     version: str = ""
+    end_offset: int = 0
 
     @property
     def count(self) -> int:

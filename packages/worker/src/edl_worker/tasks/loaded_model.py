@@ -177,6 +177,7 @@ def read(records: RecordRange) -> Iterator[list[bytes]]:
         records.start,
         records.stop,
         hint=(records.block_first_record, records.block_offset),
+        end=records.end_offset,
         exact=True,
     )
 
