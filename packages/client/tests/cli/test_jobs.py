@@ -518,7 +518,7 @@ def test_logs_are_shown_for_people_and_as_objects(tidy: Edl) -> None:
     assert tidy("logs", "told-apart").out.splitlines() == [
         "[worker 0] printed",
         "[master] 01:00:00.000 begun",
-        "[worker 1] 01:01:01.500 error: training/1/2: no \\x1b[2J",
+        "[worker 1] 01:01:01.500 error: no \\x1b[2J",
         "Traceback",
         "ValueError: why",
     ]

@@ -32,8 +32,6 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
     parts += [(rfc3339(entry.at_s)[11:-1], "dim"), " "]
     if entry.level != "INFO":
         parts += [(f"{entry.level.lower()}:", _LEVELS.get(entry.level, "dim")), " "]
-    if task := entry.facts.get("task"):
-        parts.append(f"{task}: ")
     below = f"\n{entry.exception}" if entry.exception else ""
     return [*parts, f"{entry.message}{below}"]
 

@@ -114,7 +114,8 @@ class Session:
                     raise MasterReplacedError("a heartbeat was answered by another master")
                 match prefetcher.take():
                     case Assignment() as assignment:
-                        self._run_task(runner, assignment, prefetcher)
+                        with logs.of_task(str(assignment.lease.task)):
+                            self._run_task(runner, assignment, prefetcher)
                     case Leave(reason):
                         self.state.leave(departure(reason))
         finally:

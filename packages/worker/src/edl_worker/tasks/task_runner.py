@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from edl_proto import logs
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
@@ -92,7 +91,7 @@ class TaskRunner:
         """
         lease = assignment.lease
         self._at = None
-        with logs.of_task(str(lease.task)), self._explained(lease):
+        with self._explained(lease):
             if assignment.error is not None:
                 raise assignment.error
             match lease.task.type:
