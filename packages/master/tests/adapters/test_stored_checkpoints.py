@@ -25,6 +25,7 @@ from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
+from recordio.storage.stores import filesystem
 
 LONG_S = 200.0
 
@@ -213,6 +214,18 @@ def s3() -> Iterator[None]:
         else:
             os.environ[name] = value
     server.stop()
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_large_file_is_sent_in_parts(tmp_path: Path) -> None:
+    local = tmp_path / "large"
+    local.write_bytes(content := bytes(range(256)) * (40 << 12))
+    uri = f"{unused('s3')}/large"
+    object_stores.write(uri, b"before")
+    object_stores.upload(local, uri)
+    assert object_stores.read(uri) == content
+    system, path = filesystem(uri)
+    assert system.info(path)["ETag"].endswith('-3"'), "the number of parts"
 
 
 @pytest.mark.usefixtures("s3")

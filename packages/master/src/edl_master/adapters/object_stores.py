@@ -34,6 +34,10 @@ class StoreTimeouts:
 
 TIMEOUTS = StoreTimeouts()
 
+_IN_PARTS = ("s3://", "s3a://", "gs://", "gcs://")
+_PART, _PARTS = 16 << 20, 3
+"""Bytes of a part of an upload, and parts at the same time: s3fs would hold 500 MB in memory."""
+
 
 def is_store(place: str) -> bool:
     """Whether a place is a URI of a store: ``gs://``, ``s3://``, and what else fsspec knows."""
@@ -141,16 +145,31 @@ def write(uri: str, content: bytes) -> None:
 def upload(local: Path, uri: str) -> None:
     """Copy a file to a URI, where it appears whole.
 
+    A large one is sent in parts, some at a time where the store's client can, and a part that fails
+    is sent again by itself.
+
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
     def copy(call: _StoreCall) -> None:
         # Clients report no progress of a small object.
-        call.extend_deadline(local.stat().st_size / TIMEOUTS.slowest_bytes_per_s)
-        call.system.put_file(str(local), call.path, callback=call.transfer_progress())
+        nbytes = local.stat().st_size
+        call.extend_deadline(nbytes / TIMEOUTS.slowest_bytes_per_s)
+        parts = (
+            {"chunksize": _part_bytes(nbytes), "max_concurrency": _PARTS}
+            if uri.startswith(_IN_PARTS)
+            else {}
+        )
+        call.system.put_file(str(local), call.path, callback=call.transfer_progress(), **parts)
 
     _run(uri, copy)
+
+
+def _part_bytes(nbytes: int) -> int:
+    """S3 takes 10,000 parts at most."""
+    quantum = 256 << 10  # of the parts of Google's
+    return max(_PART, -(-nbytes // (10_000 * quantum)) * quantum)
 
 
 def download(uri: str, local: Path) -> bool:

@@ -13,7 +13,8 @@ import logging
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from edl_master.adapters import object_stores
@@ -30,6 +31,9 @@ from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)
+
+_UPLOADS = 4
+"""Files that are sent at the same time."""
 
 
 class ObjectStoreCheckpoints:
@@ -152,8 +156,7 @@ class ObjectStoreCheckpoints:
             if path.is_file()
         }
         last = files.pop(MANIFEST)
-        for file in files:
-            object_stores.upload(self._sending / file, f"{uri}/{file}")
+        self._upload(files, uri)
         if (there := object_stores.list_objects(uri)) != files:
             odd = sorted(file for file in files if there.get(file) != files[file])
             error = ValueError(f"it does not hold what was sent to it: {', '.join(odd)}")
@@ -161,6 +164,18 @@ class ObjectStoreCheckpoints:
         self._check_owner()
         object_stores.upload(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
         log.info("checkpoint %s: %d octets sent", uri, last + sum(files.values()))
+
+    def _upload(self, files: Iterable[str], uri: str) -> None:
+        threads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
+        try:
+            sent = [
+                threads.submit(object_stores.upload, self._sending / file, f"{uri}/{file}")
+                for file in files
+            ]
+            for each in sent:
+                each.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def _check_owner(self) -> None:
         if object_stores.read(self._owner) != self._mark:
