@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-_NOT_BENCHMARKS = {"__init__", "__main__", "jobs", "measure"}
+_NOT_BENCHMARKS = {"__init__", "__main__", "jobs", "measure", "small_jobs"}
 
 
 def names() -> list[str]:

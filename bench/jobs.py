@@ -17,6 +17,8 @@ UNSECURED = (sys.executable, "-m", "bench.peers.unsecured_edl")
 """The same command, whose jobs have no identities."""
 UNMEASURED = (sys.executable, "-m", "bench.peers.unmeasured_edl")
 """The same command, whose jobs have no metrics."""
+UNTIMED = (sys.executable, "-m", "bench.peers.untimed_edl")
+"""The same command, whose jobs keep no timeline."""
 
 _numbers = itertools.count()
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -1,4 +1,4 @@
-"""Jobs whose metrics are scraped each second beside the same jobs without any: records per second.
+"""What metrics, timeline and traces cost: jobs with one of them beside jobs without it.
 
 The small model has short steps, of which each is measured: a larger one hides more.
 """
@@ -6,21 +6,20 @@ The small model has short steps, of which each is measured: a larger one hides m
 from __future__ import annotations
 
 import contextlib
-import tempfile
+import http.server
 import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import UNMEASURED, trained, written
+from bench.jobs import EDL, UNMEASURED, UNTIMED
 from bench.measure import paired
-from bench.mnist_local import MODEL
+from bench.small_jobs import SmallJob, small_jobs
 from edl_testing.scraping import scrape
 
 RUNS, TARGET = 5, 0.99
 EVERY_S = 1.0
-CLICKS = "--model-zoo", "bench/models", "--model-def", "clicks"
 
 
 @contextlib.contextmanager
@@ -44,39 +43,60 @@ def _scraped(jobs: Path) -> Iterator[list[int]]:
         asking.join()
 
 
+@contextlib.contextmanager
+def _collector() -> Iterator[tuple[str, list[int]]]:
+    """The address of a collector of spans, and the octets that it has been sent."""
+    sent: list[int] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(len(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", sent
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def _measured(job: SmallJob) -> float:
+    with _scraped(job.work / "home" / "jobs") as answers:
+        rate = job.run()
+    assert answers, "nobody was asked"
+    return rate
+
+
+def _traced(job: SmallJob) -> float:
+    with _collector() as (address, sent):
+        rate = job.run(edl=("env", f"OTEL_EXPORTER_OTLP_ENDPOINT={address}", *EDL))
+    assert sent, "no span was sent"
+    return rate
+
+
 def measures() -> list[dict[str, Any]]:
-    """Measured and scraped beside neither, in pairs."""
+    """With and without, in pairs."""
     found = []
-    for name, tool, records, batch, epochs, options in (
-        ("mnist", "digits", 12_800, 64, 4, MODEL),
-        ("clicks", "clicks", 100_000, 512, 6, CLICKS),
-    ):
-        with tempfile.TemporaryDirectory() as place:
-            work = Path(place)
-            data = written(work, tool, records)
-            job = partial(
-                trained,
-                *(work, *options),
-                data=f"{data}/train/*.recordio",
-                workers=2,
-                batch=batch,
-                epochs=epochs,
-                records=records,
-            )
-
-            def scraped(work: Path = work, job: partial[float] = job) -> float:
-                with _scraped(work / "home" / "jobs") as answers:
-                    rate = job()
-                assert answers, "nobody was asked"
-                return rate
-
+    for job in small_jobs():
+        for what, ours, theirs in (
+            ("metrics", partial(_measured, job), partial(job.run, edl=UNMEASURED)),
+            ("a timeline", job.run, partial(job.run, edl=UNTIMED)),
+            ("traces", partial(_traced, job), job.run),
+        ):
             found.append(
                 paired(
-                    f"{name}, edl train, 2 workers, with metrics",
+                    f"{job.name}, edl train, 2 workers, with {what}",
                     "records/s",
-                    scraped,
+                    ours,
                     "without",
-                    partial(job, edl=UNMEASURED),
+                    theirs,
                     runs=RUNS,
                     target=TARGET,
                 ).to_json()

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import EDL, UNSECURED, trained, written
+from bench.jobs import EDL, UNSECURED
 from bench.measure import ROOT, paired
 from bench.mnist_local import MODEL
+from bench.small_jobs import small_jobs
 
 RUNS, STARTS, TARGET = 3, 9, 0.97
-CLICKS = "--model-zoo", "bench/models", "--model-def", "clicks"
 
 
 def _start_s(work: Path, command: tuple[str, ...]) -> float:
@@ -41,43 +40,28 @@ def _start_s(work: Path, command: tuple[str, ...]) -> float:
 def measures() -> list[dict[str, Any]]:
     """Secured beside unsecured, in pairs."""
     found = []
-    for name, tool, records, batch, epochs, options in (
-        ("mnist", "digits", 12_800, 64, 4, MODEL),
-        ("clicks", "clicks", 100_000, 512, 6, CLICKS),
-    ):
-        with tempfile.TemporaryDirectory() as place:
-            work = Path(place)
-            data = written(work, tool, records)
-            job = partial(
-                trained,
-                *(work, *options),
-                data=f"{data}/train/*.recordio",
-                workers=2,
-                batch=batch,
-                epochs=epochs,
-                records=records,
-            )
+    for job in small_jobs():
+        found.append(
+            paired(
+                f"{job.name}, edl train, 2 workers, secured",
+                "records/s",
+                job.run,
+                "unsecured",
+                partial(job.run, edl=UNSECURED),
+                runs=RUNS,
+                target=TARGET,
+            ).to_json()
+        )
+        if job.name == "mnist":
             found.append(
                 paired(
-                    f"{name}, edl train, 2 workers, secured",
-                    "records/s",
-                    job,
+                    "start of a job, secured",
+                    "s",
+                    partial(_start_s, job.work, EDL),
                     "unsecured",
-                    partial(job, edl=UNSECURED),
-                    runs=RUNS,
-                    target=TARGET,
+                    partial(_start_s, job.work, UNSECURED),
+                    runs=STARTS,
+                    target=None,
                 ).to_json()
             )
-            if name == "mnist":
-                found.append(
-                    paired(
-                        "start of a job, secured",
-                        "s",
-                        partial(_start_s, work, EDL),
-                        "unsecured",
-                        partial(_start_s, work, UNSECURED),
-                        runs=STARTS,
-                        target=None,
-                    ).to_json()
-                )
     return found

@@ -44,6 +44,22 @@ def test_the_peer_without_metrics_has_none() -> None:
     assert said[1] == "{}\n"
 
 
+def test_the_peer_without_a_timeline_has_none() -> None:
+    import bench.peers.untimed_edl as peer
+
+    code = "from edl_master.reporting.timeline_recorder import TimelineRecorder as T; "
+    code += "print({getattr(T, n).__name__ for n in ('leased', 'ended', 'heard', 'flush')})"
+    place = str(Path(peer.__file__).with_name("untimed"))
+    said = subprocess.run(
+        [sys.executable, "-c", code, "edl_master"],
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": place},
+    ).stdout
+    assert said == "{'_nothing'}\n"
+
+
 def test_the_threads_of_a_master_can_be_counted() -> None:
     tool = Path(__file__).parents[1] / "tools/master_threads.py"
     command = [sys.executable, str(tool), "--workers", "3", "--seconds", "1"]
