@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.kinds import StepRange, WorkerRange
 
 PathOrUri = str | PurePath
 '''

@@ -10,7 +10,7 @@ from typing import Any
 
 from edl.codec import JOB_TYPES
 from edl.core.options import options_of
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.kinds import StepRange, WorkerRange
 from edl.core.submission import HOST, Submission
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
@@ -37,8 +37,9 @@ def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.Job
         serving=job_pb2.ServingSpec(host=HOST, port=0),
     )
     for option in options_of(job.verb):
-        if option.spec:
-            _set(spec, option.spec, getattr(job, option.name))
+        value = getattr(job, option.name)
+        if option.spec and value is not None:
+            _set(spec, option.spec, value)
     chosen = spec.tensorboard_dir
     start_fields(spec, spec.name, job_dir, submitted_at)
     if chosen:
@@ -79,6 +80,8 @@ def _set(spec: job_pb2.JobSpec, path: str, value: object) -> None:
     field = message.DESCRIPTOR.fields_by_name[name]
     if isinstance(value, WorkerRange):
         getattr(message, name).MergeFrom(job_pb2.WorkersSpec(min=value.min, max=value.max))
+    elif isinstance(value, StepRange):
+        getattr(message, name).MergeFrom(job_pb2.StepRange(first=value.first, last=value.last))
     elif isinstance(value, tuple):
         getattr(message, name).extend(value)
     elif field.enum_type is not None:

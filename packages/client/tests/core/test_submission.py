@@ -8,7 +8,7 @@ import pytest
 
 from edl.core.image_build import service_of
 from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
-from edl.core.options.kinds import Flag, WorkerRange
+from edl.core.options.kinds import Flag, StepRange, Steps, WorkerRange
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 
@@ -266,3 +266,17 @@ def test_it_is_known_whether_a_project_file_names_the_builder(from_project: bool
     given["builder"] = Given("b:1", "edl.toml", explicit=False, from_project=from_project)
     job = build(Verb.TRAIN, given, cwd="/", environ={})
     assert service_of(job).from_project is from_project
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("20:40", StepRange(20, 40)), (7, StepRange(7, 7)), (StepRange(1, 2), StepRange(1, 2))],
+)
+def test_a_range_of_steps_includes_both_ends(text: object, steps: StepRange) -> None:
+    assert Steps().read(text) == steps
+
+
+@pytest.mark.parametrize("text", ["40:20", "0:5", "1:1001", ":", "1:2:3", True])
+def test_what_is_no_range_of_steps(text: object) -> None:
+    with pytest.raises(ValueError, match=r"write 20:40|small|1000 steps|not an integer"):
+        Steps().read(text)

@@ -59,6 +59,7 @@ class ReceivedCalls:
     returned: list[task_pb2.ReturnRequest] = field(default_factory=list)
     failed: list[task_pb2.FailRequest] = field(default_factory=list)
     heartbeats: list[task_pb2.HeartbeatRequest] = field(default_factory=list)
+    profiles: list[task_pb2.WriteProfileRequest] = field(default_factory=list)
 
     @property
     def applied(self) -> list[parameters_pb2.PushHeader]:

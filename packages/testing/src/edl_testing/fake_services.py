@@ -118,6 +118,11 @@ class TaskService(task_pb2_grpc.TasksServicer):
                 send_stacks=master.send_stacks and not request.stacks,
             )
 
+    def WriteProfile(self, request: Any, context: Any) -> task_pb2.WriteProfileReply:
+        with self._master.changed:
+            self._known(request.incarnation).received.profiles.append(request)
+        return task_pb2.WriteProfileReply()
+
 
 class ParameterService:
     """Under the lock as the other service."""

@@ -43,7 +43,7 @@ def build_worker(settings: Settings, started: float | None = None) -> WorkerProc
     metrics = WorkerMetrics()
     connection = MasterConnection(settings, identity(settings.worker_id), state)
     client = TaskClient(connection)
-    loader = _Loader(settings, connection, state, metrics, started)
+    loader = _Loader(settings, connection, client, state, metrics, started)
     heartbeat = Heartbeat(
         client,
         state,
@@ -76,12 +76,14 @@ class _Loader:
         self,
         settings: Settings,
         connection: MasterConnection,
+        client: TaskClient,
         state: SharedState,
         metrics: WorkerMetrics,
         started: float,
     ) -> None:
         self._settings = settings
         self._connection = connection
+        self._client = client
         self._state = state
         self._metrics = metrics
         self._started = started
@@ -101,7 +103,12 @@ class _Loader:
         if settings.worker_id == 0:  # one is enough, and its start is as long as that of others
             run_trial_at_start(model)
         parameters = ParameterClient(self._connection)
-        return TaskRunner(model, parameters, self._state, self._metrics, settings)
+        profiler = None
+        if job.training.profile is not None:
+            from edl_worker.tasks.step_profiler import StepProfiler
+
+            profiler = StepProfiler(*job.training.profile, self._client.write_profile)
+        return TaskRunner(model, parameters, self._state, self._metrics, settings, profiler)
 
 
 def _import_model_code() -> None:

@@ -17,6 +17,7 @@ from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.page_access import PageAccess
+from edl_master.adapters.profiles import ProfileFiles
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.app.hosting import Hosting
@@ -335,7 +336,14 @@ class MasterServices:
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
             TaskFiles(self._state.locate, self._state.storage.output),
-            WorkerRecords(self.worker_counters, self.timeline),
+            WorkerRecords(
+                self.worker_counters,
+                self.timeline,
+                ProfileFiles(self._config.tensorboard_dir, self._config.spec.name)
+                if self._config.spec.training.HasField("profile")
+                else None,
+                lambda event: self.effects.record(event, self.controller.seconds),
+            ),
             self._config.spec,
             self._incarnation,
             self._state.settings.timings.heartbeat_every_s,

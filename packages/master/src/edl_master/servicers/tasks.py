@@ -11,12 +11,14 @@ import grpc
 
 from edl_master import codec
 from edl_master.adapters.job_output import JobOutput
+from edl_master.adapters.profiles import ProfileFiles
 from edl_master.control.job_controller import Answer, GrantedLease, JobController
 from edl_master.core import events
 from edl_master.core.effects import (
     HeartbeatAnswer,
     LeaseGranted,
     LeaveJob,
+    LogEvent,
     Refused,
     WaitForWork,
 )
@@ -86,10 +88,14 @@ class WorkerRecords:
     Attributes:
         counters: what they have counted.
         timeline: what they did when.
+        profiles: their profiles; None: the job is not profiled.
+        record: takes events for the job's log.
     """
 
     counters: WorkerCounters
     timeline: TimelineRecorder
+    profiles: ProfileFiles | None = None
+    record: Callable[[LogEvent], None] = lambda event: None
 
 
 class TasksServicer(task_pb2_grpc.TasksServicer):
@@ -122,6 +128,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self._files = files
         self._counters = records.counters
         self._timeline = records.timeline
+        self._records = records
         self._spec = spec
         self._incarnation = incarnation
         self._heartbeat_every_s = heartbeat_every_s
@@ -251,6 +258,30 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             leave_reason=answer.leave,
             send_stacks=answer.send_stacks,
         )
+
+    def WriteProfile(
+        self, request: task_pb2.WriteProfileRequest, context: grpc.ServicerContext
+    ) -> task_pb2.WriteProfileReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        worker, profiles = request.worker_id, self._records.profiles
+        if profiles is None:
+            raise EdlError(
+                error_pb2.FORBIDDEN,
+                "this job is not profiled",
+                where="--profile",
+                remedy="Submit the job with --profile FIRST:LAST.",
+            )
+        written = profiles.add(worker, request.offset, request.content, last=request.last)
+        if written is not None:
+            self._records.record(
+                LogEvent(
+                    "ProfileWritten",
+                    f"The profile of worker {worker} is in {written}; tensorboard --logdir "
+                    f"{self._spec.tensorboard_dir} shows it.",
+                    facts={"worker": str(worker), "path": str(written)},
+                )
+            )
+        return task_pb2.WriteProfileReply()
 
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:
         part, export = self._files.part_of(lease), None

@@ -63,6 +63,7 @@ RULES: Mapping[str, AccessRule] = {
     "/edl.v1.Tasks/Fail": _WORKER,
     "/edl.v1.Tasks/Return": _WORKER,
     "/edl.v1.Tasks/Heartbeat": _WORKER,
+    "/edl.v1.Tasks/WriteProfile": _WORKER,
     "/edl.v1.Servers/Follow": _SERVER,
     "/edl.v1.Servers/Report": _SERVER,
     "/edl.v1.Servers/WritePart": _SERVER,

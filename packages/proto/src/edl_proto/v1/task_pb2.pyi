@@ -1185,3 +1185,54 @@ class HeartbeatReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatReply: _TypeAlias = HeartbeatReply  # noqa: Y015
+
+@_typing.final
+class WriteProfileRequest(_message.Message):
+    """A piece of a worker's profile: an XSpace of TensorFlow, gzipped. A piece at offset 0 begins anew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    instance: _builtins.str
+    incarnation: _builtins.str
+    offset: _builtins.int
+    content: _builtins.bytes
+    last: _builtins.bool
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        instance: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        content: _builtins.bytes = ...,
+        last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "incarnation", b"incarnation", "instance", b"instance", "last", b"last", "offset", b"offset", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteProfileRequest: _TypeAlias = WriteProfileRequest  # noqa: Y015
+
+@_typing.final
+class WriteProfileReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteProfileReply: _TypeAlias = WriteProfileReply  # noqa: Y015

@@ -70,6 +70,11 @@ class TasksStub:
                 request_serializer=edl__proto_dot_v1_dot_task__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=edl__proto_dot_v1_dot_task__pb2.HeartbeatReply.FromString,
                 _registered_method=True)
+        self.WriteProfile = channel.unary_unary(
+                '/edl.v1.Tasks/WriteProfile',
+                request_serializer=edl__proto_dot_v1_dot_task__pb2.WriteProfileRequest.SerializeToString,
+                response_deserializer=edl__proto_dot_v1_dot_task__pb2.WriteProfileReply.FromString,
+                _registered_method=True)
 
 
 class TasksServicer:
@@ -118,6 +123,12 @@ class TasksServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteProfile(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TasksServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -155,6 +166,11 @@ def add_TasksServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=edl__proto_dot_v1_dot_task__pb2.HeartbeatRequest.FromString,
                     response_serializer=edl__proto_dot_v1_dot_task__pb2.HeartbeatReply.SerializeToString,
+            ),
+            'WriteProfile': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteProfile,
+                    request_deserializer=edl__proto_dot_v1_dot_task__pb2.WriteProfileRequest.FromString,
+                    response_serializer=edl__proto_dot_v1_dot_task__pb2.WriteProfileReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -347,6 +363,33 @@ class Tasks:
             '/edl.v1.Tasks/Heartbeat',
             edl__proto_dot_v1_dot_task__pb2.HeartbeatRequest.SerializeToString,
             edl__proto_dot_v1_dot_task__pb2.HeartbeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edl.v1.Tasks/WriteProfile',
+            edl__proto_dot_v1_dot_task__pb2.WriteProfileRequest.SerializeToString,
+            edl__proto_dot_v1_dot_task__pb2.WriteProfileReply.FromString,
             options,
             channel_credentials,
             insecure,

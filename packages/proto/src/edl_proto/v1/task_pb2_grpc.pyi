@@ -40,6 +40,7 @@ class TasksStub:
     Fail: _grpc.UnaryUnaryMultiCallable[_task_pb2.FailRequest, _task_pb2.FailReply]
     Return: _grpc.UnaryUnaryMultiCallable[_task_pb2.ReturnRequest, _task_pb2.ReturnReply]
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_task_pb2.HeartbeatRequest, _task_pb2.HeartbeatReply]
+    WriteProfile: _grpc.UnaryUnaryMultiCallable[_task_pb2.WriteProfileRequest, _task_pb2.WriteProfileReply]
 
 @_typing.type_check_only
 class TasksAsyncStub(TasksStub):
@@ -53,6 +54,7 @@ class TasksAsyncStub(TasksStub):
     Fail: _aio.UnaryUnaryMultiCallable[_task_pb2.FailRequest, _task_pb2.FailReply]  # type: ignore[assignment]
     Return: _aio.UnaryUnaryMultiCallable[_task_pb2.ReturnRequest, _task_pb2.ReturnReply]  # type: ignore[assignment]
     Heartbeat: _aio.UnaryUnaryMultiCallable[_task_pb2.HeartbeatRequest, _task_pb2.HeartbeatReply]  # type: ignore[assignment]
+    WriteProfile: _aio.UnaryUnaryMultiCallable[_task_pb2.WriteProfileRequest, _task_pb2.WriteProfileReply]  # type: ignore[assignment]
 
 class TasksServicer(metaclass=_abc_1.ABCMeta):
     """Dispatches tasks; called by workers."""
@@ -105,5 +107,12 @@ class TasksServicer(metaclass=_abc_1.ABCMeta):
         request: _task_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_task_pb2.HeartbeatReply, _abc.Awaitable[_task_pb2.HeartbeatReply]]: ...
+
+    @_abc_1.abstractmethod
+    def WriteProfile(
+        self,
+        request: _task_pb2.WriteProfileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_task_pb2.WriteProfileReply, _abc.Awaitable[_task_pb2.WriteProfileReply]]: ...
 
 def add_TasksServicer_to_server(servicer: TasksServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -54,6 +54,9 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             init_from=training.init_from,
             epochs=training.num_epochs,
             validates=bool(spec.validation_data),
+            profile=(training.profile.first, training.profile.last)
+            if training.HasField("profile")
+            else None,
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         image=spec.image,

@@ -247,6 +247,20 @@ def encode_heartbeat(
     )
 
 
+def encode_profile(
+    identity: WorkerIdentity, incarnation: str, offset: int, content: bytes, *, last: bool
+) -> task_pb2.WriteProfileRequest:
+    """A piece of this worker's profile."""
+    return task_pb2.WriteProfileRequest(
+        worker_id=identity.worker_id,
+        instance=identity.instance,
+        incarnation=incarnation,
+        offset=offset,
+        content=content,
+        last=last,
+    )
+
+
 def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
     """The master's answer to a heartbeat; raises as ``decode_lease``."""
     return HeartbeatAnswer(

@@ -59,6 +59,7 @@ class TrainingSettings:
         init_from: trained model, or file of weights, whose values are the initial ones.
         epochs: how often the job trains on its data.
         validates: whether the job has validation data.
+        profile: number of the first and the last step to profile, counted from 1; None: none are.
     """
 
     seed: int = 0
@@ -70,6 +71,7 @@ class TrainingSettings:
     init_from: str = ""
     epochs: int = 1
     validates: bool = False
+    profile: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from edl_worker.tasks.epoch_callbacks import CallbackCaller
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel, read
+from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica
@@ -49,6 +50,7 @@ class TaskRunner:
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
+        profiler: StepProfiler | None = None,
     ) -> None:
         self.model: ModelDescription = loaded.describe()
         self._loaded = loaded
@@ -58,6 +60,7 @@ class TaskRunner:
         if loaded.trainable is not None:
             trainable = loaded.trainable
             self._training = _Training(loaded, trainable, client, state, metrics, settings)
+            self._training.loop.profiler = profiler
             loaded.infer.rows = self._training.replica.frozen_rows
         self._at: tuple[int, Batch] | None = None
 

@@ -22,6 +22,7 @@ from edl_worker.model_file import Batch
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.lookahead import SlidingWindow
+from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.training.replica import ParameterReplica
 from edl_worker.training.trainer import StepResult, Trainer
 
@@ -72,6 +73,7 @@ class TrainingLoop:
         minibatch_size: of the job.
         prefetch_lead_s: the next lease is requested when so much work is left.
         tables: embedding tables of the model, if it has any.
+        profiler: of this worker's steps; None: none are profiled.
         step_s: duration of the last step; None before the first one.
     """
 
@@ -84,6 +86,7 @@ class TrainingLoop:
     minibatch_size: int
     prefetch_lead_s: float
     tables: EmbeddingTables | None = None
+    profiler: StepProfiler | None = None
     step_s: float | None = None
     _exchange: BackgroundCall[ParameterReply] = field(
         default_factory=lambda: BackgroundCall("exchange")
@@ -173,6 +176,8 @@ class TrainingLoop:
             task.pushes.await_rows()
             return
         self.state.check_lease(task.lease.ref)
+        if self.profiler is not None:
+            self.profiler.begin_step()
         ahead = self._start_fetching_ahead(task, index + 1)
         self.state.phase = WorkerPhase.COMPUTING
         started = time.perf_counter()

@@ -20,6 +20,8 @@ from edl_worker.core.tasks import (
 )
 from edl_worker.transport.master_connection import MasterConnection, raise_reported
 
+_PIECE_BYTES = 4 << 20
+
 
 class TaskClient:
     """Registers the worker, leases tasks and reports them.
@@ -123,6 +125,23 @@ class TaskClient:
             raise_reported(error)
             raise
         return tasks.decode_heartbeat(reply)
+
+    def write_profile(self, packed: bytes) -> None:
+        """Send this worker's profile to where TensorBoard finds it.
+
+        Args:
+            packed: an XSpace, gzipped.
+        """
+        for offset in range(0, len(packed), _PIECE_BYTES):
+            last = offset + _PIECE_BYTES >= len(packed)
+            self._write_piece(offset, packed[offset : offset + _PIECE_BYTES], last=last)
+
+    def _write_piece(self, offset: int, content: bytes, *, last: bool) -> None:
+        request = tasks.encode_profile(self._identity, self.incarnation, offset, content, last=last)
+        timeout_s = self._connection.transfer_timeout_s(len(content))
+        self._connection.call(
+            "WriteProfile", lambda: self._stub.WriteProfile(request, timeout=timeout_s)
+        )
 
     def lost_error(self, seconds: float, cause: str) -> EdlError:
         """The error of a worker that could not reach the master for so long."""

@@ -21,6 +21,14 @@ class WorkerRange:
         return str(self.max) if self.min == self.max else f"{self.min}:{self.max}"
 
 
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """Steps from ``first`` to ``last``, both included, counted from 1."""
+
+    first: int
+    last: int
+
+
 class Kind(Protocol):
     """Reads the values of one kind of option."""
 
@@ -216,3 +224,25 @@ class Workers:
         if least > most:
             raise ValueError(f"{value!r} has a minimum above its maximum; write {most}:{least}")
         return WorkerRange(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A range of steps, or the number of one."""
+
+    most: int = 1000
+    metavar: str = "FIRST:LAST"
+    annotation: str = "int | str | StepRange"
+
+    def read(self, value: object) -> StepRange:
+        if isinstance(value, StepRange):
+            return value
+        first, colon, last = str(value).partition(":")
+        number = Integer(1)
+        start = number.read(first if colon else value)
+        stop = number.read(last) if colon else start
+        if start > stop:
+            raise ValueError(f"{value!r} ends before it begins; write {stop}:{start}")
+        if stop - start >= self.most:
+            raise ValueError(f"{value!r} is more than {self.most} steps")
+        return StepRange(start, stop)

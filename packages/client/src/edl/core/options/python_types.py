@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.kinds import StepRange, WorkerRange
 
 PathOrUri = str | PurePath
 
@@ -48,6 +48,7 @@ class TrainOptions(TypedDict, total=False):
     checkpoint_steps: int
     keep_checkpoints: int
     tensorboard_dir: PathOrUri
+    profile: int | str | StepRange
     name: str
     num_workers: int | str | WorkerRange
     task_attempts: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Flag, Integer, Text
+from edl.core.options.kinds import Choice, Flag, Integer, StepRange, Steps, Text
 from edl.core.options.option import TRAIN, Option, declare
 
 
@@ -198,5 +198,16 @@ class TrainingOptions:
             verbs=TRAIN,
             is_path=True,
             spec="tensorboard_dir",
+        )
+    )
+    profile: StepRange | None = declare(
+        Option(
+            Steps(),
+            "Profile these steps of each worker, counted from 1, for TensorBoard.",
+            "20:40",
+            default=None,
+            default_text="no profile",
+            verbs=TRAIN,
+            spec="training.profile",
         )
     )

@@ -1,0 +1,82 @@
+"""Profiles of workers, where TensorBoard's profile plugin looks for them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from pathlib import Path
+
+from edl_master.adapters.storage_errors import storage_error
+from edl_proto.errors import EdlError, ErrorCode
+
+_MOST_PACKED = 1 << 26
+_MOST_UNPACKED = 1 << 28
+"""Bytes of one profile: TensorBoard reads no larger ones in a reasonable time."""
+
+
+class ProfileFiles:
+    """Writes the profiles that workers send, in pieces and gzipped.
+
+    Args:
+        tensorboard_dir: where the job has its curves.
+        run: name of the run in the plugin: that of the job.
+    """
+
+    def __init__(self, tensorboard_dir: Path, run: str) -> None:
+        self._folder = tensorboard_dir / "plugins" / "profile" / run
+        self._lock = threading.Lock()
+        self._received: dict[int, bytearray] = {}
+
+    def add(self, worker: int, offset: int, content: bytes, *, last: bool) -> Path | None:
+        """Take a piece; the one at offset 0 begins the profile anew, and a repeated one is ignored.
+
+        Returns:
+            The written file, after the last piece.
+
+        Raises:
+            EdlError: LIMIT_EXCEEDED, NOT_READY if a piece is missing, DATA_DAMAGED,
+                OUTPUT_UNWRITABLE or DISK_FULL.
+        """
+        with self._lock:
+            received = self._received.setdefault(worker, bytearray())
+            if not offset:
+                received.clear()
+            if offset > len(received):
+                del self._received[worker]
+                raise _refusal(ErrorCode.NOT_READY, worker, "lacks a piece")
+            received[offset:] = content
+            if len(received) > _MOST_PACKED:
+                del self._received[worker]
+                raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large")
+            if not last:
+                return None
+            del self._received[worker]
+        return self._write(worker, bytes(received))
+
+    def _write(self, worker: int, packed: bytes) -> Path:
+        unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            profile = unpack.decompress(packed, _MOST_UNPACKED)
+        except zlib.error as error:
+            raise _refusal(ErrorCode.DATA_DAMAGED, worker, f"is damaged: {error}") from None
+        if not unpack.eof:
+            raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large, or not complete")
+        path = self._folder / f"worker-{worker}.xplane.pb"
+        temporary = path.with_suffix(".part")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(profile)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        return path
+
+
+def _refusal(code: ErrorCode.ValueType, worker: int, why: str) -> EdlError:
+    return EdlError(
+        code,
+        f"the profile of worker {worker} {why}",
+        where="--profile",
+        remedy="Profile fewer steps.",
+    )

@@ -1,0 +1,66 @@
+"""Profiles arrive in pieces, are limited, and lie where TensorBoard looks."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from edl_master.adapters import profiles
+from edl_master.adapters.profiles import ProfileFiles
+from edl_proto.errors import EdlError, ErrorCode
+
+CONTENT = bytes(range(256)) * 50
+PACKED = gzip.compress(CONTENT)
+HALF = len(PACKED) // 2
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ProfileFiles:
+    return ProfileFiles(tmp_path, "digits")
+
+
+def refused(files: ProfileFiles, packed: bytes, offset: int = 0) -> ErrorCode.ValueType:
+    with pytest.raises(EdlError) as raised:
+        files.add(3, offset, packed, last=True)
+    return raised.value.code
+
+
+def test_a_profile_lies_where_the_plugin_looks(files: ProfileFiles, tmp_path: Path) -> None:
+    assert files.add(3, 0, PACKED[:HALF], last=False) is None
+    path = files.add(3, HALF, PACKED[HALF:], last=True)
+    assert path == tmp_path / "plugins" / "profile" / "digits" / "worker-3.xplane.pb"
+    assert path.read_bytes() == CONTENT
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_repeated_piece_and_a_new_beginning_change_nothing(files: ProfileFiles) -> None:
+    files.add(3, 0, b"of a worker that has died", last=False)
+    files.add(3, 0, PACKED[:HALF], last=False)
+    files.add(3, HALF, PACKED[HALF:-1], last=False)
+    path = files.add(3, HALF, PACKED[HALF:], last=True)
+    assert path is not None
+    assert path.read_bytes() == CONTENT
+
+
+def test_workers_do_not_mix(files: ProfileFiles) -> None:
+    files.add(3, 0, PACKED[:HALF], last=False)
+    assert files.add(4, 0, PACKED, last=True) is not None
+    path = files.add(3, HALF, PACKED[HALF:], last=True)
+    assert path is not None
+    assert path.read_bytes() == CONTENT
+
+
+def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
+    assert refused(files, PACKED, offset=7) == ErrorCode.NOT_READY
+    assert refused(files, b"no profile") == ErrorCode.DATA_DAMAGED
+    assert refused(files, PACKED[:-9]) == ErrorCode.LIMIT_EXCEEDED
+
+
+def test_what_is_too_large_is_refused(files: ProfileFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "_MOST_UNPACKED", len(CONTENT) - 1)
+    assert refused(files, PACKED) == ErrorCode.LIMIT_EXCEEDED
+    monkeypatch.setattr(profiles, "_MOST_PACKED", len(PACKED) - 1)
+    assert refused(files, PACKED) == ErrorCode.LIMIT_EXCEEDED
+    assert not list(Path(files._folder).glob("*"))
