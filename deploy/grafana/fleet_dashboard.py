@@ -9,6 +9,12 @@ INTERVAL = "[$__rate_interval]"
 BY_JOB = "{{namespace}} {{edl_job}}"
 
 
+def _increase(metric: str) -> list[Query]:
+    """How much a counter has grown: the next master begins at zero, in series of its own."""
+    grown = f"increase({metric}{{{JOBS}}}{INTERVAL})"
+    return [Query(f"sum by (namespace, edl_job, instance) ({grown})", BY_JOB)]
+
+
 def build() -> Dashboard:
     """The dashboard."""
     made = dashboard("edl fleet", "edl-fleet", "All jobs: states, throughput, failures, cost.")
@@ -84,15 +90,15 @@ _ROWS = {
     "Trouble": [
         Panel(
             "Crashes",
-            "Workers that crashed.",
+            "Workers that crashed in each interval.",
             "none",
-            [Query(f"edl_worker_failures_total{{{JOBS}}}", BY_JOB)],
+            _increase("edl_worker_failures_total"),
         ),
         Panel(
             "Preemptions",
-            "Workers that were taken away.",
+            "Workers that were taken away in each interval.",
             "none",
-            [Query(f"edl_worker_preemptions_total{{{JOBS}}}", BY_JOB)],
+            _increase("edl_worker_preemptions_total"),
         ),
         Panel(
             "Dead letters",

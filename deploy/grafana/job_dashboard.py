@@ -43,6 +43,12 @@ def _rate(metric: str, legend: str) -> list[Query]:
     return [Query(f"rate({metric}{{{JOBS}}}{INTERVAL})", legend)]
 
 
+def _increase(metric: str, legend: str, *by: str) -> list[Query]:
+    """How much a counter has grown: the next master begins at zero, in series of its own."""
+    labels = ", ".join(("edl_job", "instance", *by))
+    return [Query(f"sum by ({labels}) (increase({metric}{{{JOBS}}}{INTERVAL}))", legend)]
+
+
 def _quantiles(metric: str, by: str = "") -> list[Query]:
     labels = f"le, {by}" if by else "le"
     shown = f"{{{{{by}}}}} " if by else ""
@@ -194,9 +200,9 @@ _ROWS = {
         ),
         Panel(
             "Records computed again",
-            "After a loss; each still trains the model once per epoch.",
+            "In each interval, after a loss; each still trains the model once per epoch.",
             "none",
-            _one("edl_records_replayed_total", "records"),
+            _increase("edl_records_replayed_total", "records"),
         ),
     ],
     "Workers": [
@@ -215,9 +221,9 @@ _ROWS = {
         ),
         Panel(
             "Ends of workers",
-            "By how they ended: left and preempted are no failures.",
+            "In each interval, by how they ended: left and preempted are no failures.",
             "none",
-            _one("edl_worker_exits_total", "{{reason}}"),
+            _increase("edl_worker_exits_total", "{{reason}}", "reason"),
         ),
         Panel(
             "Lost time",
@@ -228,11 +234,11 @@ _ROWS = {
         ),
         Panel(
             "Failures and preemptions",
-            "Workers that crashed, and workers that were taken away.",
+            "Workers that crashed, and workers that were taken away, in each interval.",
             "none",
             [
-                *_one("edl_worker_failures_total", "crashes"),
-                *_one("edl_worker_preemptions_total", "preemptions"),
+                *_increase("edl_worker_failures_total", "crashes"),
+                *_increase("edl_worker_preemptions_total", "preemptions"),
             ],
         ),
         Panel(

@@ -39,15 +39,24 @@ class Prometheus:
         Raises:
             AssertionError: Prometheus refuses the query.
         """
+        return [value for _, points in self.series(query) for _, value in points]
+
+    def series(self, query: str) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """The labels of each series of a query since the start, and its times and values.
+
+        Raises:
+            AssertionError: Prometheus refuses the query.
+        """
         now = time.time()
         # No more than a thousand points.
         step = max(1.0, (now - self.started) / 1000)
         found = self._ask("query_range", query=query, start=self.started, end=now, step=step)
         return [
-            number
+            (
+                series["metric"],
+                [(at, n) for at, text in series["values"] if not math.isnan(n := float(text))],
+            )
             for series in found["result"]
-            for _, value in series["values"]
-            if not math.isnan(number := float(value))
         ]
 
     def now(self, query: str) -> dict[str, float]:

@@ -35,13 +35,13 @@ def all_queries() -> Iterator[tuple[str, str]]:
         content = dashboard(name)
         for panel in panels(content):
             for target in panel["targets"]:
-                yield f"{name}: {panel['title']} {target['legendFormat']}", _filled(target["expr"])
+                yield f"{name}: {panel['title']} {target['legendFormat']}", filled(target["expr"])
         for mark in content["annotations"].get("list") or ():
-            yield f"{name}: {mark['name']}", _filled(mark["expr"])
+            yield f"{name}: {mark['name']}", filled(mark["expr"])
         for variable in content["templating"].get("list") or ():
             if variable["type"] == "query":
                 query = variable["query"].removeprefix("label_values(").rpartition(",")[0]
-                yield f"{name}: ${variable['name']}", _filled(query)
+                yield f"{name}: ${variable['name']}", filled(query)
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
     for group in rules["groups"]:
         for rule in group["rules"]:
@@ -49,7 +49,8 @@ def all_queries() -> Iterator[tuple[str, str]]:
                 yield f"rule: {rule['record']}", rule["expr"]
 
 
-def _filled(expr: str) -> str:
+def filled(expr: str) -> str:
+    """A query with the variables as they are left alone."""
     for name, value in (("$__rate_interval", "1m"), ("$namespace", ".*"), ("$job", ".*")):
         expr = expr.replace(name, value)
     return expr.replace("$role", ".*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -23,8 +24,9 @@ from edl_master.metrics.processes import CertificateCollector
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from tests.monitoring.builder_service import Builder, running_builder
+from tests.monitoring.dashboard_pictures import draw
 from tests.monitoring.prometheus_server import Prometheus, running
-from tests.monitoring.queries import all_queries
+from tests.monitoring.queries import DASHBOARDS, all_queries
 from tests.monitoring.shortened_rules import shorten
 from tests.monitoring.test_rules import alerts
 from tests.monitoring.tools import find
@@ -180,6 +182,9 @@ def test_every_query_has_data(world: World) -> None:
     assert len(queries) > 70
     empty = {where for where, query in queries.items() if not world.prometheus.values(query)}
     assert empty == EMPTY.keys()
+    if folder := os.environ.get("EDL_DASHBOARD_PICTURES"):
+        for name in DASHBOARDS:
+            draw(world.prometheus, name, Path(folder).absolute())
 
 
 def test_prometheus_evaluates_every_rule(world: World) -> None:
