@@ -97,6 +97,7 @@ def run(
     try:
         ending = EndingRequest(job, request)
         done = disturb(job, faults, countdown)
+        job.follow()  # after a storm nobody may be left, and a client has to look at the job
         undisturbed_since = time.monotonic()
         while not ((ending.is_over and job.is_over) or ending.is_deleted):
             if time.monotonic() - undisturbed_since > END_S:
