@@ -38,7 +38,7 @@ from edl_master.metrics.processes import (
     SpansCollector,
     UsageCollector,
 )
-from edl_proto.process_usage import ProcessUsage
+from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
 from edl_worker.metrics import WorkerMetrics
 

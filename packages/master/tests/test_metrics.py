@@ -17,7 +17,7 @@ from edl_master.metrics.processes import (
     WorkerCounters,
     usage_of_servers,
 )
-from edl_proto.process_usage import ProcessUsage
+from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
 
 

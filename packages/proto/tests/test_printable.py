@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from edl_proto import logs
+from edl_proto.monitoring import logs
 from edl_proto.printable import visible
 
 

@@ -11,7 +11,7 @@ from edl_builder import config
 from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.core.names import BuilderError
-from edl_proto import logs
+from edl_proto.monitoring import logs
 from edl_proto.v1 import error_pb2
 
 _FAILED, _USAGE = 1, 2

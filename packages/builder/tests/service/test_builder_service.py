@@ -29,7 +29,7 @@ from edl_builder.core.names import BuilderError, Caller
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
 from edl_proto.errors import EdlError
-from edl_proto.span_export import SpanExport, SpanRecord
+from edl_proto.monitoring.span_export import SpanExport, SpanRecord
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc, error_pb2
 

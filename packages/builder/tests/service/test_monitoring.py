@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from edl_builder import engine_monitor
 from edl_builder.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
-from edl_proto.monitoring_server import MonitoringServer
+from edl_proto.monitoring.server import MonitoringServer
 
 DEADLINE_S = 200.0
 

@@ -30,7 +30,6 @@ from google.protobuf import json_format
 
 from edl.adapters import container_engine, job_identities, store_credentials
 from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
-from edl_proto import logs
 from edl_proto.errors import EdlError
 from edl_proto.identity.folder import RENEW_EVERY_S, IdentityFolder
 from edl_proto.local import job_directory, process_identity, supervision
@@ -41,7 +40,8 @@ from edl_proto.local.containers import (
     LABEL_ROLE,
     PASSED_VARIABLE_PREFIXES,
 )
-from edl_proto.log_lines import FORMAT_VARIABLE, JSON
+from edl_proto.monitoring import logs
+from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
-from edl_proto import logs
 from edl_proto.local import job_directory, process_identity, supervision
-from edl_proto.log_lines import readable
+from edl_proto.monitoring import logs
+from edl_proto.monitoring.log_lines import readable
 from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)

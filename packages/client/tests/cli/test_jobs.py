@@ -18,7 +18,7 @@ from conftest import Edl, eventually, stand_in_for_check
 from edl.adapters.job_service_client import CALL_S
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import supervision
-from edl_proto.log_lines import LogEntry, as_json, as_text
+from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",

@@ -36,7 +36,7 @@ from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
-from edl_proto.log_lines import LogEntry, as_json, as_text
+from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2
 

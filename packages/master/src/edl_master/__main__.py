@@ -14,8 +14,8 @@ from pathlib import Path
 from edl_master.app.startup import run
 from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
-from edl_proto import logs
 from edl_proto.local.parent_process import end_with_parent
+from edl_proto.monitoring import logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

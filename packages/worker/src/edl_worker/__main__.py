@@ -19,9 +19,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edl_proto import logs
 from edl_proto.errors import EdlError
 from edl_proto.local.parent_process import end_with_parent
+from edl_proto.monitoring import logs
 from edl_worker import config
 from edl_worker.core import exit_codes
 

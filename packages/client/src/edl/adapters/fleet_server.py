@@ -19,8 +19,8 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.http_server import BoundedHttpServer
 from edl_proto.identity.page_key import SESSION_LIFETIME_S, PageKey
+from edl_proto.monitoring.http_server import BoundedHttpServer
 
 _HOST = "127.0.0.1"
 _COOKIE = "edl-fleet"

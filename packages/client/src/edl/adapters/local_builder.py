@@ -24,7 +24,7 @@ from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.names import is_on_this_machine
 from edl_proto.local import job_directory
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 
 _START_S = 60.0
 _END_S = 20.0

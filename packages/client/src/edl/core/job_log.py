@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from edl.core.quantities import parse_duration
-from edl_proto.log_lines import LEVELS, LogEntry, parse, seconds_of
+from edl_proto.monitoring.log_lines import LEVELS, LogEntry, parse, seconds_of
 
 _HEADING = re.compile(r"--- (\S+) (?:worker|server) \d+, start \d+")
 _SEVERE = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|F\d{4} |.*: F \w+/")

@@ -19,7 +19,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_proto.local import job_directory
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 
 MOST_FAILURES = 6
 """As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""

@@ -31,7 +31,7 @@ from edl_master.adapters.page_access import (
 )
 from edl_master.adapters.saved_page import saved_page
 from edl_master.adapters.tcp_ports import address_in_use
-from edl_proto.http_server import BoundedHttpServer
+from edl_proto.monitoring.http_server import BoundedHttpServer
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)

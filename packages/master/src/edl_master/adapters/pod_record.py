@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.pod_status import PodEnd, StartProblem
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 
 FIRST_RETRY_S = 1.0
 

@@ -41,7 +41,6 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
 from edl_master.server_group.processes import Arguments, ServerInstances
-from edl_proto import logs
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.folder import IdentityFolder
@@ -49,6 +48,7 @@ from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
+from edl_proto.monitoring import logs
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.local import job_directory, process_environment
 from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
-from edl_proto.log_lines import FORMAT_VARIABLE, JSON
+from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from edl_master.core.parameters.status import ServerFigures
 from edl_master.metrics.families import counters, gauges
-from edl_proto.process_usage import ProcessUsage
+from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
 
 _CPU = "edl_worker_cpu_seconds_total"

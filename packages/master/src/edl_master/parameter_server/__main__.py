@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edl_master.parameter_server.app import App
-from edl_proto import logs
 from edl_proto.local.parent_process import end_with_parent
+from edl_proto.monitoring import logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

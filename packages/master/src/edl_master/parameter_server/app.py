@@ -37,12 +37,12 @@ from edl_master.server import ShardServer
 from edl_master.server_group import command_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
-from edl_proto import logs
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
-from edl_proto.process_usage import usage_of_this_process
+from edl_proto.monitoring import logs
+from edl_proto.monitoring.process_usage import usage_of_this_process
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc

@@ -13,7 +13,7 @@ from datetime import datetime
 from edl_master.core.effects import LogEvent
 from edl_master.core.events import CheckpointFailed, CheckpointTaken, Event, SnapshotTaken
 from edl_master.core.timeline import Span, SpanOutcome, TaskSpan
-from edl_proto.span_export import SpanExport, SpanIdentity, SpanRecord
+from edl_proto.monitoring.span_export import SpanExport, SpanIdentity, SpanRecord
 from edl_proto.v1 import job_pb2
 
 Facts = dict[str, str | int | float | bool]

@@ -41,7 +41,7 @@ from edl.core.platforms import KUBERNETES
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 from edl_proto.v1 import job_pb2
 
 _LOG_LINES = 15

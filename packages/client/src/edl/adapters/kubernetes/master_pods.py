@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl_proto.kubernetes import objects
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 
 JsonObject = dict[str, Any]
 

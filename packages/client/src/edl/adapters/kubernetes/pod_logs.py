@@ -8,7 +8,7 @@ from typing import Any
 
 from edl.core.job_log import JobLogLine, LogChoice, LogReader, in_order
 from edl_proto.kubernetes import objects
-from edl_proto.log_lines import seconds_of
+from edl_proto.monitoring.log_lines import seconds_of
 
 JsonObject = dict[str, Any]
 

@@ -12,7 +12,7 @@ from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_
 from edl.adapters.kubernetes.session import ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
-from edl_proto.log_lines import readable
+from edl_proto.monitoring.log_lines import readable
 
 _POLL_S = 0.3
 _PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
 from edl_proto.kubernetes import objects
-from edl_proto.log_lines import FORMAT_VARIABLE, JSON
+from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
 """User and group of all processes; the group owns what volumes contain."""

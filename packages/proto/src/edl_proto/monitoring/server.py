@@ -7,7 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
-from edl_proto.http_server import BoundedHttpServer
+from edl_proto.monitoring.http_server import BoundedHttpServer
 
 _REQUEST_TIMEOUT_S = 10
 _MOST_CONNECTIONS = 16

@@ -1,7 +1,7 @@
 """The log of a process of edl: its level, its form, and whose lines they are.
 
 Text is for people. JSON, an object a line, is for what collects the logs of containers;
-``edl_proto.log_lines`` defines and reads both.
+``edl_proto.monitoring.log_lines`` defines and reads both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-from edl_proto.log_lines import FORMAT_VARIABLE, JSON, LEVELS, LogEntry, as_json, as_text
+from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON, LEVELS, LogEntry, as_json, as_text
 
 LEVEL_VARIABLE = "EDL_LOG_LEVEL"
 _FORMS = {"": as_text, "text": as_text, JSON: as_json}

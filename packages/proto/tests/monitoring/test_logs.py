@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import logging
-from edl_proto import logs
+from edl_proto.monitoring import logs
 
 logs.set_up()
 log = logging.getLogger("some.module")
@@ -48,7 +48,7 @@ def test_the_level_comes_from_the_environment(level: str, lines: list[str]) -> N
 
 WHOSE = """
 import logging, threading
-from edl_proto import logs
+from edl_proto.monitoring import logs
 
 logs.set_up()
 log = logging.getLogger("some.module")
@@ -76,7 +76,7 @@ def test_each_line_says_whose_it_is() -> None:
 
 BROKEN = """
 import logging
-from edl_proto import logs
+from edl_proto.monitoring import logs
 
 logs.set_up()
 logs.identify("master", job="digits")

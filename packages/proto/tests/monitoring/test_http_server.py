@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from edl_proto.http_server import BoundedHttpServer
+from edl_proto.monitoring.http_server import BoundedHttpServer
 
 MOST = 4
 DEADLINE_S = 200.0

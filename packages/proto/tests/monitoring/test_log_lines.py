@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edl_proto.log_lines import LogEntry, as_json, as_text, parse, readable, seconds_of
+from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text, parse, readable, seconds_of
 from edl_proto.printable import visible
 
 FULL = LogEntry(

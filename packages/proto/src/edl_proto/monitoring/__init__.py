@@ -1,0 +1,1 @@
+"""What the processes tell those who watch them: logs, metrics, health and spans."""
