@@ -6,6 +6,7 @@ would run ``edl_master`` runs the given command instead.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -93,16 +94,23 @@ class FakeEngine:
     def kill(self, name: str, number: int) -> None:
         container = self._containers[name]
         if container.process is not None and container.is_running:
-            os.killpg(container.process.pid, number)
+            _signal(container.process, number)
 
     def remove(self, name: str) -> None:
-        container = self._containers[name]
+        container = self._containers.get(name)
+        if container is None:
+            return  # it has just ended
         if container.process is None:
             self._containers.pop(name, None)
             container.removed.set()
             return
-        self.kill(name, signal.SIGKILL)
+        _signal(container.process, signal.SIGKILL)
         container.removed.wait(10)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.killpg(process.pid, number)
 
 
 class _Handler(BaseHTTPRequestHandler):
