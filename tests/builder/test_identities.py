@@ -177,7 +177,7 @@ def test_a_job_in_containers_is_closed_to_everybody_else(closed: Closed) -> None
         "files": 15,
         "without an identity": 16,
         "workers": 10,
-        "methods of the master": 224,
+        "methods of the master": 242,
         "methods of the server": 82,
         "direct": 2,
     }
