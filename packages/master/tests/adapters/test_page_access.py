@@ -15,6 +15,7 @@ import pytest
 
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.page_access import Answer, Granted, PageAccess, PageRequest
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.identity.page_key import LINK_LIFETIME_S, SESSION_LIFETIME_S, PageKey
 from edl_proto.v1 import job_pb2
 
@@ -281,6 +282,9 @@ class Source:
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         return ()
+
+    def times(self) -> JobTimes:
+        return JobTimes()
 
     def metrics(self) -> bytes:
         return b"figure 1\n"

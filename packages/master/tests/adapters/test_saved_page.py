@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 from edl_master.adapters.saved_page import save_beside, saved_page
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.v1 import job_pb2
 
 
@@ -20,7 +21,7 @@ def page(events: int = 1) -> bytes:
     def read(after: int, limit: int) -> Sequence[job_pb2.Event]:
         return happened[after : after + limit]
 
-    return saved_page(status, read)
+    return saved_page(status, read, JobTimes())
 
 
 def test_a_page_is_saved_beside_the_output_and_replaced(tmp_path: Path) -> None:

@@ -118,3 +118,25 @@ def test_a_disk_that_takes_nothing_costs_lines_and_not_the_job(
     work(recorder, clock)
     recorder.flush()
     assert len(lines_of(TimelineFile(folder))) == 1
+
+
+def test_the_times_are_those_of_all_masters_of_the_job(tmp_path: Path) -> None:
+    def master(began: float, seconds: float) -> TimelineRecorder:
+        clock = Clock(began)
+        recorder = TimelineRecorder(TimelineFile(tmp_path), clock)
+        work(recorder, clock, 0.5)
+        recorder.heard(W0, FIRST, "idle", {})
+        clock.now += seconds
+        recorder.heard(W0, FIRST, "idle", {})
+        recorder.close()
+        return recorder
+
+    def told(recorder: TimelineRecorder) -> tuple[float, int]:
+        (times,) = recorder.times().workers
+        return times.seconds["idle"], times.tasks[SpanOutcome.DONE]
+
+    first = master(1000.0, 3.0)
+    assert told(first) == (3.0, 1), "its own lines are not read again"
+    second = master(1010.0, 4.0)
+    assert told(second) == (7.0, 2)
+    assert told(second) == (7.0, 2), "earlier lines count once"

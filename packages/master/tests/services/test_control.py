@@ -176,6 +176,13 @@ def test_the_timeline_says_what_each_worker_does_and_has_done(job: RunningJob, g
     assert {span["outcome"] for span in spans} == {"done", "lost"}
     assert all(span["seconds"] >= 0 for span in spans)
 
+    shown = json.loads(get(job, "/api/timeline")[2])
+    ended = [worker["tasks"] for worker in shown["workers"]]
+    assert sum(counts.get("done", 0) for counts in ended) == len(done)
+    heard = sum(span["seconds"] for span in map(json.loads, lines) if "phases" in span)
+    times = [seconds for worker in shown["workers"] for seconds in worker["seconds"]]
+    assert sum(times) == pytest.approx(heard, abs=0.1)
+
 
 def test_the_page_has_status_events_and_metrics(job: RunningJob) -> None:
     code, headers, content = get(job, "/api/status")
@@ -189,6 +196,10 @@ def test_the_page_has_status_events_and_metrics(job: RunningJob) -> None:
     code, _, content = get(job, "/api/events?after=1")
     assert code == 200
     assert [int(event["number"]) for event in json.loads(content)][:2] == [2, 3]
+
+    code, _, content = get(job, "/api/timeline")
+    assert code == 200
+    assert json.loads(content)["phases"][0] == "compute"
 
     code, headers, content = get(job, "/metrics")
     assert code == 200

@@ -31,6 +31,8 @@ from edl_master.adapters.page_access import (
 )
 from edl_master.adapters.saved_page import saved_page
 from edl_master.adapters.tcp_ports import address_in_use
+from edl_master.adapters.timeline_json import timeline_json
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.monitoring.http_server import BoundedHttpServer
 from edl_proto.v1 import job_pb2
 
@@ -73,6 +75,9 @@ class StatusSource(Protocol):
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""
+
+    def times(self) -> JobTimes:
+        """Where the time of the workers went."""
 
     def metrics(self) -> bytes:
         """Prometheus's text format."""
@@ -136,6 +141,7 @@ class _Answers:
         self._fixed: dict[str, Callable[[dict[str, list[str]]], tuple[str, bytes]]] = {
             "/api/status": self._status,
             "/api/events": self._events,
+            "/api/timeline": lambda _: (_JSON, timeline_json(self._source.times()).encode()),
             "/saved": self._saved,
             METRICS: lambda _: (_METRICS, self._source.metrics()),
             HEALTH: lambda _: (_TEXT, b"ok\n"),
@@ -161,7 +167,8 @@ class _Answers:
         return _JSON, to_json(self._source.status()).encode()
 
     def _saved(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
-        return _HTML, saved_page(self._source.status(), self._source.events, self._page)
+        source = self._source
+        return _HTML, saved_page(source.status(), source.events, source.times(), self._page)
 
     def _events(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
         text = query.get("after", ["0"])[-1]

@@ -1,4 +1,4 @@
-"""The page of a job as one file that needs nothing else, with the status and events of a moment.
+"""The page of a job as one file that needs nothing else, with all that it shows at a moment.
 
 Files, styles and modules of the page are put inside each other; its scripts are as they are served.
 """
@@ -18,6 +18,8 @@ from pathlib import Path
 
 from edl_master.adapters import object_stores
 from edl_master.adapters.job_directory import to_json
+from edl_master.adapters.timeline_json import timeline_json
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.errors import EdlError
 from edl_proto.files import replace_file
 from edl_proto.v1 import job_pb2
@@ -43,17 +45,24 @@ ReadEvents = Callable[[int, int], Sequence[job_pb2.Event]]
 
 
 def saved_page(
-    status: job_pb2.JobStatus, read_events: ReadEvents, page: Traversable | None = None
+    status: job_pb2.JobStatus,
+    read_events: ReadEvents,
+    times: JobTimes,
+    page: Traversable | None = None,
 ) -> bytes:
-    """The page with this status of a job and its latest events.
+    """The page with this status of a job, its latest events and its workers' time.
 
     Args:
+        status: of the job.
+        read_events: gives its events.
+        times: of its workers.
         page: the page's files; those of the package by default.
     """
     files = page or importlib.resources.files("edl_master") / "page"
     events = ",".join(to_json(event) for event in _latest_events(read_events))
     # No text of the job can end the element that it is in.
-    data = f'{{"status":{to_json(status)},"events":[{events}]}}'.replace("<", "\\u003c")
+    fields = f'"status":{to_json(status)},"events":[{events}],"timeline":{timeline_json(times)}'
+    data = f"{{{fields}}}".replace("<", "\\u003c")
     trusted: dict[str, list[str]] = {"script": [], "style": []}
 
     def inside(tag: str, content: str, attributes: str = "") -> str:

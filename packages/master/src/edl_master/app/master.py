@@ -246,5 +246,6 @@ class MasterApp:
         if status.state != job_pb2.SUCCEEDED or not config.output:
             return
         if config.model_of == config.spec.name:
-            page = saved_page(status, self._services.report.events)
+            report = self._services.report
+            page = saved_page(status, report.events, report.times())
             save_beside(config.output, page)

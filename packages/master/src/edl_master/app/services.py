@@ -48,7 +48,7 @@ from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import LocalParts, build_local
 from edl_master.recovery.requests import RecordedRequests
 from edl_master.reporting.curves import Curves
-from edl_master.reporting.job_report import JobFacts, JobReport
+from edl_master.reporting.job_report import JobFacts, JobHistory, JobReport
 from edl_master.reporting.job_spans import JobSpans
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.reporting.status_codec import curves_from
@@ -306,8 +306,7 @@ class MasterServices:
         return JobReport(
             facts,
             self.controller.view,
-            self._state.journal,
-            curves,
+            JobHistory(self._state.journal, curves, self.timeline),
             self.metrics,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,

@@ -13,6 +13,9 @@ from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import read_events
 from edl_master.adapters.page_access import PageAccess
+from edl_master.adapters.timeline_file import TimelineFile
+from edl_master.core.timeline_summary import JobTimes, TimelineSummary
+from edl_master.reporting.timeline_lines import read_lines
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
 from edl_proto.local.job_status import read_status
@@ -50,6 +53,13 @@ class FinishedJob:
             return read_events(self._directory / job_directory.EVENTS, after, limit)
         except FileNotFoundError:
             return []
+
+    def times(self) -> JobTimes:
+        """Where the time of the workers went."""
+        summary = TimelineSummary()
+        for spans in read_lines(TimelineFile(self._directory.path).chunks()):
+            summary.add(spans)
+        return summary.times()
 
     def metrics(self) -> bytes:
         """Nothing: figures of a job that is over are no news for Prometheus."""

@@ -10,10 +10,12 @@ from edl_master.adapters.journal import Journal
 from edl_master.codec import error_to
 from edl_master.core.failure import Failure
 from edl_master.core.outcome import JobEnd
+from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
 from edl_master.metrics.observed import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
+from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
 
@@ -35,14 +37,28 @@ class JobFacts:
     data_uris: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """What a job has recorded so far.
+
+    Attributes:
+        journal: its events.
+        curves: its loss and metrics.
+        timeline: what its workers did when.
+    """
+
+    journal: Journal
+    curves: Curves
+    timeline: TimelineRecorder
+
+
 class JobReport:
-    """One job's status, events and metrics; implements ``adapters.http.StatusSource``.
+    """One job's status, events, timeline and metrics; implements ``adapters.http.StatusSource``.
 
     Args:
         facts: name, output and data of the job.
         view: returns the job as it is now.
-        journal: its events.
-        curves: its loss and metrics.
+        history: its events, curves and timeline.
         registry: its metrics for Prometheus.
         dashboard_url: of the status page, once that is served.
         servers: the parameter servers as they are.
@@ -53,8 +69,7 @@ class JobReport:
         self,
         facts: JobFacts,
         view: Callable[[], JobView],
-        journal: Journal,
-        curves: Curves,
+        history: JobHistory,
         registry: Metrics,
         dashboard_url: Callable[[], str],
         servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
@@ -63,8 +78,7 @@ class JobReport:
         self.started_at = rfc3339(time.time())
         self._facts = facts
         self._view = view
-        self._journal = journal
-        self._curves = curves
+        self._history = history
         self._registry = registry
         self._dashboard_url = dashboard_url
         self._servers = servers
@@ -109,7 +123,11 @@ class JobReport:
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""
-        return self._journal.after(after, limit)
+        return self._history.journal.after(after, limit)
+
+    def times(self) -> JobTimes:
+        """Where the time of the workers went."""
+        return self._history.timeline.times()
 
     def metrics(self) -> bytes:
         """Prometheus's text format."""
@@ -127,7 +145,7 @@ class JobReport:
             dashboard_url=self._dashboard_url(),
             output=self._facts.output,
             incarnation=self._facts.incarnation,
-            curves=self._curves.all(),
+            curves=self._history.curves.all(),
             data_uris=self._facts.data_uris,
             table_rows=self._table_rows(),
         )

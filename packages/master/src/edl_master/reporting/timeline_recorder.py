@@ -1,17 +1,18 @@
-"""Records what workers did when: the timeline behind its lock, and its lines on disk."""
+"""Records what workers did when: the timeline behind its lock, its sums, and its lines on disk."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.core.identifiers import InstanceId, TaskKey, Token, WorkerId
-from edl_master.core.timeline import PhaseSpan, Span, SpanOutcome, Timeline
+from edl_master.core.timeline import Span, SpanOutcome, Timeline
+from edl_master.core.timeline_summary import JobTimes, TimelineSummary
+from edl_master.reporting.timeline_lines import read_lines, to_lines
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,12 @@ class TimelineRecorder:
         self._on_spans = on_spans
         self._clock = clock or _Clock(time.time(), time.monotonic())
         self._lock = threading.Lock()
-        self._timeline = Timeline(self._clock())
+        self._began = self._clock()
+        self._timeline = Timeline(self._began)
+        self._summing = threading.Lock()
+        self._summary = TimelineSummary()
+        self._reading = threading.Lock()
+        self._has_read = False
         self._flushing = threading.Lock()
         self._failed = False
 
@@ -101,40 +107,43 @@ class TimelineRecorder:
         with self._lock:
             spans = self._timeline.unfinished(self._clock())
         if spans:
-            yield _lines(spans).encode()
+            yield to_lines(spans).encode()
+
+    def times(self) -> JobTimes:
+        """Where the time of the workers went, those of earlier masters of the job included."""
+        self._read_earlier()
+        with self._summing:
+            return self._summary.times()
+
+    def _read_earlier(self) -> None:
+        """Add what earlier masters wrote: once, and only when somebody looks.
+
+        A master that takes over is not to wait for that.
+        """
+        with self._reading:
+            if self._has_read:
+                return
+            self._has_read = True
+            try:
+                for spans in read_lines(self._file.chunks()):
+                    earlier = [span for span in spans if span.at + span.seconds < self._began]
+                    with self._summing:
+                        self._summary.add(earlier)
+            except OSError as error:
+                log.warning("the timeline of earlier masters cannot be read: %s", error)
 
     def _write(self, spans: list[Span]) -> None:
         if not spans:
             return
+        with self._summing:
+            self._summary.add(spans)
         if self._on_spans is not None:
             self._on_spans(spans)
         with self._flushing:
             try:
-                self._file.append(_lines(spans))
+                self._file.append(to_lines(spans))
                 self._failed = False
             except OSError as error:
                 if not self._failed:
                     log.warning("the timeline cannot be written, and lacks spans: %s", error)
                 self._failed = True
-
-
-def _lines(spans: Iterable[Span]) -> str:
-    return "".join(
-        json.dumps(_fields(span), separators=(",", ":"), allow_nan=False) + "\n" for span in spans
-    )
-
-
-def _fields(span: Span) -> dict[str, object]:
-    """A span as ``edl_proto.local.job_directory.TIMELINE`` describes its line."""
-    fields: dict[str, object] = {
-        "at": round(span.at, 3),
-        "seconds": round(span.seconds, 3),
-        "worker": span.worker,
-    }
-    if isinstance(span, PhaseSpan):
-        # Less than a millisecond is nothing that anybody sees.
-        phases = {phase: round(spent, 3) for phase, spent in span.phases.items()}
-        fields["phases"] = {phase: spent for phase, spent in phases.items() if spent}
-    else:
-        fields |= {"task": str(span.task), "outcome": str(span.outcome)}
-    return fields
