@@ -314,9 +314,9 @@ def _training_events(
             "Job mnist-digits has 60,000 records in 15 tasks per epoch.",
             {"files": "8", "format": "recordio", "seed": "20261103"},
         ),
-        (0.2, "WorkerStarted", "info", "Worker 0 started as process 4410.", {"pid": "4410"}),
-        (0.2, "WorkerStarted", "info", "Worker 1 started as process 4411.", {"pid": "4411"}),
-        (0.3, "WorkerStarted", "info", "Worker 2 started as process 4412.", {"pid": "4412"}),
+        (0.2, "WorkerStarted", "info", "Worker 0 started as process 4410.", {"worker": "0"}),
+        (0.2, "WorkerStarted", "info", "Worker 1 started as process 4411.", {"worker": "1"}),
+        (0.3, "WorkerStarted", "info", "Worker 2 started as process 4412.", {"worker": "2"}),
         (
             3.9,
             "ModelAgreed",
@@ -334,6 +334,7 @@ def _training_events(
             "Worker 1 was asked to leave and handed its task back after 9 of 64 minibatches.",
             {"worker": "1", "task": "training/2/3", "applied": "9"},
         ),
+        (WARM_UP_S + 31.4, "WorkerStarted", "info", "Worker 1 was replaced.", {"worker": "1"}),
         (WARM_UP_S + 34.0, "WorkerReady", "info", "Worker 1 is ready again.", {"pid": "4448"}),
         (
             WARM_UP_S + 58.0,
@@ -342,6 +343,7 @@ def _training_events(
             "Worker 2 ended by signal 9; its task goes on with minibatch 22.",
             {"worker": "2", "task": "training/3/8", "applied": "21"},
         ),
+        (WARM_UP_S + 58.4, "WorkerStarted", "info", "Worker 2 was replaced.", {"worker": "2"}),
         (WARM_UP_S + 61.0, "WorkerReady", "info", "Worker 2 is ready again.", {"pid": "4449"}),
     ]
     for n in range(1, evaluations + 1):

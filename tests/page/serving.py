@@ -11,8 +11,10 @@ from typing import Self
 
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.page_access import PageAccess
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.identity.page_key import PageKey
 from edl_proto.v1.job_pb2 import Event, JobStatus
+from page import timelines
 
 KEY = PageKey.create()
 """Of all made-up jobs: one may come back where it was, as after the restart of a master."""
@@ -69,6 +71,11 @@ class PageServer:
         self._check()
         with self._lock:
             return [event for event in self._events if event.number > after][:limit]
+
+    def times(self) -> JobTimes:
+        self._check()
+        with self._lock:
+            return timelines.times(self._status)
 
     def metrics(self) -> bytes:
         return b""

@@ -14,4 +14,5 @@ from page.conftest import Serve, Visit
 def test_axe_finds_nothing(serve: Serve, visit: Visit, job: str, dark: bool) -> None:
     tab = visit(serve(*jobs.SCENARIOS[job](74.0)), dark=dark)
     tab.wait_for("document.querySelectorAll('#events > li').length > 0")
+    tab.wait_for("!document.getElementById('timeline').hidden")
     assert findings(tab) == []

@@ -317,6 +317,7 @@ def test_hostile_text_stays_text(serve: Serve, visit: Visit, width: int) -> None
 def test_nothing_overflows_the_page(serve: Serve, visit: Visit, job: str) -> None:
     tab = visit(serve(*jobs.SCENARIOS[job](74.0)), width=360, mobile=True)
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    tab.wait_for("!document.getElementById('timeline').hidden")
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     for width in (360, 320, 640, 641, 760, 761, 768, 980, 981, 1280, 1920):
         tab.resize(width, 800, mobile=width < 500)
@@ -378,6 +379,7 @@ def test_a_late_heartbeat_is_named(serve: Serve, visit: Visit) -> None:
 def test_the_page_speaks_to_screen_readers(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.failed()))
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    tab.wait_for("!document.getElementById('timeline').hidden")
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     named = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))
@@ -389,11 +391,13 @@ def test_the_page_speaks_to_screen_readers(serve: Serve, visit: Visit) -> None:
     for expected in (
         ("table", "Workers"),
         ("table", "Tasks"),
+        ("table", "Workers over time"),
         ("heading", "mnist-digits"),
         ("heading", "Events"),
         ("progressbar", "Progress"),
         ("slider", "loss: arrow keys read the curve, + and - zoom"),
         ("columnheader", "heartbeat"),
+        ("columnheader", "exchange"),
         ("checkbox", "only warnings and errors"),
     ):
         assert expected in named, named

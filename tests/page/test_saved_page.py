@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from edl_master.adapters.saved_page import ReadEvents, saved_page
+from edl_master.core.timeline_summary import JobTimes
 from edl_proto.v1.job_pb2 import Event, JobStatus
-from page import jobs
+from page import jobs, timelines
 from page.browser import Chromium, Tab
 from page.conftest import SHOWN, Serve, Visit
 from page.hostile import HOSTILE, spoil
@@ -17,8 +18,9 @@ from page.hostile import HOSTILE, spoil
 Open = Callable[[Path], Tab]
 
 
-def told(status: JobStatus, events: Sequence[Event]) -> tuple[JobStatus, ReadEvents]:
-    return status, lambda after, limit: events[after : after + limit]
+def told(status: JobStatus, events: Sequence[Event]) -> tuple[JobStatus, ReadEvents, JobTimes]:
+    read: ReadEvents = lambda after, limit: events[after : after + limit]  # noqa: E731
+    return status, read, timelines.times(status)
 
 
 @pytest.fixture
@@ -48,6 +50,7 @@ def test_a_saved_page_shows_all_that_the_served_one_did(open_file: Open, tmp_pat
     tab = open_file(path)
     tab.wait_for("document.querySelectorAll('.chart .mark').length === 6")
     assert tab.evaluate("document.title") == "100 % succeeded – mnist-digits"
+    assert tab.evaluate("document.querySelectorAll('#timeline-rows .strip').length") == 3
     assert tab.text("#link") == "final: the job is over (succeeded)"
     assert "each of 5 epochs: 300,000 in all" in tab.text("#ledger-note")
     assert tab.evaluate("document.querySelectorAll('#events > li').length") == len(events)

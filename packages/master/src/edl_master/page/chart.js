@@ -1,7 +1,8 @@
 // One curve, drawn by uPlot: a reading under pointer, finger or keys, zoom, and what died meanwhile.
 
-import { colour, element, mirror, setText } from "./dom.js";
+import { colour, element, setText } from "./dom.js";
 import { count, duration, measure, number, tickNumber, tickTime, TIME_STEPS_S } from "./format.js";
+import { placeMarks } from "./marks.js";
 
 const HEIGHT = 208;
 const FEW = 24; // so many values are marked one by one
@@ -211,10 +212,7 @@ export class Chart {
   #drawMarks() {
     const [low, high] = this.view.zoom ?? this.view.range;
     const seen = this.view.marks.filter((mark) => mark.x >= low && mark.x <= high);
-    mirror(this.marks, seen, (mark) => mark.number, () => element("i", "mark"), (node, mark) => {
-      node.dataset.mark = mark.kind;
-      node.style.left = `${this.plot.valToPos(mark.x, "x").toFixed(1)}px`;
-    });
+    placeMarks(this.marks, seen, (mark) => `${this.plot.valToPos(mark.x, "x").toFixed(1)}px`);
   }
 
   /** Says in words what is read: the point under the pointer, or the newest one. */

@@ -3,27 +3,9 @@
 import { Chart } from "./chart.js";
 import { byId, element, fillFacts, mirror, setText, show } from "./dom.js";
 import { measure, number } from "./format.js";
+import { markKind, showMarksKey } from "./marks.js";
 import { savedStatus } from "./saved.js";
 
-// Events that a curve may owe its shape to, by kind. Each has a line of its own in page.css.
-const MARKS = {
-  WorkerPreempted: "preempted",
-  WorkerExited: "died",
-  WorkerLost: "died",
-  ParameterServerLost: "restarted",
-  MasterSuspended: "restarted",
-  CheckpointRestored: "restarted",
-};
-const MARK_WORDS = {
-  preempted: "preemption",
-  died: "death of a worker",
-  restarted: "restart of the master",
-};
-const MARK_PLURALS = {
-  preempted: "preemptions",
-  died: "deaths of workers",
-  restarted: "restarts of the master",
-};
 const MOST_MARKS = 200;
 
 const EXPECTED = {
@@ -56,8 +38,8 @@ export class CurvePanel {
 
   /** Takes what happened, oldest first. */
   add(events) {
-    const found = events.filter((e) => e.kind in MARKS && !(e.kind === "WorkerExited" && e.severity === "info"));
-    this.#marks.push(...found);
+    // A curve owes its shape to what is lost; workers start without a trace in it.
+    this.#marks.push(...events.filter((e) => (markKind(e) ?? "started") !== "started"));
     this.#marks.splice(0, this.#marks.length - MOST_MARKS);
     this.#render();
   }
@@ -120,9 +102,9 @@ export class CurvePanel {
   }
 
   #mark(event, axis) {
-    const { number: key, kind, message } = event;
+    const { number: key, message } = event;
     const at = number(event.at_s);
-    return { number: key, kind: MARKS[kind], message, x: axis === "time" ? at : this.#stepAt(at) };
+    return { number: key, kind: markKind(event), message, x: axis === "time" ? at : this.#stepAt(at) };
   }
 
   /** The update of a moment, between those of the two nearest points of any curve. */
@@ -150,16 +132,7 @@ export class CurvePanel {
     show(byId("curve-tools"), curves.length > 0);
     show(byId("whole"), this.#zoom !== null);
     setText(byId("curves-title"), status.type === "TRAIN" ? "Loss and metrics" : "Metrics");
-    const kinds = Object.keys(MARK_WORDS)
-      .map((kind) => [kind, view.marks.filter((mark) => mark.kind === kind).length])
-      .filter(([, n]) => n > 0 && curves.length > 0);
-    mirror(byId("marks-key"), kinds, ([kind]) => kind, ([kind]) => {
-      const sign = element("i", "mark");
-      sign.dataset.mark = kind;
-      return element("li", "", sign, element("span"));
-    }, (node, [kind, n]) => {
-      setText(node.lastElementChild, n === 1 ? `1 ${MARK_WORDS[kind]}` : `${n} ${MARK_PLURALS[kind]}`);
-    });
+    showMarksKey(byId("marks-key"), curves.length > 0 ? view.marks : []);
     const nothing = curves.length === 0 && values.length === 0;
     setText(byId("curves-note"), EXPECTED[status.type] ?? "");
     show(byId("curves-note"), nothing);

@@ -6,6 +6,8 @@ const EVERY_MS = 1000;
 const EVERY_MS_UNSEEN = 5000; // while the tab is in the background
 const LONGEST_PAUSE_MS = 10_000;
 const ANSWER_WITHIN_MS = 5000;
+const TIMELINE_EVERY_S = [5, 60]; // at least and at most: its steps become longer with the job
+const TIMELINE_WITHIN_MS = 60_000; // after the end it is read from up to 64 MiB
 const FAILURES_UNTIL_LOST = 2; // one lost answer is not worth a message
 const FULL_BATCH = 50; // a batch of this size may not be the last
 
@@ -17,6 +19,7 @@ export const isOver = (status) => OVER.has(status?.state);
  * Follows a job. `on` receives:
  * - `status(status)`: a JobStatus;
  * - `events(events)`: Events not seen before, oldest first; `forget()`: clear the list;
+ * - `timeline(times)`: where the time of its workers went;
  * - `live()`: the master answered; `lost({since, reason, retryAt})`: it does not;
  * - `over()`: the job has ended and the last events are here; nothing is fetched any more.
  */
@@ -24,6 +27,7 @@ export async function follow(on) {
   if (saved !== null) {
     on.status(saved.status);
     on.events(saved.events);
+    if (saved.timeline) on.timeline(saved.timeline); // an earlier release saved none
     on.over();
     return;
   }
@@ -32,6 +36,7 @@ export async function follow(on) {
   let failures = 0;
   let endSeen = false;
   let answeredAt = new Date();
+  let timelineDue = 0; // the status does not wait for it
 
   async function fetchNews() {
     const status = await fetchJson("api/status");
@@ -49,6 +54,19 @@ export async function follow(on) {
     incarnation = status.incarnation;
     seen = last;
     return { status, events, restarted };
+  }
+
+  async function fetchTimeline() {
+    let [pause, longest] = TIMELINE_EVERY_S;
+    timelineDue = Infinity;
+    try {
+      const times = await fetchJson("api/timeline", TIMELINE_WITHIN_MS);
+      on.timeline(times);
+      pause = Math.min(longest, Math.max(pause, times.width_s / 4));
+    } catch {
+      // What was there stays; the status says whether the master can be reached.
+    }
+    timelineDue = Date.now() + pause * 1000;
   }
 
   for (;;) {
@@ -71,6 +89,7 @@ export async function follow(on) {
       on.status(news.status);
       if (news.events.length > 0) on.events(news.events);
       on.live();
+      if (Date.now() >= timelineDue || isOver(news.status)) fetchTimeline();
       // One more round after the end: its last events may have followed the status.
       if (isOver(news.status)) {
         if (endSeen) break;
@@ -82,10 +101,10 @@ export async function follow(on) {
   on.over();
 }
 
-async function fetchJson(url) {
+async function fetchJson(url, withinMs = ANSWER_WITHIN_MS) {
   let answer;
   try {
-    answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
+    answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(withinMs) });
   } catch (error) {
     throw new Error(error.name === "TimeoutError" ? "no answer in time" : "no connection");
   }

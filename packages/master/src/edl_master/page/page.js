@@ -9,9 +9,11 @@ import { saved } from "./saved.js";
 import { showMasthead, showProgress, showStats, showVerdict } from "./summary.js";
 import { showDeadLetters, showJob, showLedger, showTasks, showWorkers } from "./tables.js";
 import { offerColours } from "./theme.js";
+import { TimelinePanel } from "./timeline.js";
 
 const events = new EventList();
 const curves = new CurvePanel();
+const timeline = new TimelinePanel();
 let status = null;
 let lost = null;
 
@@ -61,10 +63,15 @@ follow({
   events(news) {
     events.add(news);
     curves.add(news);
+    timeline.add(news);
   },
   forget() {
     events.forget();
     curves.forget();
+    timeline.forget();
+  },
+  timeline(times) {
+    timeline.show(times);
   },
   live() {
     showLost();
