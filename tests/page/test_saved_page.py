@@ -19,8 +19,7 @@ Open = Callable[[Path], Tab]
 
 
 def told(status: JobStatus, events: Sequence[Event]) -> tuple[JobStatus, ReadEvents, JobTimes]:
-    read: ReadEvents = lambda after, limit: events[after : after + limit]  # noqa: E731
-    return status, read, timelines.times(status)
+    return status, lambda after, limit: events[after : after + limit], timelines.times(status)
 
 
 @pytest.fixture

@@ -139,7 +139,16 @@ def test_without_a_session_nothing_is_shown(access: PageAccess, key: PageKey) ->
         {"Cookie": "\0;=;"},
         {"Authorization": f"Bearer {key.metrics_token}"},
     ]
-    paths = ("", "api/status", "api/events", "metrics", "page.js", "nothing", "../healthz")
+    paths = (
+        "",
+        "api/status",
+        "api/events",
+        "api/timeline",
+        "metrics",
+        "page.js",
+        "nothing",
+        "../healthz",
+    )
     for headers in cookies:
         for path in paths:
             answer = ask(access, f"{key.home}{path}", headers)

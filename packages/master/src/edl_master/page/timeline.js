@@ -202,10 +202,10 @@ export class TimelinePanel {
 
   #fill(node, it, marks) {
     const strip = node.querySelector(".strip");
-    const signature = JSON.stringify([this.#times.at, this.#times.width_s, this.#times.buckets, it, marks.length]);
+    const { at, width_s: width, buckets } = this.#times;
+    const signature = JSON.stringify([at, width, buckets, it, marks.map((mark) => mark.number)]);
     if (signature === node.dataset.drawn) return;
     node.dataset.drawn = signature;
-    const { buckets } = this.#times;
     strip.firstElementChild.setAttribute("viewBox", `0 0 ${buckets} 100`);
     const areas = stackedAreas(it.percent.map((shares) => this.#ordered(shares)), it.first);
     areas.forEach((area, index) => strip.firstElementChild.children[index].setAttribute("d", area));
