@@ -164,6 +164,8 @@ def test_the_timeline_says_what_each_worker_does_and_has_done(job: RunningJob, g
     held = [span for span in read_timeline(job) if "task" in span]
     assert {span["worker"] for span in held} == {0, 1}
     assert {span["outcome"] for span in held} == {"unfinished"}
+    # Only who was heard of for a second has a row.
+    until(lambda: {s["worker"] for s in read_timeline(job) if "phases" in s} == {0, 1})
     job.platform.kill(WorkerId(0))
     until(lambda: any(span.get("outcome") == "lost" for span in read_timeline(job)))
     gate.opened.set()
