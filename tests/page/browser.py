@@ -322,6 +322,8 @@ class Tab:
         """Clicks an element in its middle, as a reader would."""
         box = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{box}.scrollIntoView({{block: 'center'}})")
+        # What has just arrived is laid out in the next frame.
+        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         x, y = self.evaluate(
             f"(r => [r.x + r.width / 2, r.y + r.height / 2])({box}.getBoundingClientRect())"
         )

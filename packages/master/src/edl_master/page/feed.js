@@ -21,7 +21,7 @@ export const isOver = (status) => OVER.has(status?.state);
  * - `events(events)`: Events not seen before, oldest first; `forget()`: clear the list;
  * - `timeline(times)`: where the time of its workers went;
  * - `live()`: the master answered; `lost({since, reason, retryAt})`: it does not;
- * - `over()`: the job has ended and the last events are here; nothing is fetched any more.
+ * - `over()`: the job has ended, its last events and times are here; nothing is fetched any more.
  */
 export async function follow(on) {
   if (saved !== null) {
@@ -37,6 +37,7 @@ export async function follow(on) {
   let endSeen = false;
   let answeredAt = new Date();
   let timelineDue = 0; // the status does not wait for it
+  let timelineFetched = Promise.resolve();
 
   async function fetchNews() {
     const status = await fetchJson("api/status");
@@ -89,15 +90,17 @@ export async function follow(on) {
       on.status(news.status);
       if (news.events.length > 0) on.events(news.events);
       on.live();
-      if (Date.now() >= timelineDue || isOver(news.status)) fetchTimeline();
+      const ended = isOver(news.status);
+      if (Date.now() >= timelineDue || (ended && !endSeen)) timelineFetched = fetchTimeline();
       // One more round after the end: its last events may have followed the status.
-      if (isOver(news.status)) {
+      if (ended) {
         if (endSeen) break;
         endSeen = true;
       }
     }
     await rest(pause);
   }
+  await timelineFetched;
   on.over();
 }
 
