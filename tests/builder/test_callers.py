@@ -17,7 +17,7 @@ from conftest import ROOT, Edl, read_all
 from git_server import Remote
 from git_server import serving as git_serving
 
-from edl_builder.access import hash_token
+from edl_builder.config.access import hash_token
 from tests import database_servers
 
 from . import job_base

@@ -18,7 +18,7 @@ import zoos
 from fakes import FakeEngine, FakeRegistry
 
 from edl_builder.app import App
-from edl_builder.config import Config
+from edl_builder.config.builder_config import Config
 from edl_builder.core.build_request import RequestPolicy
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference

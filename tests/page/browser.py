@@ -323,7 +323,8 @@ class Tab:
         box = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{box}.scrollIntoView({{block: 'center'}})")
         # What has just arrived is laid out in the next frame.
-        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        frame = "requestAnimationFrame"
+        self.evaluate(f"new Promise(done => {frame}(() => {frame}(done)))")
         x, y = self.evaluate(
             f"(r => [r.x + r.width / 2, r.y + r.height / 2])({box}.getBoundingClientRect())"
         )

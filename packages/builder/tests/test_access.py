@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from edl_builder import config
-from edl_builder.access import AccessFile, hash_token, read_access
+from edl_builder.config import builder_config
+from edl_builder.config.access import AccessFile, hash_token, read_access
 from edl_builder.core.names import BuilderError
 from edl_builder.core.quota import Quota
 
@@ -104,10 +104,10 @@ def test_secrets_that_everybody_may_read_are_refused(tmp_path: Path) -> None:
     for mode in (0o644, 0o604, 0o602, 0o666):
         password.chmod(mode)
         with pytest.raises(BuilderError, match="every user may read"):
-            config.read(arguments)
+            builder_config.read(arguments)
     for mode in (0o600, 0o400, 0o640):
         password.chmod(mode)
-        assert config.read(arguments).registries["r.com"].password == "hunter22"
+        assert builder_config.read(arguments).registries["r.com"].password == "hunter22"
 
 
 def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
     settings.write_text(f'[signing]\nkey_file = "{key}"\n')
     arguments = ["--state-dir", str(tmp_path / "s"), "--config", str(settings)]
     with pytest.raises(BuilderError, match="cannot be read"):
-        config.read(arguments)
+        builder_config.read(arguments)
     private = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -125,11 +125,11 @@ def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
     key.write_bytes(private)
     key.chmod(0o644)
     with pytest.raises(BuilderError, match="every user may read"):
-        config.read(arguments)
+        builder_config.read(arguments)
     key.chmod(0o600)
-    signing = config.read(arguments).signing
+    signing = builder_config.read(arguments).signing
     assert signing is not None
     assert signing.builder_id == "urn:edl:builder"
     key.write_text("nonsense")
     with pytest.raises(BuilderError, match="no private key"):
-        config.read(arguments)
+        builder_config.read(arguments)

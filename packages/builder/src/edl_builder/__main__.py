@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edl_builder import config
 from edl_builder.app import App
 from edl_builder.codec import error_to
+from edl_builder.config import builder_config
 from edl_builder.core.names import BuilderError
 from edl_proto.monitoring import logs
 from edl_proto.v1 import error_pb2
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.set_up()
     logs.identify("builder")
     try:
-        settings = config.read(arguments)
+        settings = builder_config.read(arguments)
         with App(settings) as app:
             app.take_signals()
             where = {"address": app.address, "metrics_port": app.metrics_port, "pid": os.getpid()}

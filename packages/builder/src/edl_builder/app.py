@@ -17,7 +17,6 @@ from typing import Self
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from edl_builder.access import Access, AccessFile
 from edl_builder.adapters.audit_log import AuditLog
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.docker_engine import DockerEngine
@@ -27,17 +26,18 @@ from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.adapters.image_signer import ImageSigner
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.adapters.usage_store import UsageStore
-from edl_builder.build_service import BuildService
-from edl_builder.build_spans import record_span
-from edl_builder.build_steps import BuildSteps, Packages
-from edl_builder.config import Config
-from edl_builder.core.build import BuildLimits
+from edl_builder.config.access import Access, AccessFile
+from edl_builder.config.builder_config import Config
+from edl_builder.control.build_service import BuildService
+from edl_builder.control.build_spans import record_span
+from edl_builder.control.build_steps import BuildSteps, Packages
+from edl_builder.control.engine_monitor import EngineMonitor
+from edl_builder.core.build import Build, BuildLimits
 from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor
-from edl_builder.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
 from edl_builder.server import HEALTH, REFLECTION, Server
 from edl_builder.servicers.authentication import Authenticator
@@ -83,7 +83,6 @@ class App:
         spans = SpanExport("edl-builder", {})
         if spans.is_on:
             opened.callback(spans.close)
-            metrics.tell(partial(record_span, spans))
             metrics.watch_spans(lambda: spans.counts)
         store = BuildStore(config.state_dir)
         opened.callback(store.close)
@@ -105,6 +104,7 @@ class App:
             metrics,
             redact,
             UsageStore(config.state_dir / "usage.json", time.time),
+            partial(_report_end, metrics, spans),
         )
         opened.callback(service.close, _STOP_S)
         limits = _call_limits(config.limits)
@@ -193,6 +193,12 @@ class App:
     def close(self) -> None:
         """Close everything; the next service continues the builds under way."""
         self._opened.close()
+
+
+def _report_end(metrics: Metrics, spans: SpanExport, build: Build) -> None:
+    """Count a build that has ended, and export its span."""
+    metrics.count(build)
+    record_span(spans, build)
 
 
 def _access(config: Config) -> Callable[[], Access]:

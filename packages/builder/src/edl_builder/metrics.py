@@ -25,7 +25,6 @@ class Metrics:
         # A series of its own for when each other one was made doubles what is stored.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
-        self._observers: list[Callable[[Build], None]] = []
         self.builds = Counter(
             "edl_image_builds_total",
             "Finished requests for images: built, reused, merged, failed, cancelled.",
@@ -97,16 +96,8 @@ class Metrics:
         """Also count the spans for OpenTelemetry: ``sent`` and ``lost``."""
         self.registry.register(_Spans(counts))
 
-    def tell(self, observer: Callable[[Build], None]) -> None:
-        """Also tell an observer of each build that has ended."""
-        self._observers.append(observer)
-
-    def count(self, build: Build | None) -> None:
+    def count(self, build: Build) -> None:
         """Count a build that has ended."""
-        if build is None:
-            return
-        for observer in self._observers:
-            observer(build)
         if build.result is not None:
             result = "reused" if build.result.reused else "built"
             self.duration.labels(result).observe(build.result.seconds)

@@ -19,9 +19,9 @@ from fakes import FakeEngine, FakeRegistry
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from edl_builder.access import Access, Token, hash_token
 from edl_builder.app import App
-from edl_builder.config import Config, Tls
+from edl_builder.config.access import Access, Token, hash_token
+from edl_builder.config.builder_config import Config, Tls
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy, Tenant

@@ -31,7 +31,7 @@ from test_builder_service import (
     until,
 )
 
-from edl_builder.access import Access, Token, hash_token
+from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.quota import Quota
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc

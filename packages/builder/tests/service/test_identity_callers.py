@@ -14,10 +14,10 @@ import zoos
 from test_builder_service import DEADLINE_S, ZOO, Bench, build, serving, settings, until
 from token_issuer import AUDIENCE, ISSUER, OTHER_RSA, SUBJECT, TokenIssuer, issuing, jwk, sign
 
-from edl_builder import config
-from edl_builder.access import Access, Token, hash_token, read_access
 from edl_builder.adapters.identity_tokens import Issuer, Subject
 from edl_builder.adapters.issuer_keys import KeySource
+from edl_builder.config import builder_config
+from edl_builder.config.access import Access, Token, hash_token, read_access
 from edl_builder.core.names import BuilderError
 from edl_proto.v1 import builder_pb2 as pb
 
@@ -129,10 +129,10 @@ subjects = [{ issuer = "cluster", subject = "system:serviceaccount:team-a:traini
 """
 
 
-def _read(tmp_path: Path, text: str) -> config.Config:
+def _read(tmp_path: Path, text: str) -> builder_config.Config:
     path = tmp_path / "builder.toml"
     path.write_text(text)
-    return config.read(["--state-dir", str(tmp_path / "s"), "--config", str(path)])
+    return builder_config.read(["--state-dir", str(tmp_path / "s"), "--config", str(path)])
 
 
 def test_the_settings_of_an_issuer(tmp_path: Path) -> None:

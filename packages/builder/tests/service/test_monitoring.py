@@ -10,8 +10,8 @@ import pytest
 from fakes import FakeEngine, FakeRegistry
 from prometheus_client import generate_latest
 
-from edl_builder import engine_monitor
-from edl_builder.engine_monitor import EngineMonitor
+from edl_builder.control import engine_monitor
+from edl_builder.control.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
 from edl_proto.monitoring.server import MonitoringServer
 

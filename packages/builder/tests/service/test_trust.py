@@ -10,7 +10,7 @@ import pytest
 import zoos
 from test_builder_service import REPOSITORY, ZOO, Bench, build, serving, settings
 
-from edl_builder.access import Access, Token, hash_token
+from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller, Key
 from edl_builder.core.ports import RegistryImage

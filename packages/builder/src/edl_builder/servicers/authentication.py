@@ -10,9 +10,9 @@ from typing import NoReturn, cast
 
 import grpc
 
-from edl_builder.access import Access
 from edl_builder.adapters.identity_tokens import BadIdentityToken, IdentityTokens
 from edl_builder.adapters.issuer_keys import KeysUnavailable
+from edl_builder.config.access import Access
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from edl_builder import codec
-from edl_builder.build_service import BuildService
+from edl_builder.control.build_service import BuildService
 from edl_builder.core.build_request import RequestPolicy, Tenant, authorize
 from edl_builder.core.build_status import BuildStatus
 from edl_builder.core.names import BuilderError, BuildId, Reason

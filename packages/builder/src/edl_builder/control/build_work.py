@@ -10,11 +10,11 @@ from pathlib import Path
 
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.usage_store import UsageStore
-from edl_builder.build_steps import BuildSteps, failure_of
+from edl_builder.control.build_steps import BuildSteps, failure_of
+from edl_builder.control.engine_lock import EngineLock
 from edl_builder.core import events as ev
 from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.names import BuildId, BuildIdentity, Caller, Phase, Reason
-from edl_builder.engine_lock import EngineLock
 from edl_builder.metrics import Metrics
 
 

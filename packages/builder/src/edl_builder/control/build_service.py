@@ -17,8 +17,9 @@ from edl_builder.adapters.build_log import BuildLogs, WrittenLines
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.clock import Clock
 from edl_builder.adapters.usage_store import UsageStore
-from edl_builder.build_steps import ARCHIVE, BuildSteps, failure_of
-from edl_builder.build_work import BuildWork, WorkReports
+from edl_builder.control.build_steps import ARCHIVE, BuildSteps, failure_of
+from edl_builder.control.build_work import BuildWork, WorkReports
+from edl_builder.control.engine_lock import EngineLock, ImagePruner
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
 from edl_builder.core.build import Build
@@ -34,7 +35,6 @@ from edl_builder.core.names import (
 )
 from edl_builder.core.ports import Engine
 from edl_builder.core.state_machine import BuildStateMachine
-from edl_builder.engine_lock import EngineLock, ImagePruner
 from edl_builder.metrics import Metrics
 from edl_proto.timestamps import rfc3339
 
@@ -56,6 +56,7 @@ class BuildService:
         metrics: counters of the service.
         redact: removes secrets from log lines and failures.
         usage: counts what tenants use.
+        on_end: called with each build that has ended.
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class BuildService:
         metrics: Metrics,
         redact: Callable[[str], str],
         usage: UsageStore,
+        on_end: Callable[[Build], None],
     ) -> None:
         self._limits = limits
         self._store = store
         self._metrics = metrics
         self._usage = usage
+        self._on_end = on_end
         self._now = Clock()
         self._changed = threading.Condition()
         self._builds = BuildStateMachine(limits.builds)
@@ -249,7 +252,8 @@ class BuildService:
             case fx.StartPreparing(name) | fx.StartBuilding(name):
                 self._work.admit(name)
             case fx.BuildFinished(name):
-                self._metrics.count(self._builds.get(name))
+                if (build := self._builds.get(name)) is not None:
+                    self._on_end(build)
                 self._logs.close(name)
                 self._store.clean(name)
                 self._work.forget(name)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from edl_builder.access import wrong_setting
 from edl_builder.adapters.identity_tokens import ALGORITHMS, DEFAULT_ALGORITHMS, Issuer
 from edl_builder.adapters.issuer_keys import KeySource
+from edl_builder.config.access import wrong_setting
 
 _TEXTS = ("issuer", "audience", "jwks_url", "jwks_file", "ca_file", "bearer_token_file")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

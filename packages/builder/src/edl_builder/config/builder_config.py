@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edl_builder.access import Access, read_access, wrong_setting
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.identity_tokens import Issuer
 from edl_builder.adapters.image_signer import BUILDER_ID, Signing
+from edl_builder.config.access import Access, read_access, wrong_setting
+from edl_builder.config.issuers import read_issuers
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
-from edl_builder.issuers import read_issuers
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.images.signatures import SigningKey
 
