@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -40,6 +41,35 @@ def test_a_server_that_is_away_is_named_in_short(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(TrackerUnavailable) as raised:
             tracker.open("digits", "then", 0.0)
     assert str(raised.value) == f"no connection to 127.0.0.1:{port}"
+
+
+class _FakeClient:
+    """Has one run of the job."""
+
+    def search_runs(self, *_: object, **__: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(info=SimpleNamespace(run_id="r", status="RUNNING"))]
+
+
+def test_the_password_of_an_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {
+        "MLFLOW_TRACKING_URI": "https://me:very-secret@tracker.example.com/",
+        "MLFLOW_EXPERIMENT_ID": "1",
+    }
+    tracker = mlflow_tracker.from_environment(environ)
+    monkeypatch.setattr(tracker, "_connected", _FakeClient())
+    assert tracker.open("digits", "then", 0.0) == (
+        "https://tracker.example.com/#/experiments/1/runs/r"
+    )
+    monkeypatch.setattr(tracker, "_connected", object())
+    monkeypatch.setattr(tracker, "_find_experiment", lambda: refuse(environ["MLFLOW_TRACKING_URI"]))
+    monkeypatch.setattr(tracker, "_experiment_id", "")
+    with pytest.raises(TrackerUnavailable) as raised:
+        tracker.open("digits", "then", 0.0)
+    assert str(raised.value) == "https://tracker.example.com/ refuses"
+
+
+def refuse(address: str) -> str:
+    raise OSError(f"{address} refuses")
 
 
 def test_a_model_has_the_layout_of_mlflow(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_a_task_that_was_leased_early_begins_when_the_one_before_has_ended() -> 
     timeline = Timeline(100.0)
     timeline.leased(100.0, W0, FIRST, task(0), Token(1))
     timeline.leased(101.0, W0, FIRST, task(1), Token(2))
-    timeline.ended(104.0, task(0), Token(1), SpanOutcome.DONE)
-    timeline.ended(109.0, task(1), Token(2), SpanOutcome.DONE)
+    timeline.ended(104.0, W0, task(0), Token(1), SpanOutcome.DONE)
+    timeline.ended(109.0, W0, task(1), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [
         (100.0, 4.0, 0, 0, SpanOutcome.DONE),
         (104.0, 5.0, 0, 1, SpanOutcome.DONE),
@@ -63,8 +63,8 @@ def test_a_task_that_is_leased_again_was_lost_by_its_former_holder() -> None:
     timeline = Timeline(0.0)
     timeline.leased(0.0, W0, FIRST, task(0), Token(1))
     timeline.leased(3.0, W1, FIRST, task(0), Token(2))
-    timeline.ended(4.0, task(0), Token(1), SpanOutcome.DONE)  # of the former holder: too late
-    timeline.ended(5.0, task(0), Token(2), SpanOutcome.DONE)
+    timeline.ended(4.0, W0, task(0), Token(1), SpanOutcome.DONE)  # of the former holder: too late
+    timeline.ended(5.0, W1, task(0), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [
         (0.0, 3.0, 0, 0, SpanOutcome.LOST),
         (3.0, 2.0, 1, 0, SpanOutcome.DONE),
@@ -75,8 +75,16 @@ def test_a_grant_that_is_told_late_does_not_replace_a_later_one() -> None:
     timeline = Timeline(0.0)
     timeline.leased(1.0, W1, FIRST, task(0), Token(2))
     timeline.leased(1.0, W0, FIRST, task(0), Token(1))
-    timeline.ended(2.0, task(0), Token(2), SpanOutcome.DONE)
+    timeline.ended(2.0, W1, task(0), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(1.0, 1.0, 1, 0, SpanOutcome.DONE)]
+
+
+def test_a_worker_says_nothing_about_a_task_of_another_one() -> None:
+    timeline = Timeline(0.0)
+    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
+    timeline.ended(1.0, W1, task(0), Token(1), SpanOutcome.RETURNED)  # tokens can be guessed
+    timeline.ended(2.0, W0, task(0), Token(1), SpanOutcome.DONE)
+    assert tasks_of(timeline) == [(0.0, 2.0, 0, 0, SpanOutcome.DONE)]
 
 
 def test_an_instance_that_ends_loses_what_it_holds_and_no_more() -> None:
@@ -99,7 +107,7 @@ def test_what_goes_on_is_shown_as_unfinished_and_goes_on() -> None:
         assert tasks == TaskSpan(0.0, 2.0, W0, task(0), SpanOutcome.UNFINISHED)
         assert isinstance(phases, PhaseSpan)
         assert rounded(phases.phases) == {"compute": 0.4, "other": 0.1}
-    timeline.ended(3.0, task(0), Token(1), SpanOutcome.DONE)
+    timeline.ended(3.0, W0, task(0), Token(1), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(0.0, 3.0, 0, 0, SpanOutcome.DONE)]
 
 
@@ -190,7 +198,7 @@ def test_a_disk_that_is_stuck_costs_spans_and_no_memory() -> None:
     timeline = Timeline(0.0)
     for number in range(50_003):
         timeline.leased(float(number), W0, FIRST, task(number), Token(number + 1))
-        timeline.ended(number + 0.5, task(number), Token(number + 1), SpanOutcome.DONE)
+        timeline.ended(number + 0.5, W0, task(number), Token(number + 1), SpanOutcome.DONE)
     assert (len(timeline.take()), timeline.dropped) == (50_000, 3)
 
 

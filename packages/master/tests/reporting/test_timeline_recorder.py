@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edl_master.adapters.timeline_file import TimelineFile
+from edl_master.adapters.timeline_json import timeline_json
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
 from edl_master.core.timeline import SpanOutcome
 from edl_master.reporting.timeline_recorder import TimelineRecorder
@@ -31,7 +32,7 @@ def lines_of(file: TimelineFile, nbytes: int = 256 << 10) -> list[str]:
 def work(recorder: TimelineRecorder, clock: Clock, seconds: float = 1.5) -> None:
     recorder.leased(W0, FIRST, TASK, Token(1))
     clock.now += seconds
-    recorder.ended(TASK, Token(1), SpanOutcome.DONE)
+    recorder.ended(W0, TASK, Token(1), SpanOutcome.DONE)
 
 
 def test_a_line_says_who_did_what_when(tmp_path: Path) -> None:
@@ -61,6 +62,23 @@ def test_a_line_says_who_did_what_when(tmp_path: Path) -> None:
             "phases": {"compute": 0.5, "exchange": 0.25, "other": 0.25},
         },
     ]
+
+
+@pytest.mark.parametrize("made_up", [1e308, 1e12, float("inf"), float("nan")])
+def test_counters_that_a_worker_makes_up_stop_neither_the_record_nor_the_page(
+    tmp_path: Path, made_up: float
+) -> None:
+    """An error here would end the job: a worker must not do that by itself."""
+    clock = Clock(0.0)
+    recorder = TimelineRecorder(TimelineFile(tmp_path), clock)
+    series = 'edl_worker_step_duration_seconds_sum{phase="compute"}'
+    for beat in range(8):
+        recorder.heard(W0, FIRST, "computing", {series: made_up if beat % 2 else 0.0})
+        clock.now += 1.5
+    recorder.flush()
+    (worker,) = json.loads(timeline_json(recorder.times()))["workers"]
+    assert sum(worker["seconds"]) == 10.5
+    assert all(sum(shares) <= 100 for shares in worker["percent"])
 
 
 def test_what_goes_on_is_read_at_last_and_written_at_the_end(tmp_path: Path) -> None:

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from edl.core.tracking import KerasModel, Measurement, RunEnd, TrackerUnavailable
+from edl.core.tracking import (
+    KerasModel,
+    Measurement,
+    RunEnd,
+    TrackerUnavailable,
+    without_password,
+)
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.timestamps import rfc3339
 
@@ -110,7 +116,8 @@ class MlflowTracker:
                 client.update_run(self._run_id, status="RUNNING")
         where = f"{self._experiment_id}/runs/{self._run_id}"
         web = self._address.startswith(("http://", "https://"))
-        return f"{self._address}/#/experiments/{where}" if web else f"{self._address} ({where})"
+        address = without_password(self._address)
+        return f"{address}/#/experiments/{where}" if web else f"{address} ({where})"
 
     def log_parameters(self, parameters: Mapping[str, str]) -> None:
         from mlflow.entities import Param
@@ -216,7 +223,7 @@ def _translated() -> Iterator[None]:
 
 
 def _in_short(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = without_password(" ".join(str(error).split())) or type(error).__name__
     if found := _UNREACHABLE.search(text):
         return f"no connection to {found['host']}:{found['port']}"
     return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"

@@ -105,7 +105,12 @@ def parameters(description: Mapping[str, Any]) -> dict[str, str]:
         description: as ``JobPlacement.describe`` gives it.
     """
     kept = {key: value for key, value in description.items() if key not in _PLACES_OF_FILES}
-    return {key: _USER_INFO.sub("", text) for key, text in _flat(kept, "") if text}
+    return {key: without_password(text) for key, text in _flat(kept, "") if text}
+
+
+def without_password(text: str) -> str:
+    """A text in which addresses name neither user nor password."""
+    return _USER_INFO.sub("", text)
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

@@ -46,13 +46,15 @@ def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:
     if entry is None:
         time = {"time": rfc3339(line.at_s)} if line.at_s else {}
         return {**time, "message": line.text, **source}
+    # A model file can print such a line: whose log it is in counts, not whose it says it is.
+    facts = {name: fact for name, fact in entry.facts.items() if name not in source}
     fields: dict[str, Any] = {
         "time": rfc3339(entry.at_s),
         "level": entry.level,
         "logger": entry.logger,
         "message": entry.message,
         **source,
-        **entry.facts,
+        **facts,
     }
     if entry.exception:
         fields["exception"] = entry.exception

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
 
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
 
@@ -25,6 +24,9 @@ _IN_A_STEP = ("computing", "exchanging")
 
 _LONGEST_STEP_S = 60.0
 """A training step is counted when it ends; so long its time is not taken for other work."""
+
+_MOST_BETWEEN_HEARTBEATS_S = 1e7
+"""No clock counts more between two heartbeats; a worker that says so makes it up."""
 
 _MOST_FINISHED = 50_000
 """Spans that wait to be taken; nobody takes them while a disk is stuck."""
@@ -138,10 +140,12 @@ class Timeline:
             self._end(now, task, former, SpanOutcome.LOST)
         self._grants[task] = _Grant(now, worker, instance, token)
 
-    def ended(self, now: float, task: TaskKey, token: Token, outcome: SpanOutcome) -> None:
-        """The holder of this lease has said how its work on the task ended."""
+    def ended(
+        self, now: float, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome
+    ) -> None:
+        """A worker has said how its work on a task ended; only the holder of the lease counts."""
         grant = self._grants.get(task)
-        if grant is not None and grant.token == token:
+        if grant is not None and (grant.worker, grant.token) == (worker, token):
             self._end(now, task, grant, outcome)
 
     def gone(self, now: float, worker: WorkerId, instance: InstanceId) -> None:
@@ -184,7 +188,7 @@ class Timeline:
         passed, counted = max(0.0, now - watch.heard), 0.0
         for phase, total in totals.items():
             more = total - watch.totals.get(phase, 0.0)
-            if more > 0 and isfinite(more):
+            if 0 < more < _MOST_BETWEEN_HEARTBEATS_S:
                 watch.steps[phase] = watch.steps.get(phase, 0.0) + more
                 counted += more
         rest = _REST.get(doing, OTHER)

@@ -67,10 +67,10 @@ class TimelineRecorder:
         with self._lock:
             self._timeline.leased(self._clock(), worker, instance, task, token)
 
-    def ended(self, task: TaskKey, token: Token, outcome: SpanOutcome) -> None:
-        """The holder of this lease has said how its work on the task ended."""
+    def ended(self, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome) -> None:
+        """A worker has said how its work on a task ended; only the holder of the lease counts."""
         with self._lock:
-            self._timeline.ended(self._clock(), task, token, outcome)
+            self._timeline.ended(self._clock(), worker, task, token, outcome)
 
     def gone(self, worker: WorkerId, instance: InstanceId) -> None:
         """An instance of a worker has ended."""

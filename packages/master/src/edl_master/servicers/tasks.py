@@ -208,7 +208,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             applied = self._parameters.coordinator.applied(held.task)
         with self._files.completing(held, request.records):
             _check(self._controller.handle(codec.completion_from(request, applied)))
-        self._timeline.ended(held.task, held.token, SpanOutcome.DONE)
+        worker = WorkerId(request.worker_id)
+        self._timeline.ended(worker, held.task, held.token, SpanOutcome.DONE)
         return task_pb2.CompleteReply()
 
     def Fail(
@@ -219,7 +220,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         if (event := codec.failed_from(request)) is not None:
             if isinstance(event, events.TaskFailed):
                 # Before the task is leased again, which would end this work as lost.
-                self._timeline.ended(event.lease.task, event.lease.token, SpanOutcome.FAILED)
+                held = event.lease
+                self._timeline.ended(event.worker, held.task, held.token, SpanOutcome.FAILED)
             _check(self._controller.handle(event))
         return task_pb2.FailReply()
 
@@ -227,12 +229,12 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReturnReply:
         check_incarnation(self._incarnation, request.incarnation)
-        leases = codec.leases_from(request.leases)
+        worker, leases = WorkerId(request.worker_id), codec.leases_from(request.leases)
         for lease in leases:  # before they are leased again
-            self._timeline.ended(lease.task, lease.token, SpanOutcome.RETURNED)
+            self._timeline.ended(worker, lease.task, lease.token, SpanOutcome.RETURNED)
         self._controller.handle(
             events.LeasesReturned(
-                WorkerId(request.worker_id),
+                worker,
                 leases,
                 request.reason,
                 request.leaving,
