@@ -14,6 +14,22 @@ from edl.core.submission import Submission, build
 IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64
 
 
+def training(**flags: Any) -> Submission:
+    values: dict[str, Any] = {
+        "model_zoo": "zoo",
+        "model_def": "m",
+        "data": "s3://bucket/data",
+        "output": "s3://bucket/model",
+        "platform": "kubernetes",
+        "name": "digits",
+        "image": IMAGE,
+        "volumes": "claim/files:/files",
+        **flags,
+    }
+    given = {name: Given(value, f"--{name}") for name, value in values.items()}
+    return build(Verb.TRAIN, given, cwd="/work", environ={})
+
+
 def predictions(**flags: Any) -> Submission:
     values: dict[str, Any] = {
         "trained_model": "s3://bucket/model",
@@ -48,3 +64,14 @@ def test_a_place_that_pods_cannot_use_is_refused(option: str, place: str, what: 
         check_locations(predictions(**{option: place}))
     assert what in caught.value.what
     assert caught.value.remedy
+
+
+def test_profiles_go_where_somebody_can_fetch_them() -> None:
+    check_locations(training(profile="20:40", tensorboard_dir="/files/boards"))
+    for places in ({}, {"tensorboard_dir": "boards"}):
+        with pytest.raises(Problem) as caught:
+            check_locations(training(profile="20:40", **places))
+        assert caught.value.remedy
+        # TensorBoard files cannot be in a store.
+        assert "a folder of a volume" in caught.value.remedy
+        assert "s3://" not in caught.value.remedy

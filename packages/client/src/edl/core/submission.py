@@ -146,8 +146,8 @@ def _location(
     if not kind or option.may_be_in_a_store:
         return location
     raise usage(
-        f"{option.flag} {text}: a job on this machine takes a local folder, not {kind}://",
+        f"{option.flag} {text}: this takes a folder, not {kind}://",
         where=given[option.name].where,
-        remedy="Name a folder of this machine; data, checkpoints, outputs and trained models may "
-        "be URIs.",
+        remedy="Name a folder, of a volume on Kubernetes; data, checkpoints, outputs and trained"
+        " models may be URIs.",
     )

@@ -267,8 +267,15 @@ def check_locations(job: Submission) -> None:
 
     Raises:
         Problem: USAGE; a path is on this machine, and in no volume of the pods. Or the output is a
-            volume itself, which has no place beside it.
+            volume itself, which has no place beside it. Or nobody could fetch the profiles.
     """
+    if job.profile is not None and not job.tensorboard_dir:
+        raise usage(
+            "--profile: the profiles would lie where only the master's pod sees them",
+            where="--profile",
+            remedy="Add --tensorboard-dir with a folder of a volume: --volumes claim/NAME:/data"
+            f" --tensorboard-dir /data/{job.name}.",
+        )
     folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
     for option in (
         *("data", "validation_data", "output", "trained_model", "init_from"),
@@ -286,11 +293,12 @@ def check_locations(job: Submission) -> None:
                 )
             if any(os.path.commonpath((place, folder)) == folder for folder in folders):
                 continue
+            store = "a store, such as s3://bucket/folder, or "
             raise usage(
                 f"{BY_NAME[option].flag} {place}: the job's pods do not see this machine's files",
                 where=BY_NAME[option].flag,
-                remedy="Name a store, such as s3://bucket/folder, or a folder of a volume:"
-                " --volumes claim/NAME:/data.",
+                remedy=f"Name {store if BY_NAME[option].may_be_in_a_store else ''}a folder of a"
+                " volume: --volumes claim/NAME:/data.",
             )
 
 
