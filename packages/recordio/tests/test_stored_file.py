@@ -88,7 +88,7 @@ def test_a_store_that_is_out_of_order_is_asked_again(error: Exception) -> None:
 def test_a_store_that_stays_out_of_order_is_an_error_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stored_file, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(stored_file, "RETRY_S", 0.02)
     uri = stored("never", rows(10))
     Unsteady.before = staticmethod(failing(ConnectionResetError("reset by peer"), 10**9))
     with pytest.raises(recordio.UnreadableFile, match=rf"{uri}.*reset by peer"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import api, data_api
-from edl.adapters.database_retries import patiently
+from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
 from edl.conversion.column_loading import Target, load_column
@@ -223,7 +223,7 @@ class SqlSession:
                 f"{folder}/predictions.recordio", key, "prediction", about["classes"]
             )
             target = Target(statement.table, statement.column, key)
-            done = patiently(
+            done = retry_while_unreachable(
                 lambda: load_column(self._database, target, predictions, lambda _: None),
                 self._report,
             )
@@ -277,7 +277,7 @@ class SqlSession:
                 "row_count": number,
                 **metrics,
             }
-            patiently(
+            retry_while_unreachable(
                 lambda: check_columns(self._database, statement.into, list(row)), self._report
             )
             done["table_created"] = append_row(self._database, statement.into, row)
@@ -287,7 +287,7 @@ class SqlSession:
 
     def _convert(self, folder: str, query: str, **options: Any) -> data_api.ConversionResult:
         """Make records in ``rows`` of the folder."""
-        return patiently(
+        return retry_while_unreachable(
             lambda: data_api.convert_data(
                 self._url,
                 query=query,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl.core.job_log import JobLogLine, LogChoice, LogFilter, LogReader, in_order, parse_since
+from edl.core.job_log import JobLogLine, LogChoice, LogFilter, LogReader, merge_by_time, parse_since
 from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 
 
@@ -55,7 +55,7 @@ def test_the_platform_s_time_is_for_lines_without_one() -> None:
 def test_sources_are_merged_by_time_and_keep_their_own_order() -> None:
     one = read(said(1.0, message="a"), said(4.0, message="b"), said(2.0, message="clock set back"))
     two = read(said(3.0, message="c"), said(5.0, message="d"))
-    shown = [line.entry.message for line in in_order([one, two]) if line.entry]
+    shown = [line.entry.message for line in merge_by_time([one, two]) if line.entry]
     assert shown == ["a", "c", "b", "clock set back", "d"]
 
 

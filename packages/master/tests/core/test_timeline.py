@@ -39,7 +39,7 @@ def beat(
     worker: WorkerId = W0,
     **totals: float,
 ) -> None:
-    timeline.heard(now, worker, instance, doing, totals)
+    timeline.record_heartbeat(now, worker, instance, doing, totals)
 
 
 def rounded(phases: Mapping[str, float]) -> dict[str, float]:
@@ -48,10 +48,10 @@ def rounded(phases: Mapping[str, float]) -> dict[str, float]:
 
 def test_a_task_that_was_leased_early_begins_when_the_one_before_has_ended() -> None:
     timeline = Timeline(100.0)
-    timeline.leased(100.0, W0, FIRST, task(0), Token(1))
-    timeline.leased(101.0, W0, FIRST, task(1), Token(2))
-    timeline.ended(104.0, W0, task(0), Token(1), SpanOutcome.DONE)
-    timeline.ended(109.0, W0, task(1), Token(2), SpanOutcome.DONE)
+    timeline.record_lease(100.0, W0, FIRST, task(0), Token(1))
+    timeline.record_lease(101.0, W0, FIRST, task(1), Token(2))
+    timeline.record_end(104.0, W0, task(0), Token(1), SpanOutcome.DONE)
+    timeline.record_end(109.0, W0, task(1), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [
         (100.0, 4.0, 0, 0, SpanOutcome.DONE),
         (104.0, 5.0, 0, 1, SpanOutcome.DONE),
@@ -61,10 +61,12 @@ def test_a_task_that_was_leased_early_begins_when_the_one_before_has_ended() -> 
 
 def test_a_task_that_is_leased_again_was_lost_by_its_former_holder() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
-    timeline.leased(3.0, W1, FIRST, task(0), Token(2))
-    timeline.ended(4.0, W0, task(0), Token(1), SpanOutcome.DONE)  # of the former holder: too late
-    timeline.ended(5.0, W1, task(0), Token(2), SpanOutcome.DONE)
+    timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
+    timeline.record_lease(3.0, W1, FIRST, task(0), Token(2))
+    timeline.record_end(
+        4.0, W0, task(0), Token(1), SpanOutcome.DONE
+    )  # of the former holder: too late
+    timeline.record_end(5.0, W1, task(0), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [
         (0.0, 3.0, 0, 0, SpanOutcome.LOST),
         (3.0, 2.0, 1, 0, SpanOutcome.DONE),
@@ -73,27 +75,27 @@ def test_a_task_that_is_leased_again_was_lost_by_its_former_holder() -> None:
 
 def test_a_grant_that_is_told_late_does_not_replace_a_later_one() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(1.0, W1, FIRST, task(0), Token(2))
-    timeline.leased(1.0, W0, FIRST, task(0), Token(1))
-    timeline.ended(2.0, W1, task(0), Token(2), SpanOutcome.DONE)
+    timeline.record_lease(1.0, W1, FIRST, task(0), Token(2))
+    timeline.record_lease(1.0, W0, FIRST, task(0), Token(1))
+    timeline.record_end(2.0, W1, task(0), Token(2), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(1.0, 1.0, 1, 0, SpanOutcome.DONE)]
 
 
 def test_a_worker_says_nothing_about_a_task_of_another_one() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
-    timeline.ended(1.0, W1, task(0), Token(1), SpanOutcome.RETURNED)  # tokens can be guessed
-    timeline.ended(2.0, W0, task(0), Token(1), SpanOutcome.DONE)
+    timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
+    timeline.record_end(1.0, W1, task(0), Token(1), SpanOutcome.RETURNED)  # tokens can be guessed
+    timeline.record_end(2.0, W0, task(0), Token(1), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(0.0, 2.0, 0, 0, SpanOutcome.DONE)]
 
 
 def test_an_instance_that_ends_loses_what_it_holds_and_no_more() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
-    timeline.leased(0.0, W1, FIRST, task(1), Token(2))
-    timeline.gone(2.0, W0, SECOND)
+    timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
+    timeline.record_lease(0.0, W1, FIRST, task(1), Token(2))
+    timeline.record_exit(2.0, W0, SECOND)
     assert tasks_of(timeline) == []
-    timeline.gone(2.0, W0, FIRST)
+    timeline.record_exit(2.0, W0, FIRST)
     assert tasks_of(timeline) == [(0.0, 2.0, 0, 0, SpanOutcome.LOST)]
 
 
@@ -101,13 +103,13 @@ def test_what_goes_on_is_shown_as_unfinished_and_goes_on() -> None:
     timeline = Timeline(0.0)
     beat(timeline, 0.0)
     beat(timeline, 0.5, compute=0.4)
-    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
+    timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
     for _ in range(2):
         tasks, phases = timeline.unfinished(2.0)
         assert tasks == TaskSpan(0.0, 2.0, W0, task(0), SpanOutcome.UNFINISHED)
         assert isinstance(phases, PhaseSpan)
         assert rounded(phases.phases) == {"compute": 0.4, "other": 0.1}
-    timeline.ended(3.0, W0, task(0), Token(1), SpanOutcome.DONE)
+    timeline.record_end(3.0, W0, task(0), Token(1), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(0.0, 3.0, 0, 0, SpanOutcome.DONE)]
 
 
@@ -133,7 +135,7 @@ def test_time_of_a_worker_is_divided_into_phases() -> None:
 
 def test_a_step_that_takes_long_is_no_other_work() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(0.0, W0, FIRST, task(0), Token(1))
+    timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
     beat(timeline, 0.0)
     for half in range(1, 40):
         beat(timeline, half / 2)
@@ -146,7 +148,7 @@ def test_a_step_that_takes_long_is_no_other_work() -> None:
 
 def test_work_without_steps_is_other_work() -> None:
     timeline = Timeline(0.0)
-    timeline.leased(0.0, W0, FIRST, task(0, TaskType.EVALUATION), Token(1))
+    timeline.record_lease(0.0, W0, FIRST, task(0, TaskType.EVALUATION), Token(1))
     beat(timeline, 0.0)
     beat(timeline, 0.5)
     beat(timeline, 1.0)
@@ -197,8 +199,8 @@ def test_numbers_that_make_no_sense_do_no_harm() -> None:
 def test_a_disk_that_is_stuck_costs_spans_and_no_memory() -> None:
     timeline = Timeline(0.0)
     for number in range(50_003):
-        timeline.leased(float(number), W0, FIRST, task(number), Token(number + 1))
-        timeline.ended(number + 0.5, W0, task(number), Token(number + 1), SpanOutcome.DONE)
+        timeline.record_lease(float(number), W0, FIRST, task(number), Token(number + 1))
+        timeline.record_end(number + 0.5, W0, task(number), Token(number + 1), SpanOutcome.DONE)
     assert (len(timeline.take()), timeline.dropped) == (50_000, 3)
 
 
@@ -222,7 +224,7 @@ def test_spans_follow_each_other_and_phases_add_up(
     for passed, doing, more_compute, more_exchange in beats:
         now, compute, exchange = now + passed, compute + more_compute, exchange + more_exchange
         beat(timeline, now, doing, compute=compute, exchange=exchange)
-    timeline.gone(now, W0, FIRST)
+    timeline.record_exit(now, W0, FIRST)
     spans = phases_of(timeline)
     end = 0.0
     for span in spans:

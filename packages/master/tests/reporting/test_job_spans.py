@@ -39,14 +39,14 @@ def test_everything_is_a_part_of_the_job() -> None:
     key = TaskKey(TaskType.TRAINING, 1, 3)
     done = TaskSpan(5.0, 1.5, WorkerId(2), key, SpanOutcome.DONE)
     lost = TaskSpan(5.0, 1.5, WorkerId(0), key, SpanOutcome.LOST)
-    spans.tasks([done, PhaseSpan(5.0, 1.0, WorkerId(2), {"input": 1.0}), lost])
-    spans.seen(Tick())
-    spans.seen(SnapshotTaken(Version(7), 2.0, 0.5))
-    spans.seen(CheckpointTaken(Version(8), 4.0))
-    spans.seen(CheckpointFailed(Version(9), Failure("DISK_FULL", "the disk is full")))
+    spans.record_tasks([done, PhaseSpan(5.0, 1.0, WorkerId(2), {"input": 1.0}), lost])
+    spans.record_event(Tick())
+    spans.record_event(SnapshotTaken(Version(7), 2.0, 0.5))
+    spans.record_event(CheckpointTaken(Version(8), 4.0))
+    spans.record_event(CheckpointFailed(Version(9), Failure("DISK_FULL", "the disk is full")))
     status = job_pb2.JobStatus(state=job_pb2.FAILED, type=job_pb2.TRAIN)
     status.error.what = "no record could be read"
-    spans.end(status)
+    spans.record_job(status)
     *parts, whole = export.records
     assert [(part.name, part.failure) for part in parts] == [
         ("task training", ""),
@@ -68,12 +68,12 @@ def test_everything_is_a_part_of_the_job() -> None:
 def test_an_evaluation_lasts_from_its_start_to_its_metrics() -> None:
     export, now = Recorded(), [100.0]
     spans = JobSpans(export, "mine", SUBMITTED, lambda: now[0])
-    spans.logged(LogEvent("EvaluationEnded", "of an earlier master", facts={"loss": "1"}))
-    spans.logged(LogEvent("EvaluationStarted", "", facts={"evaluation": "0", "tasks": "4"}))
+    spans.record_log(LogEvent("EvaluationEnded", "of an earlier master", facts={"loss": "1"}))
+    spans.record_log(LogEvent("EvaluationStarted", "", facts={"evaluation": "0", "tasks": "4"}))
     now[0] = 103.0
-    spans.logged(LogEvent("EvaluationEnded", "", facts={"accuracy": "0.9"}))
-    spans.logged(LogEvent("EvaluationStarted", "", facts={"evaluation": "1", "tasks": "4"}))
-    spans.logged(LogEvent("EvaluationEnded", "Evaluation 2 gave no metrics."))
+    spans.record_log(LogEvent("EvaluationEnded", "", facts={"accuracy": "0.9"}))
+    spans.record_log(LogEvent("EvaluationStarted", "", facts={"evaluation": "1", "tasks": "4"}))
+    spans.record_log(LogEvent("EvaluationEnded", "Evaluation 2 gave no metrics."))
     first, second = export.records
     assert (first.name, first.began, first.seconds, first.failure) == ("evaluation", 100.0, 3.0, "")
     assert first.attributes["edl.metric.accuracy"] == "0.9"
@@ -84,7 +84,7 @@ def test_an_evaluation_lasts_from_its_start_to_its_metrics() -> None:
 def test_later_masters_of_a_job_continue_its_trace() -> None:
     export = Recorded()
     for spans in (job(export), job(export), job(export, submitted="2026-11-04T12:00:00Z")):
-        spans.seen(SnapshotTaken(Version(7), 2.0))
+        spans.record_event(SnapshotTaken(Version(7), 2.0))
     first, later, namesake = (record.parent for record in export.records)
     assert first == later
     assert first != namesake

@@ -30,9 +30,9 @@ def lines_of(file: TimelineFile, nbytes: int = 256 << 10) -> list[str]:
 
 
 def work(recorder: TimelineRecorder, clock: Clock, seconds: float = 1.5) -> None:
-    recorder.leased(W0, FIRST, TASK, Token(1))
+    recorder.record_lease(W0, FIRST, TASK, Token(1))
     clock.now += seconds
-    recorder.ended(W0, TASK, Token(1), SpanOutcome.DONE)
+    recorder.record_end(W0, TASK, Token(1), SpanOutcome.DONE)
 
 
 def test_a_line_says_who_did_what_when(tmp_path: Path) -> None:
@@ -40,9 +40,9 @@ def test_a_line_says_who_did_what_when(tmp_path: Path) -> None:
     recorder = TimelineRecorder(TimelineFile(tmp_path), clock)
     work(recorder, clock)
     seconds = 'edl_worker_step_duration_seconds_sum{phase="%s"}'
-    recorder.heard(W0, FIRST, "computing", {seconds % "compute": 7.0})
+    recorder.record_heartbeat(W0, FIRST, "computing", {seconds % "compute": 7.0})
     clock.now += 1.0
-    recorder.heard(
+    recorder.record_heartbeat(
         W0, FIRST, "computing", {seconds % "compute": 7.5, seconds % "exchange": 0.25, "other": 9.0}
     )
     recorder.flush()
@@ -73,7 +73,7 @@ def test_counters_that_a_worker_makes_up_stop_neither_the_record_nor_the_page(
     recorder = TimelineRecorder(TimelineFile(tmp_path), clock)
     series = 'edl_worker_step_duration_seconds_sum{phase="compute"}'
     for beat in range(8):
-        recorder.heard(W0, FIRST, "computing", {series: made_up if beat % 2 else 0.0})
+        recorder.record_heartbeat(W0, FIRST, "computing", {series: made_up if beat % 2 else 0.0})
         clock.now += 1.5
     recorder.flush()
     (worker,) = json.loads(timeline_json(recorder.times()))["workers"]
@@ -85,7 +85,7 @@ def test_what_goes_on_is_read_at_last_and_written_at_the_end(tmp_path: Path) -> 
     clock, file = Clock(0.0), TimelineFile(tmp_path)
     recorder = TimelineRecorder(file, clock)
     work(recorder, clock)
-    recorder.leased(W0, FIRST, TASK, Token(2))
+    recorder.record_lease(W0, FIRST, TASK, Token(2))
     clock.now += 1.0
     read = b"".join(recorder.chunks()).decode().splitlines()
     assert [json.loads(line)["outcome"] for line in read] == ["done", "unfinished"]
@@ -143,9 +143,9 @@ def test_the_times_are_those_of_all_masters_of_the_job(tmp_path: Path) -> None:
         clock = Clock(began)
         recorder = TimelineRecorder(TimelineFile(tmp_path), clock)
         work(recorder, clock, 0.5)
-        recorder.heard(W0, FIRST, "idle", {})
+        recorder.record_heartbeat(W0, FIRST, "idle", {})
         clock.now += seconds
-        recorder.heard(W0, FIRST, "idle", {})
+        recorder.record_heartbeat(W0, FIRST, "idle", {})
         recorder.close()
         return recorder
 

@@ -1,4 +1,4 @@
-"""Times in UTC, as RFC 3339 writes them."""
+"""Times in UTC, as RFC 3339 writes them, and back."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ def rfc3339(at_s: float, timespec: str = "milliseconds") -> str:
     """
     text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec=timespec)
     return text.replace("+00:00", "Z")
+
+
+def parse_rfc3339(text: str) -> float | None:
+    """Seconds since the epoch of a time; UTC if it names no offset. None if the text is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=UTC)
+        return found.timestamp()
+    except (ValueError, OverflowError):
+        return None

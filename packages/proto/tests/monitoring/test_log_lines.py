@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text, parse, readable, seconds_of
+from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text, parse, readable
 from edl_proto.printable import visible
 
 FULL = LogEntry(
@@ -81,13 +81,6 @@ def test_a_line_whose_beginning_was_cut_off_shows_its_end() -> None:
     text = whole.index("File")
     for start in (1, text - len('"exception": "'), *range(text, whole.index("ValueError"))):
         assert readable(whole[start:]).endswith('ValueError: \\u202e "why"'), whole[start:]
-
-
-def test_times_may_have_an_offset_and_are_else_in_utc() -> None:
-    assert seconds_of("1970-01-01T01:00:00+01:00") == 0.0
-    assert seconds_of("1970-01-01 00:00:00") == 0.0
-    assert seconds_of("1970-01-01T00:00:00.500Z") == 0.5
-    assert seconds_of("noon") is None
 
 
 def test_levels_in_small_letters_are_known() -> None:

@@ -55,7 +55,7 @@ log = logging.getLogger("some.module")
 logs.identify("worker", 3)
 log.info("before it knows its job")
 logs.identify(job="digits")
-with logs.of_task("training/1/4"):
+with logs.task_context("training/1/4"):
     log.info("in a task")
     other = threading.Thread(target=log.info, args=("in another thread",))
     other.start()

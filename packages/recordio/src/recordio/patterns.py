@@ -17,7 +17,7 @@ from recordio.storage.stores import filesystem, is_uri
 _LISTED = 6
 
 
-def expand(patterns: str | Sequence[str], *, patience_s: float = 0.0) -> list[str]:
+def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
     """The data files that patterns name, sorted within each pattern, each once.
 
     A pattern is a path, a glob, a directory or a URI of these. A comma has no special meaning.
@@ -27,7 +27,7 @@ def expand(patterns: str | Sequence[str], *, patience_s: float = 0.0) -> list[st
 
     Args:
         patterns: one pattern, or several.
-        patience_s: how long a store may be out of order.
+        retry_s: how long a store may be out of order.
 
     Raises:
         NoSuchData: a pattern matches nothing; the message says what is there instead.
@@ -39,7 +39,7 @@ def expand(patterns: str | Sequence[str], *, patience_s: float = 0.0) -> list[st
         if not pattern.strip():
             continue
         matches = (
-            retry_transient(partial(_remote, pattern), pattern, patience_s=patience_s)
+            retry_transient(partial(_remote, pattern), pattern, retry_s=retry_s)
             if is_uri(pattern)
             else _local(local_path(pattern))
         )

@@ -16,7 +16,7 @@ pause = time.sleep
 """Tests let time pass without waiting."""
 
 
-def patiently(action: Callable[[], Result], report: Callable[[str], None]) -> Result:
+def retry_while_unreachable(action: Callable[[], Result], report: Callable[[str], None]) -> Result:
     """The result of an action, which is repeated for two minutes while there is no database.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edl.adapters.job_log_files import log_files, workers_with_logs
 from edl.adapters.log_tail import Tail
-from edl.core.job_log import JobLogLine, LogChoice, LogReader, in_order
+from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 
 
 class LocalJobLogs:
@@ -24,7 +24,7 @@ class LocalJobLogs:
             if source not in self._files and self._choice.includes(source):
                 self._files[source] = Tail(path, self._tail), LogReader(source)
         self._tail = None  # a file that appears later is read from its start
-        return in_order(
+        return merge_by_time(
             map(reader.read, tail.read(final=final)) for tail, reader in self._files.values()
         )
 

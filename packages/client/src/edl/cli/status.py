@@ -220,13 +220,13 @@ def _serve_all(
             prometheus = opened.enter_context(Prometheus(job_directory.home() / "prometheus"))
             terminal.message(f"Prometheus: {prometheus.url}")
 
-        def look() -> None:
-            fleet.look()
+        def refresh() -> None:
+            fleet.refresh()
             if prometheus is not None:
                 found = (scrape_target(report) for report in fleet.reports)
                 prometheus.follow(target for target in found if target is not None)
 
-        opened.enter_context(repeated(look, _FLEET_EVERY_S))
+        opened.enter_context(repeated(refresh, _FLEET_EVERY_S))
         page = FleetServer(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
         opened.enter_context(page)
         show(page.link())

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from edl.core.quantities import parse_duration
-from edl_proto.monitoring.log_lines import LEVELS, LogEntry, parse, seconds_of
+from edl_proto.monitoring.log_lines import LEVELS, LogEntry, parse
+from edl_proto.timestamps import parse_rfc3339
 
 _HEADING = re.compile(r"--- (\S+) (?:worker|server) \d+, start \d+")
 _SEVERE = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|F\d{4} |.*: F \w+/")
@@ -74,7 +75,7 @@ class LogReader:
         if entry is not None:
             at_s, self._level = entry.at_s, entry.level
         elif heading := _HEADING.fullmatch(text):
-            at_s, self._level = seconds_of(heading[1]) or at_s, "INFO"
+            at_s, self._level = parse_rfc3339(heading[1]) or at_s, "INFO"
         elif _SEVERE.match(text):
             self._level = "ERROR"
         # The order of a source is that of its lines, whatever their clocks say.
@@ -99,7 +100,7 @@ class LogFilter:
         return is_severe and line.at_s >= self.since_s
 
 
-def in_order(sources: Iterable[Iterable[JobLogLine]]) -> Iterator[JobLogLine]:
+def merge_by_time(sources: Iterable[Iterable[JobLogLine]]) -> Iterator[JobLogLine]:
     """The lines of several sources by their times; those of one source keep their order."""
     return merge(*sources, key=lambda line: line.at_s)
 
@@ -113,7 +114,7 @@ def parse_since(text: str, now_s: float) -> float:
     Raises:
         ValueError: it is neither; the message says how to write one.
     """
-    if (at_s := seconds_of(text)) is not None:
+    if (at_s := parse_rfc3339(text)) is not None:
         return at_s
     try:
         return now_s - parse_duration(text)

@@ -7,11 +7,11 @@ worker, phases are counters in percent, and events of the job are instants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from edl.core.job_status import JobEvent
 from edl.core.timeline import PHASES, TimelineSpan
+from edl_proto.timestamps import parse_rfc3339
 
 _MASTER, _TASKS, _PHASES = 0, 1, 2
 """Numbers of the processes that a trace shows: tracks of one kind are together."""
@@ -29,7 +29,7 @@ def chrome_trace(
 
     Times are in microseconds since the first span or event.
     """
-    instants = [(at, event) for event in events if (at := _seconds(event.at)) is not None]
+    instants = [(at, event) for event in events if (at := parse_rfc3339(event.at)) is not None]
     began = min([*(span.at for span in spans), *(at for at, _ in instants)], default=0.0)
     workers = {span.worker for span in spans}
     workers.update(worker for _, event in instants if (worker := _worker_of(event)) is not None)
@@ -126,10 +126,3 @@ def _worker_of(event: JobEvent) -> int | None:
 
 def _micros(seconds: float) -> int:
     return round(seconds * 1e6)
-
-
-def _seconds(at: str) -> float | None:
-    try:
-        return datetime.fromisoformat(at).timestamp()
-    except ValueError:
-        return None

@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from edl.core.job_status import JobState
+from edl_proto.timestamps import parse_rfc3339
 
 _PLACES_OF_FILES = ("job_dir", "submitted_at", "containers", "kubernetes")
 """What says how the job's files and pods are made; pods may have secrets in their variables."""
@@ -132,11 +132,7 @@ def started_at_s(details: Mapping[str, Any]) -> float | None:
     Args:
         details: as ``StatusReport.details`` gives them.
     """
-    text = str(details.get("started_at") or "")
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
+    return parse_rfc3339(str(details.get("started_at") or ""))
 
 
 def measurements(details: Mapping[str, Any], after: Mapping[str, int]) -> list[Measurement]:

@@ -18,15 +18,15 @@ from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
 _HISTORY = 90
-"""Figures of a sparkline: three minutes, at a look every two seconds."""
+"""Figures of a sparkline: three minutes, at a refresh every two seconds."""
 
-_LOOKS_PER_OVER = 10
-"""A job that is over may be resumed; it is looked at again with every tenth look."""
+_REFRESHES_PER_OVER = 10
+"""A job that is over may be resumed; it is read again at every tenth refresh."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetJob:
-    """A job as it was at the last look.
+    """A job as it was at the last refresh.
 
     Attributes:
         rates: records per second at the latest looks, oldest first.
@@ -59,7 +59,7 @@ class FleetJob:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableJob:
-    """A job whose record could not be read at the last look, and why."""
+    """A job whose record could not be read at the last refresh, and why."""
 
     name: str
     failure: Failure
@@ -96,7 +96,7 @@ class Fleet:
         self._asking = threading.Lock()
         self._jobs: dict[str, FleetJob | UnreadableJob] = {}
         self._failed: EdlError | None = None
-        self._looks = 0
+        self._refreshes = 0
         self._pages: dict[str, str] = {}
         self._served = ExitStack()
 
@@ -109,10 +109,10 @@ class Fleet:
 
     @property
     def jobs(self) -> Sequence[FleetJob | UnreadableJob]:
-        """The jobs at the last look, newest first.
+        """The jobs at the last refresh, newest first.
 
         Raises:
-            EdlError: at the last look, the jobs could not be listed.
+            EdlError: at the last refresh, the jobs could not be listed.
         """
         if self._failed is not None:
             raise self._failed
@@ -120,10 +120,10 @@ class Fleet:
 
     @property
     def reports(self) -> Sequence[StatusReport]:
-        """What could be read at the last look at which the jobs could be listed."""
+        """What could be read at the last refresh at which the jobs could be listed."""
         return [job.report for job in self._jobs.values() if isinstance(job, FleetJob)]
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what the masters have recorded of their jobs.
 
         Raises:
@@ -135,17 +135,17 @@ class Fleet:
             except EdlError as error:
                 self._failed = error
                 raise
-            looked = ((name, self._looked_at(name)) for name in names)
-            self._jobs = {name: job for name, job in looked if job is not None}
-            self._looks += 1
+            read = ((name, self._read_job(name)) for name in names)
+            self._jobs = {name: job for name, job in read if job is not None}
+            self._refreshes += 1
             self._failed = None
 
-    def _looked_at(self, name: str) -> FleetJob | UnreadableJob | None:
+    def _read_job(self, name: str) -> FleetJob | UnreadableJob | None:
         """A job as it is now; None if it was deleted meanwhile."""
         known = self._jobs.get(name)
         rates: deque[float] = deque(maxlen=_HISTORY)
         if isinstance(known, FleetJob):
-            if known.report.is_over and self._looks % _LOOKS_PER_OVER:
+            if known.report.is_over and self._refreshes % _REFRESHES_PER_OVER:
                 return known
             rates.extend(known.rates)
         try:

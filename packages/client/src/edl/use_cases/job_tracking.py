@@ -17,10 +17,10 @@ from edl_proto.errors import EdlError
 POLL_S = 2.0
 GIVE_UP_S = 15.0
 """How long after the end of a job a tracker that does not answer is tried."""
-_SENT_S = 600.0
+_SEND_LIMIT_S = 600.0
 """How long sending the rest, such as the model, may take in all."""
-_SAID_S = 3.0
-"""A wait that is longer is explained."""
+_SILENT_S = 3.0
+"""A longer wait is explained to the user."""
 
 OpenModel = Callable[[str], AbstractContextManager[KerasModel]]
 """Gives the Keras model of an output while it is needed; raises ``EdlError`` if there is none."""
@@ -151,17 +151,17 @@ class BackgroundTracking:
     def _guarded(self) -> None:
         try:
             self._run()
-        except Exception as error:  # whatever it is, the training is not to blame
+        except Exception as error:  # no failure of tracking may end the command
             self._failure = getattr(error, "what", "") or str(error) or type(error).__name__
 
     def finish(self) -> None:
         """The job is over: wait until all is sent, and say what is missing."""
-        self._thread.join(_SAID_S)
+        self._thread.join(_SILENT_S)
         if self._thread.is_alive():
             self._say(f"sending the rest of {self._job} to the tracker")
-            self._thread.join(_SENT_S)
+            self._thread.join(_SEND_LIMIT_S)
         if self._thread.is_alive():
-            self._failure = f"it is not done after {_SENT_S:.0f} s"
+            self._failure = f"it is not done after {_SEND_LIMIT_S:.0f} s"
         if self._failure:
             self._say(
                 f"warning: the tracker does not have all of {self._job} ({self._failure}); "

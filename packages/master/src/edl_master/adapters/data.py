@@ -11,7 +11,7 @@ import recordio
 from edl_master.core.effects import Range
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
-from recordio.storage.stored_file import PATIENCE_S
+from recordio.storage.stored_file import RETRY_S
 
 _THREADS = 16
 """Reading headers is waiting for a disk or a store, more than work."""
@@ -80,7 +80,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     """
     wanted = ", ".join(patterns)
     try:
-        uris = [_absolute(uri) for uri in recordio.expand(list(patterns), patience_s=PATIENCE_S)]
+        uris = [_absolute(uri) for uri in recordio.expand(list(patterns), retry_s=RETRY_S)]
     except recordio.NoSuchData as error:
         raise EdlError(
             ErrorCode.DATA_NOT_FOUND,

@@ -223,7 +223,7 @@ class MasterApp:
         except Exception as error:
             self._services.fail(error)
         status = services.report.final_status(end, services.failure)
-        services.spans.end(status)
+        services.spans.record_job(status)
         try:
             self._directory.write_end(status)
             clear_up(self._config, status)

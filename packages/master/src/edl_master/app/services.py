@@ -114,7 +114,9 @@ class MasterServices:
         self.span_export = SpanExport("edl-master", {"edl.incarnation": self._incarnation})
         opened.callback(self.span_export.close)
         self.spans = JobSpans(self.span_export, config.spec.name, config.spec.submitted_at)
-        self.timeline = TimelineRecorder(TimelineFile(directory.path), on_spans=self.spans.tasks)
+        self.timeline = TimelineRecorder(
+            TimelineFile(directory.path), on_spans=self.spans.record_tasks
+        )
         self.buffers = BufferPool()
         self.requests = RecordedRequests(directory)
         self.servers = self._build_parameter_servers(opened)
@@ -168,7 +170,7 @@ class MasterServices:
 
     def handle(self, event: Event) -> None:
         """Pass an event to the job."""
-        self.spans.seen(event)
+        self.spans.record_event(event)
         self.controller.handle(event)
 
     def fail(self, error: Exception) -> None:
@@ -257,7 +259,7 @@ class MasterServices:
             settle_output=storage.settle_output,
             finish_output=self._finish_output,
             group=self.servers.group if self.servers else None,
-            on_logged=self.spans.logged,
+            on_log_event=self.spans.record_log,
         )
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 

@@ -87,7 +87,7 @@ class MasterThreads:
                     case InstanceExited():
                         services.worker_counters.forget(seen.instance or "")
                         if seen.instance:
-                            services.timeline.gone(seen.worker, seen.instance)
+                            services.timeline.record_exit(seen.worker, seen.instance)
                         services.metrics.exits.labels(exit_reason(seen)).inc()
                         services.controller.handle(seen)
                     case _:

@@ -60,7 +60,7 @@ class EffectTargets:
             raises ``EdlError``.
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         group: the parameter servers, which write their shards themselves; None: there are none.
-        on_logged: also gets the entries of the event log.
+        on_log_event: also gets the entries of the event log.
     """
 
     platform: Platform
@@ -73,7 +73,7 @@ class EffectTargets:
     settle_output: Callable[[], None]
     finish_output: Callable[[], None]
     group: ParameterServerGroup | None = None
-    on_logged: Callable[[LogEvent], None] = lambda event: None
+    on_log_event: Callable[[LogEvent], None] = lambda event: None
 
 
 class EffectExecutor:
@@ -119,7 +119,7 @@ class EffectExecutor:
         self._targets.journal.add(
             journal_event(event.kind, str(event.severity), event.message, event.facts, at_s)
         )
-        self._targets.on_logged(event)
+        self._targets.on_log_event(event)
 
     def log_scalar(self, point: LogScalar, at_s: float) -> None:
         self._targets.curves.add(point.name, Point(point.version, at_s, point.value))

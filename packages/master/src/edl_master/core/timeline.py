@@ -1,8 +1,8 @@
 """What each worker did when: its tasks, and where its time went.
 
 Both follow from messages that workers send anyway. A heartbeat carries how many seconds the worker
-has spent in each phase of its training steps; the rest of the time is named after what the worker
-says that it is doing.
+has spent in each phase of its training steps; the rest of the time is named after the phase that
+the worker reports.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _REST = {"loading": LOADING, "idle": IDLE, "waiting": IDLE, "leaving": IDLE}
 _IN_A_STEP = ("computing", "exchanging")
 
 _LONGEST_STEP_S = 60.0
-"""A training step is counted when it ends; so long its time is not taken for other work."""
+"""A training step is counted when it ends. Until then, for at most this long, its time is not
+counted as other work."""
 
 _MOST_BETWEEN_HEARTBEATS_S = 1e7
 """No clock counts more between two heartbeats; a worker that says so makes it up."""
 
 _MOST_FINISHED = 50_000
-"""Spans that wait to be taken; nobody takes them while a disk is stuck."""
+"""Finished spans that are kept at most, while the disk does not take them."""
 
 
 class SpanOutcome(StrEnum):
@@ -92,7 +93,7 @@ class _Grant:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _InstanceTiming:
     """One instance of a worker.
 
     Attributes:
@@ -124,12 +125,12 @@ class Timeline:
         self._began = now
         self._grants: dict[TaskKey, _Grant] = {}
         self._free_since: dict[WorkerId, float] = {}
-        self._watches: dict[WorkerId, _Watch] = {}
+        self._instances: dict[WorkerId, _InstanceTiming] = {}
         self._finished: list[Span] = []
         self.dropped = 0
         """Finished spans that were left out because nobody took the earlier ones."""
 
-    def leased(
+    def record_lease(
         self, now: float, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token
     ) -> None:
         """A worker has got a task. An earlier holder of the same task has lost it."""
@@ -140,7 +141,7 @@ class Timeline:
             self._end(now, task, former, SpanOutcome.LOST)
         self._grants[task] = _Grant(now, worker, instance, token)
 
-    def ended(
+    def record_end(
         self, now: float, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome
     ) -> None:
         """A worker has said how its work on a task ended; only the holder of the lease counts."""
@@ -148,7 +149,7 @@ class Timeline:
         if grant is not None and (grant.worker, grant.token) == (worker, token):
             self._end(now, task, grant, outcome)
 
-    def gone(self, now: float, worker: WorkerId, instance: InstanceId) -> None:
+    def record_exit(self, now: float, worker: WorkerId, instance: InstanceId) -> None:
         """An instance has ended; what it still held is lost."""
         held = [
             (task, grant)
@@ -157,17 +158,17 @@ class Timeline:
         ]
         for task, grant in held:
             self._end(now, task, grant, SpanOutcome.LOST)
-        watch = self._watches.get(worker)
-        if watch is not None and watch.instance == instance:
-            self._add(_phase_span(worker, watch))
-            del self._watches[worker]
+        timing = self._instances.get(worker)
+        if timing is not None and timing.instance == instance:
+            self._add(_phase_span(worker, timing))
+            del self._instances[worker]
 
-    def heard(
+    def record_heartbeat(
         self,
         now: float,
         worker: WorkerId,
         instance: InstanceId,
-        doing: str,
+        reported: str,
         totals: Mapping[str, float],
     ) -> None:
         """A heartbeat.
@@ -176,33 +177,33 @@ class Timeline:
             now: when it came.
             worker: who sent it.
             instance: which process of that worker.
-            doing: the phase that it names, such as ``loading`` or ``computing``.
+            reported: the phase that it reports, such as ``loading`` or ``computing``.
             totals: seconds by phase of training steps, since the instance began.
         """
-        watch = self._watches.get(worker)
-        if watch is None or watch.instance != instance:
-            if watch is not None:
-                self._add(_phase_span(worker, watch))
-            self._watches[worker] = _Watch(instance, now, now, totals)
+        timing = self._instances.get(worker)
+        if timing is None or timing.instance != instance:
+            if timing is not None:
+                self._add(_phase_span(worker, timing))
+            self._instances[worker] = _InstanceTiming(instance, now, now, totals)
             return
-        passed, counted = max(0.0, now - watch.heard), 0.0
+        passed, counted = max(0.0, now - timing.heard), 0.0
         for phase, total in totals.items():
-            more = total - watch.totals.get(phase, 0.0)
+            more = total - timing.totals.get(phase, 0.0)
             if 0 < more < _MOST_BETWEEN_HEARTBEATS_S:
-                watch.steps[phase] = watch.steps.get(phase, 0.0) + more
+                timing.steps[phase] = timing.steps.get(phase, 0.0) + more
                 counted += more
-        rest = _REST.get(doing, OTHER)
-        watch.rest[rest] = watch.rest.get(rest, 0.0) + passed
-        watch.counted = watch.counted or counted > 0
-        watch.heard, watch.totals = max(now, watch.heard), totals
-        age = watch.heard - watch.since
+        rest = _REST.get(reported, OTHER)
+        timing.rest[rest] = timing.rest.get(rest, 0.0) + passed
+        timing.counted = timing.counted or counted > 0
+        timing.heard, timing.totals = max(now, timing.heard), totals
+        age = timing.heard - timing.since
         if age < self._interval(now):
             return
-        in_a_step = doing in _IN_A_STEP and not watch.counted and self._trains(worker)
+        in_a_step = reported in _IN_A_STEP and not timing.counted and self._trains(worker)
         if in_a_step and age < _LONGEST_STEP_S:
             return
-        self._add(_phase_span(worker, watch))
-        watch.since, watch.rest, watch.counted = watch.heard, {}, False
+        self._add(_phase_span(worker, timing))
+        timing.since, timing.rest, timing.counted = timing.heard, {}, False
 
     def unfinished(self, now: float) -> list[Span]:
         """What goes on at the moment, as if it ended now; nothing changes."""
@@ -210,9 +211,9 @@ class Timeline:
             self._task_span(now, task, grant, SpanOutcome.UNFINISHED)
             for task, grant in self._grants.items()
         ]
-        for worker, watch in self._watches.items():
-            if watch.heard > watch.since:
-                spans.append(_phase_span(worker, watch, keep=True))
+        for worker, timing in self._instances.items():
+            if timing.heard > timing.since:
+                spans.append(_phase_span(worker, timing, keep=True))
         return spans
 
     def take(self) -> list[Span]:
@@ -221,8 +222,8 @@ class Timeline:
         return finished
 
     def _interval(self, now: float) -> float:
-        """How long spans of phases are: they must not add up to more than anybody looks at."""
-        return max(1.0, (now - self._began) / 500, len(self._watches) / 10)
+        """How long spans of phases are; it grows, so that their number stays bounded."""
+        return max(1.0, (now - self._began) / 500, len(self._instances) / 10)
 
     def _trains(self, worker: WorkerId) -> bool:
         return any(
@@ -252,7 +253,7 @@ class Timeline:
             self.dropped += 1
 
 
-def _phase_span(worker: WorkerId, watch: _Watch, *, keep: bool = False) -> PhaseSpan:
+def _phase_span(worker: WorkerId, timing: _InstanceTiming, *, keep: bool = False) -> PhaseSpan:
     """The present span of a worker.
 
     Steps that took more time than the span has are those of the span before, too: what does not fit
@@ -260,18 +261,18 @@ def _phase_span(worker: WorkerId, watch: _Watch, *, keep: bool = False) -> Phase
 
     Args:
         worker: whose span.
-        watch: loses what is in the span, unless it is kept.
-        keep: for looking only.
+        timing: of its instance; what is in the span is taken out, unless ``keep``.
+        keep: only compute it; change nothing.
     """
-    seconds = watch.heard - watch.since
-    steps = sum(watch.steps.values())
+    seconds = timing.heard - timing.since
+    steps = sum(timing.steps.values())
     share = min(1.0, seconds / steps) if steps > 0 else 0.0
-    phases = {phase: spent * share for phase, spent in watch.steps.items() if spent > 0}
+    phases = {phase: spent * share for phase, spent in timing.steps.items() if spent > 0}
     left = max(0.0, seconds - steps)
-    rest = sum(watch.rest.values())
-    for name, spent in watch.rest.items():
+    rest = sum(timing.rest.values())
+    for name, spent in timing.rest.items():
         if left > 0 and rest > 0:
             phases[name] = phases.get(name, 0.0) + left * spent / rest
     if not keep:
-        watch.steps = {phase: spent * (1 - share) for phase, spent in watch.steps.items()}
-    return PhaseSpan(watch.since, seconds, worker, phases)
+        timing.steps = {phase: spent * (1 - share) for phase, spent in timing.steps.items()}
+    return PhaseSpan(timing.since, seconds, worker, phases)

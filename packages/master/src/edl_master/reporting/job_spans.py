@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
 from edl_master.core.effects import LogEvent
 from edl_master.core.events import CheckpointFailed, CheckpointTaken, Event, SnapshotTaken
 from edl_master.core.timeline import Span, SpanOutcome, TaskSpan
 from edl_proto.monitoring.span_export import SpanExport, SpanIdentity, SpanRecord
+from edl_proto.timestamps import parse_rfc3339
 from edl_proto.v1 import job_pb2
 
 Facts = dict[str, str | int | float | bool]
@@ -49,7 +49,7 @@ class JobSpans:
         self._identity = SpanIdentity.of(f"{job} {submitted_at}")
         self._evaluation: tuple[float, LogEvent] | None = None
 
-    def tasks(self, spans: Iterable[Span]) -> None:
+    def record_tasks(self, spans: Iterable[Span]) -> None:
         """Finished spans of the timeline; those of phases are left out."""
         if not self._export.is_on:
             return
@@ -63,7 +63,7 @@ class JobSpans:
                 failure = _FAILURES.get(span.outcome, "")
                 self._add(f"task {span.task.type}", span.at, span.seconds, facts, failure)
 
-    def seen(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """An event of the job: snapshots and checkpoints are spans."""
         match event:
             case SnapshotTaken(version, seconds, paused_s):
@@ -77,7 +77,7 @@ class JobSpans:
         facts: Facts = {"edl.parameter_version": int(version), "edl.paused_seconds": paused_s}
         self._add(name, self._clock() - seconds, seconds, facts, failure)
 
-    def logged(self, event: LogEvent) -> None:
+    def record_log(self, event: LogEvent) -> None:
         """An entry of the job's event log: an evaluation lasts from one entry to another."""
         if event.kind == _EVALUATION_STARTED:
             self._evaluation = self._clock(), event
@@ -88,10 +88,10 @@ class JobSpans:
             failure = "" if event.facts else event.message
             self._add("evaluation", began, self._clock() - began, facts, failure)
 
-    def end(self, status: job_pb2.JobStatus) -> None:
+    def record_job(self, status: job_pb2.JobStatus) -> None:
         """The job is over: its own span, from the submission to now."""
         now = self._clock()
-        submitted = _seconds(self._submitted_at or status.started_at)
+        submitted = parse_rfc3339(self._submitted_at or status.started_at)
         began = now if submitted is None else submitted
         self._export.record(
             SpanRecord(
@@ -118,10 +118,3 @@ class JobSpans:
     ) -> None:
         facts["edl.job"] = self._job
         self._export.record(SpanRecord(name, began, seconds, facts, failure, parent=self._identity))
-
-
-def _seconds(at: str) -> float | None:
-    try:
-        return datetime.fromisoformat(at).timestamp()
-    except ValueError:
-        return None

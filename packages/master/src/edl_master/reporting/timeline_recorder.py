@@ -62,28 +62,32 @@ class TimelineRecorder:
         self._flushing = threading.Lock()
         self._failed = False
 
-    def leased(self, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token) -> None:
+    def record_lease(
+        self, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token
+    ) -> None:
         """A worker gets a task."""
         with self._lock:
-            self._timeline.leased(self._clock(), worker, instance, task, token)
+            self._timeline.record_lease(self._clock(), worker, instance, task, token)
 
-    def ended(self, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome) -> None:
+    def record_end(
+        self, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome
+    ) -> None:
         """A worker has said how its work on a task ended; only the holder of the lease counts."""
         with self._lock:
-            self._timeline.ended(self._clock(), worker, task, token, outcome)
+            self._timeline.record_end(self._clock(), worker, task, token, outcome)
 
-    def gone(self, worker: WorkerId, instance: InstanceId) -> None:
+    def record_exit(self, worker: WorkerId, instance: InstanceId) -> None:
         """An instance of a worker has ended."""
         with self._lock:
-            self._timeline.gone(self._clock(), worker, instance)
+            self._timeline.record_exit(self._clock(), worker, instance)
 
-    def heard(
-        self, worker: WorkerId, instance: InstanceId, doing: str, counters: Mapping[str, float]
+    def record_heartbeat(
+        self, worker: WorkerId, instance: InstanceId, phase: str, counters: Mapping[str, float]
     ) -> None:
         """A heartbeat with the counters of its worker."""
-        totals = {phase: counters.get(series, 0.0) for phase, series in _COUNTERS.items()}
+        totals = {name: counters.get(series, 0.0) for name, series in _COUNTERS.items()}
         with self._lock:
-            self._timeline.heard(self._clock(), worker, instance, doing, totals)
+            self._timeline.record_heartbeat(self._clock(), worker, instance, phase, totals)
 
     def flush(self) -> None:
         """Write what is finished."""

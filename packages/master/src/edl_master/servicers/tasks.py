@@ -186,7 +186,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         wait_s = bounded_wait(request.wait_s)
         match self._controller.request_lease(asked, wait_s, context.is_active):
             case GrantedLease(lease, skip_minibatches):
-                self._timeline.leased(lease.worker, asked.instance, lease.task, lease.token)
+                self._timeline.record_lease(lease.worker, asked.instance, lease.task, lease.token)
                 return task_pb2.LeaseReply(
                     lease=self._lease(lease, skip_minibatches),
                     log_index=self._parameters.coordinator.log_index if self._parameters else 0,
@@ -209,7 +209,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         with self._files.completing(held, request.records):
             _check(self._controller.handle(codec.completion_from(request, applied)))
         worker = WorkerId(request.worker_id)
-        self._timeline.ended(worker, held.task, held.token, SpanOutcome.DONE)
+        self._timeline.record_end(worker, held.task, held.token, SpanOutcome.DONE)
         return task_pb2.CompleteReply()
 
     def Fail(
@@ -221,7 +221,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             if isinstance(event, events.TaskFailed):
                 # Before the task is leased again, which would end this work as lost.
                 held = event.lease
-                self._timeline.ended(event.worker, held.task, held.token, SpanOutcome.FAILED)
+                self._timeline.record_end(event.worker, held.task, held.token, SpanOutcome.FAILED)
             _check(self._controller.handle(event))
         return task_pb2.FailReply()
 
@@ -231,7 +231,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         worker, leases = WorkerId(request.worker_id), codec.leases_from(request.leases)
         for lease in leases:  # before they are leased again
-            self._timeline.ended(worker, lease.task, lease.token, SpanOutcome.RETURNED)
+            self._timeline.record_end(worker, lease.task, lease.token, SpanOutcome.RETURNED)
         self._controller.handle(
             events.LeasesReturned(
                 worker,
@@ -253,7 +253,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
         if not answer.leave:  # one that has to leave may have been replaced already
-            self._timeline.heard(heard.worker, heard.instance, heard.phase, request.counters)
+            self._timeline.record_heartbeat(
+                heard.worker, heard.instance, heard.phase, request.counters
+            )
         return task_pb2.HeartbeatReply(
             lost=map(codec.lease_ref_to, answer.lost),
             leave=bool(answer.leave),

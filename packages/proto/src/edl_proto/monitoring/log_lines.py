@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from edl_proto.printable import visible
-from edl_proto.timestamps import rfc3339
+from edl_proto.timestamps import parse_rfc3339, rfc3339
 
 FORMAT_VARIABLE, JSON = "EDL_LOG_FORMAT", "json"
 """The variable that names the form of a process's log, text by default; and the value that
@@ -79,7 +78,7 @@ def parse(line: str) -> LogEntry | None:
     found = _TEXT.fullmatch(line)
     if found is None:
         return None
-    at_s = seconds_of(found["time"])
+    at_s = parse_rfc3339(found["time"])
     if at_s is None:
         return None
     pairs = (each.split("=", 1) for each in (found["facts"] or "").split())
@@ -100,20 +99,6 @@ def readable(log: str) -> str:
     return "\n".join(result)
 
 
-def seconds_of(time: str) -> float | None:
-    """Seconds since the epoch of a time as RFC 3339 writes it; UTC if it names no offset.
-
-    None if the text is no time.
-    """
-    try:
-        found = datetime.fromisoformat(time)
-        if found.tzinfo is None:
-            found = datetime.fromisoformat(f"{time}Z")
-        return found.timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def _parse_json(line: str) -> LogEntry | None:
     try:
         fields = json.loads(line)
@@ -121,7 +106,7 @@ def _parse_json(line: str) -> LogEntry | None:
         return None
     match fields:
         case {"time": str(time), "level": str(level), "message": str(message), **more}:
-            at_s = seconds_of(time)
+            at_s = parse_rfc3339(time)
         case _:
             return None
     if at_s is None or (level := level.upper()) not in LEVELS:

@@ -85,7 +85,7 @@ def identify(role: str = "", number: int | None = None, job: str = "") -> None:
 
 
 @contextlib.contextmanager
-def of_task(task: str) -> Iterator[None]:
+def task_context(task: str) -> Iterator[None]:
     """A context in which the lines of this thread say that they are about a task."""
     before = _task.set(task)
     try:

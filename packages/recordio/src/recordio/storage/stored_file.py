@@ -28,7 +28,7 @@ LARGEST_PART = 4 << 20
 DEPTH = 6
 """Requests at once, at most."""
 
-PATIENCE_S = 300.0
+RETRY_S = 300.0
 """How long a store may be out of order."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
@@ -149,7 +149,7 @@ def retry_transient(
     act: Callable[[], T],
     uri: str,
     stop: threading.Event | None = None,
-    patience_s: float | None = None,
+    retry_s: float | None = None,
 ) -> T:
     """Ask a store, and again while it is out of order.
 
@@ -157,12 +157,12 @@ def retry_transient(
         act: what is done.
         uri: for messages.
         stop: nobody waits for the answer any more.
-        patience_s: how long it may be out of order; None: ``PATIENCE_S``.
+        retry_s: how long it may be out of order; None: ``RETRY_S``.
 
     Raises:
         UnreadableFile: asking again does not help, or has not helped for so long.
     """
-    until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+    until = time.monotonic() + (RETRY_S if retry_s is None else retry_s)
     pause = _FIRST_PAUSE_S
     stop = stop or threading.Event()
     while True:

@@ -114,7 +114,7 @@ class Session:
                     raise MasterReplacedError("a heartbeat was answered by another master")
                 match prefetcher.take():
                     case Assignment() as assignment:
-                        with logs.of_task(str(assignment.lease.task)):
+                        with logs.task_context(str(assignment.lease.task)):
                             self._run_task(runner, assignment, prefetcher)
                     case Leave(reason):
                         self.state.leave(departure(reason))

@@ -20,7 +20,7 @@ from edl.adapters.kubernetes.continuation import ClusterContinuation
 from edl.adapters.kubernetes.job_creation import JobCreation
 from edl.adapters.kubernetes.job_identities import JobIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
-from edl.adapters.kubernetes.master_links import MasterLinks, record_otherwise
+from edl.adapters.kubernetes.master_links import MasterLinks, fall_back_to_record
 from edl.adapters.kubernetes.page_links import page_link
 from edl.adapters.kubernetes.placement import ClusterPlacement
 from edl.adapters.kubernetes.pod_logs import PodLogs
@@ -101,22 +101,22 @@ class KubernetesJobBackend:
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
         if ask and self._links.is_open(name):
             # A master that answers needs no other question to the cluster.
-            with record_otherwise():
+            with fall_back_to_record():
                 return self._answer(self._links.known(name), name)
         job = self._objects.read(name)
         if ask and not job.status().state.is_over:
-            with record_otherwise():
+            with fall_back_to_record():
                 self._links.connect(job)
                 return self._answer(job, name)
         return self._report(job, job.message(), job.status(), answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if self._links.is_open(name):
-            with record_otherwise():
+            with fall_back_to_record():
                 return self._links.call(name, lambda it: it.events(after))
         job = self._objects.read(name)
         if not job.status().state.is_over:
-            with record_otherwise():
+            with fall_back_to_record():
                 self._links.connect(job)
                 return self._links.call(name, lambda it: it.events(after))
         return job.events(after)

@@ -149,7 +149,7 @@ class MasterLinks:
 
 
 @contextlib.contextmanager
-def record_otherwise() -> Iterator[None]:
+def fall_back_to_record() -> Iterator[None]:
     """Go on where no master answers, or where it would not let this user in."""
     try:
         yield

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.core.job_log import JobLogLine, LogChoice, LogReader, in_order
+from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 from edl_proto.kubernetes import objects
-from edl_proto.monitoring.log_lines import seconds_of
+from edl_proto.timestamps import parse_rfc3339
 
 JsonObject = dict[str, Any]
 
@@ -53,7 +53,7 @@ class PodLogs:
         for source, text, at_s in self._poll(final):
             reader = self._readers.setdefault(source, LogReader(source))
             lines.setdefault(source, []).append(reader.read(text, at_s))
-        return in_order(lines[source] for source in sorted(lines, key=_order))
+        return merge_by_time(lines[source] for source in sorted(lines, key=_order))
 
     def _poll(self, final: bool) -> Iterator[tuple[str, str, float]]:
         """New lines with their sources, and with the times that the cluster gives them."""
@@ -112,13 +112,7 @@ class PodLogs:
             stamp, _, text = line.partition(" ")
             if stamp and stamp > seen.stamp:
                 seen.stamp = stamp
-                yield text, _seconds(stamp)
-
-
-def _seconds(stamp: str) -> float:
-    """Seconds since the epoch of a time to the nanosecond, which is more than Python reads."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    return seconds_of(f"{whole}.{fraction[:6]:0<6}") or 0.0
+                yield text, parse_rfc3339(stamp) or 0.0
 
 
 def _name(pod: JsonObject) -> str:

@@ -15,7 +15,7 @@ from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
 
 _POLL_S = 0.3
-_PATIENCE_S = 60.0
+_STUCK_S = 60.0
 """How long a node may try again to get the image, or what a pod's variables refer to."""
 
 _NO_POD_S = 5.0
@@ -55,7 +55,7 @@ class JobStart:
             now = time.monotonic()
             problem = start_problem(pods)
             stuck_since = (stuck_since or now) if problem and not problem.is_room else None
-            stuck = stuck_since is not None and now - stuck_since > _PATIENCE_S
+            stuck = stuck_since is not None and now - stuck_since > _STUCK_S
             if problem and (problem.is_final or stuck):
                 self._check_record()
                 raise self._failed(problem)

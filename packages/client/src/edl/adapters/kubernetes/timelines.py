@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edl.adapters.kubernetes.job_objects import JobObjects
-from edl.adapters.kubernetes.master_links import MasterLinks, record_otherwise
+from edl.adapters.kubernetes.master_links import MasterLinks, fall_back_to_record
 from edl.core.timeline import TimelineSpan
 
 
@@ -19,7 +19,7 @@ class ClusterTimelines:
     def read(self, name: str) -> Sequence[TimelineSpan]:
         job = self._objects.read(name)
         if not job.status().state.is_over:
-            with record_otherwise():
+            with fall_back_to_record():
                 self._links.connect(job)
                 return self._links.call(name, lambda it: it.timeline())
         return job.timeline()
