@@ -53,6 +53,16 @@ def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
     assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
 
 
+def test_an_instance_that_is_not_current_counts_on_and_does_not_begin() -> None:
+    counters, steps = WorkerCounters(), "edl_worker_steps_total"
+    counters.add("a", {steps: 3.0})
+    counters.add("a", {steps: 5.0}, is_current=False)  # it leaves
+    counters.add("made up", {steps: 100.0}, is_current=False)
+    counters.forget("a")
+    counters.add("a", {steps: 5.0}, is_current=False)  # it was thought dead
+    assert carried(counters) == {(steps, ()): 5.0}
+
+
 def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
     counters = WorkerCounters()
     cpu, memory = "edl_worker_cpu_seconds_total", "edl_worker_resident_memory_bytes"
@@ -130,7 +140,7 @@ def test_a_worker_adds_no_series_of_its_own(series: str) -> None:
     assert carried(counters) == {}
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, -3.0])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, -3.0, 1e308])
 def test_a_figure_that_no_counter_has_changes_nothing(value: float) -> None:
     counters = WorkerCounters()
     series = {"edl_worker_steps_total": 2.0, "edl_worker_resident_memory_bytes": 7.0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections import defaultdict
@@ -33,6 +32,7 @@ A worker runs the code of a model file: with other names it could spoil the metr
 
 _LABEL = re.compile(r'([a-z_]{1,30})="([A-Za-z0-9_.-]{1,40})"')
 _MOST_SERIES = 200
+_MOST_COUNTED = 2.0**63
 _MEMORY = "edl_worker_resident_memory_bytes"
 
 _Labels = tuple[tuple[str, str], ...]
@@ -51,14 +51,23 @@ class WorkerCounters(Collector):
         self._last: dict[str, Mapping[str, float]] = {}
         self._totals: dict[tuple[str, str, _Labels], float] = defaultdict(float)
 
-    def add(self, instance: str, counters: Mapping[str, float]) -> None:
-        """Take the counters of an instance."""
+    def add(self, instance: str, counters: Mapping[str, float], *, is_current: bool = True) -> None:
+        """Take the counters of an instance.
+
+        Args:
+            instance: whose.
+            counters: by series.
+            is_current: False: it counts only if it has counted before. A worker can make up any
+                number of names, and what was counted of one that is gone MUST not count again.
+        """
         with self._lock:
+            if not is_current and instance not in self._last:
+                return
             before = self._last.get(instance, {})
             taken = {}
             for series, value in counters.items():
                 key = _parse(series)
-                if not math.isfinite(value):
+                if not abs(value) < _MOST_COUNTED:  # nor is NaN
                     continue
                 if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
                     self._totals[key] += max(0.0, value - before.get(series, 0.0))

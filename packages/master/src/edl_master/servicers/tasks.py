@@ -247,11 +247,11 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.HeartbeatRequest, context: grpc.ServicerContext
     ) -> task_pb2.HeartbeatReply:
         check_incarnation(self._incarnation, request.incarnation)
-        self._counters.add(request.instance, request.counters)
         heard = codec.heartbeat_from(request)
         answer = self._controller.handle(heard)
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
+        self._counters.add(request.instance, request.counters, is_current=not answer.leave)
         if not answer.leave:  # one that has to leave may have been replaced already
             self._timeline.record_heartbeat(
                 heard.worker, heard.instance, heard.phase, request.counters
