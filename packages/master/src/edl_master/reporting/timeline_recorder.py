@@ -105,7 +105,7 @@ class TimelineRecorder:
             log.warning("the timeline lacks %d spans: the disk was too slow for them", dropped)
 
     def chunks(self) -> Iterator[bytes]:
-        """All lines so far, in chunks; at last what goes on at this moment."""
+        """All lines so far, in chunks; the last chunk has the work that goes on."""
         self.flush()
         yield from self._file.chunks()
         with self._lock:
