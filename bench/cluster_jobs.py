@@ -84,7 +84,8 @@ def measures() -> list[dict[str, Any]]:
         data = written(files, "digits", RECORDS)
         with _cluster(work, files) as pods:
             home = work / "home"
-            local = Platform("processes", {"EDL_HOME": str(home)}, (), home / "jobs")
+            environ = {"EDL_HOME": str(home), "EDL_PLATFORM": "processes"}
+            local = Platform("processes", environ, (), home / "jobs")
             pairs = []
             for run in range(RUNS):
                 pairs.append((_time(pods, run, files, data), _time(local, run, files, data)))
