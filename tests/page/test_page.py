@@ -376,6 +376,27 @@ def test_a_late_heartbeat_is_named(serve: Serve, visit: Visit) -> None:
     assert tab.text("#workers-note") == "2 working · 1 lost · 2 to 4 wanted"
 
 
+def test_settings_and_environment_are_unfolded(serve: Serve, visit: Visit) -> None:
+    status, events = jobs.training(74.0)
+    tab = visit(serve(status, events))
+    tab.wait_for(f"{EVENTS_SHOWN} > 0")
+    # An earlier release says neither.
+    assert tab.evaluate("document.getElementById('setup').hidden")
+    status.settings.update({"training.num_epochs": "5", "data": "<b>/data" + "/long" * 60})
+    status.environment["keras"] = "3.9.0"
+    tab = visit(serve(status, events))
+    tab.wait_for("!document.getElementById('setup').hidden")
+    assert tab.text("#setup").strip() == "Settings and environment"
+    tab.tap("#setup summary")
+    tab.wait_for("document.querySelector('#setup details').open")
+    assert "training.num_epochs" in tab.text("#settings")
+    assert "<b>/data" in tab.text("#settings"), "a text stays a text"
+    assert "3.9.0" in tab.text("#environment")
+    for width in (360, 768, 1280):
+        tab.resize(width, 900)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_the_page_speaks_to_screen_readers(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.failed()))
     tab.wait_for(f"{EVENTS_SHOWN} > 0")

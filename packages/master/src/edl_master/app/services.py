@@ -302,9 +302,9 @@ class MasterServices:
         self._model.warm_up()
 
     def _build_report(self, curves: Curves) -> JobReport:
-        name = self._config.spec.name
-        self._add_collectors(name)
-        facts = JobFacts(name, self._config.output, self._incarnation, self._state.data.uris)
+        spec = self._config.spec
+        self._add_collectors(spec.name)
+        facts = JobFacts(spec, self._config.output, self._incarnation, self._state.data.uris)
         return JobReport(
             facts,
             self.controller.view,

@@ -7,7 +7,7 @@ import { follow, isOver } from "./feed.js";
 import { clock, duration, moment, words } from "./format.js";
 import { saved } from "./saved.js";
 import { showMasthead, showProgress, showStats, showVerdict } from "./summary.js";
-import { showDeadLetters, showJob, showLedger, showTasks, showWorkers } from "./tables.js";
+import { showDeadLetters, showJob, showLedger, showSettings, showTasks, showWorkers } from "./tables.js";
 import { offerColours } from "./theme.js";
 import { TimelinePanel } from "./timeline.js";
 
@@ -27,6 +27,7 @@ function showStatus() {
   showTasks(status);
   showLedger(status);
   showJob(status);
+  showSettings(status);
   showDeadLetters(status);
   show(byId("main"), true);
 }

@@ -218,6 +218,18 @@ export function showJob(status) {
   fillFacts(byId("job"), facts);
 }
 
+/** What the job was asked for, and what it runs with; an earlier release says neither. */
+export function showSettings(status) {
+  for (const part of ["settings", "environment"]) {
+    const facts = Object.entries(status[part] ?? {})
+      .map(([label, value]) => ({ label, value }))
+      .sort((a, b) => a.label.localeCompare(b.label));
+    fillFacts(byId(part), facts);
+    show(byId(`${part}-part`), facts.length > 0);
+  }
+  show(byId("setup"), Object.keys({ ...status.settings, ...status.environment }).length > 0);
+}
+
 export function showDeadLetters(status) {
   const letters = status.dead_letters ?? [];
   show(byId("dead"), letters.length > 0);

@@ -14,6 +14,7 @@ from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
 from edl_master.metrics.observed import Metrics
 from edl_master.reporting.curves import Curves
+from edl_master.reporting.job_settings import environment_of_this_process, settings_of
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.timestamps import rfc3339
@@ -25,13 +26,13 @@ class JobFacts:
     """What does not change while a master runs a job.
 
     Attributes:
-        name: of the job.
+        spec: what the job was asked for.
         output: where its result goes.
         incarnation: of the master.
         data_uris: of the main data's files.
     """
 
-    name: str
+    spec: job_pb2.JobSpec
     output: str
     incarnation: str
     data_uris: tuple[str, ...]
@@ -77,6 +78,8 @@ class JobReport:
     ) -> None:
         self.started_at = rfc3339(time.time())
         self._facts = facts
+        self._settings = settings_of(facts.spec)
+        self._environment = environment_of_this_process()
         self._view = view
         self._history = history
         self._registry = registry
@@ -139,7 +142,7 @@ class JobReport:
 
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:
         context = StatusContext(
-            name=self._facts.name,
+            name=self._facts.spec.name,
             started_at=self.started_at,
             finished_at=finished_at,
             dashboard_url=self._dashboard_url(),
@@ -151,4 +154,6 @@ class JobReport:
         )
         status = status_to(self._view(), context)
         status.servers.extend(self._servers())
+        status.settings.update(self._settings)
+        status.environment.update(self._environment)
         return status
