@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -178,17 +181,52 @@ def zoo_quality(session: nox.Session) -> None:
 
 @nox.session(tags=["test"], **in_workspace)
 def integration(session: nox.Session) -> None:
-    """The product as a whole, through its command line; also with a container engine.
+    """The product as a whole, through its command line; also with an engine, and on a cluster.
 
     What needs the engine is one group and runs in one process, beside the others: see ``engine``.
+    The tests on a cluster run beside all of them: see ``cluster``.
     """
+    if session.posargs:
+        pytest(session, processes=PROCESSES + 1, dist="loadscope")
+        return
+    missing = _missing_for_cluster(session)
+    if missing:
+        session.warn(f"no tests on Kubernetes, for this is missing: {missing}")
+    beside = contextlib.nullcontext() if missing else _in_background(session, "tests/kubernetes")
     # These tests mostly wait: for processes to start, for silence to be noticed, for images.
-    pytest(
-        session,
-        *(() if session.posargs else ("tests", "--ignore=tests/kubernetes")),
-        processes=PROCESSES + 1,
-        dist="loadscope",
-    )
+    with beside:
+        pytest(
+            session,
+            *("tests", "--ignore=tests/kubernetes"),
+            processes=PROCESSES + 1,
+            dist="loadscope",
+        )
+
+
+@contextlib.contextmanager
+def _in_background(session: nox.Session, folder: str) -> Iterator[None]:
+    """Runs tests meanwhile, in one process; at the end prints their output, fails if they did."""
+    command = (sys.executable, "-m", "pytest", "-q", "--durations=15", folder)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            raise
+        finally:
+            code = process.wait()
+            output.seek(0)
+            print(output.read().decode(errors="replace"), flush=True)
+    if code != 0:
+        session.error(f"tests in {folder} failed with exit code {code}")
+
+
+def _missing_for_cluster(session: nox.Session) -> str:
+    """What a test cluster lacks on this machine; empty in CI, where its tests fail instead."""
+    ask = "from tests.kubernetes.cluster.requirements import missing; print(*missing(), sep=', ')"
+    missing = session.run("python", "-c", ask, silent=True)
+    return "" if os.environ.get("CI") else str(missing).strip()
 
 
 @nox.session(**in_workspace)
@@ -226,7 +264,7 @@ def engine(session: nox.Session) -> None:
     pytest(session, *(() if session.posargs else ("tests/builder",)), processes=0)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(**in_workspace)
 def cluster(session: nox.Session) -> None:
     """A real Kubernetes on this machine: tests on it; or ``up``, ``image``, ``down``, ``status``.
 
@@ -236,10 +274,8 @@ def cluster(session: nox.Session) -> None:
     if session.posargs and session.posargs[0] in ("up", "down", "status", "image", "build"):
         session.run("python", "-m", "tests.kubernetes.cluster", *session.posargs)
         return
-    ask = "from tests.kubernetes.cluster.requirements import missing; print(*missing(), sep=', ')"
-    missing = session.run("python", "-c", ask, silent=True)
-    if isinstance(missing, str) and missing.strip() and not os.environ.get("CI"):
-        session.skip(f"missing: {missing.strip()}")
+    if missing := _missing_for_cluster(session):
+        session.skip(f"missing: {missing}")
     pytest(session, *(() if session.posargs else ("tests/kubernetes",)), processes=0)
 
 
