@@ -78,7 +78,7 @@ Heartbeats and the last message of a worker carry its counters to the master, wh
 over all workers, present and past, under the same names; of histograms it has `_sum` and `_count`.
 Parameter servers report to the master in the same way. After a restart the master continues what
 the job counts from its snapshot; durations, bytes and outcomes of calls begin at 0. Sample values
-are those of a real run.
+are those of real runs on one machine; the builder's are of five requests to it, with a real engine.
 """
 
 
