@@ -157,6 +157,20 @@ def test_types_of_mariadb(edl: Call, servers: dict[str, Server]) -> None:
     }
     assert {nulls for _, nulls in types().values()} == {1}
     convert(edl, server.url(), "SELECT 18446744073709551615 AS x", "--to", "big", code=3)
+    execute(
+        server,
+        "SET sql_mode=''",
+        "CREATE TABLE born (day DATE, label VARCHAR(9) CHARACTER SET latin1)",
+        "INSERT INTO born VALUES ('1970-01-02', 'yes'), ('1970-01-02', 'Yes')",
+        "INSERT INTO born VALUES ('1970-01-02', 'né')",
+    )
+    query = "SELECT * FROM born; -- all"
+    convert(edl, server.url(), query, "--to", "labelled", "--label", "label")
+    assert [each["label"] for each in examples("labelled")] == [[2], [0], [1]]
+    execute(server, "SET sql_mode=''", "INSERT INTO born VALUES ('0000-00-00', 'no')")
+    refused = convert(edl, server.url(), "SELECT day FROM born", "--to", "never", code=3).err
+    assert "0000-00-00 is no day of the calendar" in refused
+    assert "row 4, column day" in refused
 
 
 def test_an_error_in_a_row_ends_the_conversion_without_the_other_rows(

@@ -5,7 +5,6 @@ The records between the database and the jobs are in a folder that ends with the
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from edl import api, data_api
 from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
+from edl.adapters.sql_models import SqlModels
 from edl.conversion.column_loading import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
@@ -34,18 +34,8 @@ from edl.core.sql_statements import (
     Train,
     parse_statements,
 )
-from edl.core.sql_tokens import Dialect
-from edl.core.suggestions import did_you_mean
-from edl_proto.errors import EdlError, ErrorCode
+from edl.core.sql_tokens import Dialect, dialect_of
 
-ABOUT = "statement.json"
-"""In a trained model: the statement that trained it, and what its columns were."""
-
-_DIALECTS = {
-    "postgresql": Dialect.POSTGRESQL,
-    "mysql": Dialect.MYSQL,
-    "mariadb": Dialect.MYSQL,
-}
 _ZOOS = ("model_zoo", "/model_zoo")
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.
 _RECORDS_SEEN = 200_000
@@ -57,7 +47,7 @@ class SqlPlaces:
     """Where things are that statements name.
 
     Attributes:
-        models: folder of trained models, each in a folder of its name.
+        models: folder of trained models, each in a folder of its name; a path, or a URI of a store.
         model_zoo: folder of model files; by default ``model_zoo`` here, or ``/model_zoo``.
         key: the column that identifies a row when predictions are written; by default a selected
             column that is a key of the table by itself.
@@ -102,13 +92,14 @@ class SqlSession:
         self._database = Database(url, places.password_file)
         self._url = url
         self._places = places
+        self._models = SqlModels(places.models)
         self._report = report
         self._progress = progress
 
     @property
     def dialect(self) -> Dialect:
         """What texts and comments of the database look like."""
-        return _DIALECTS.get(self._database.backend, Dialect.STANDARD)
+        return dialect_of(self._database.backend)
 
     def parse(self, text: str) -> list[Statement]:
         """The statements of a text.
@@ -132,15 +123,15 @@ class SqlSession:
             case Evaluate():
                 return self._evaluate(statement)
             case ShowTrain():
-                about = self._about(statement.model)
+                about = self._models.about(statement.model)
                 return {"model": statement.model, "statement": about["statement"]}
 
     def _train(self, statement: Train) -> dict[str, Any]:
-        output = Path(self._places.models, statement.into).absolute()
-        if output.exists():
+        output = self._models.place(statement.into)
+        if self._models.exists(statement.into):
             raise usage(
                 f"there is a model {statement.into} already",
-                where=str(output),
+                where=output,
                 remedy="Choose another name after INTO, or delete the folder.",
             )
         zoo = self._model_zoo()
@@ -172,7 +163,7 @@ class SqlSession:
                 model_def=statement.model_def,
                 params={**statement.params, **chosen.params, "schema": schema},
                 data=[f"{folder}/rows"],
-                output=str(output),
+                output=output,
                 **settings,
             )
         about = {
@@ -186,11 +177,11 @@ class SqlSession:
                 if each["name"] != schema["label"]
             },
         }
-        (output / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+        self._models.describe(statement.into, about)
         self._report(f"the model {statement.into} is in {output}")
         return {
             "model": statement.into,
-            "output": str(output),
+            "output": output,
             "label": label,
             "rows": schema["rows"],
             "epochs": settings["num_epochs"],
@@ -199,7 +190,7 @@ class SqlSession:
 
     def _predict(self, statement: Predict) -> dict[str, Any]:
         self._database.check_writable()
-        about = self._about(statement.using)
+        about = self._models.about(statement.using)
         names = column_names(self._database, statement.select)
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
@@ -213,7 +204,7 @@ class SqlSession:
                 options["postprocess"] = "argmax"
             api.predict(
                 progress=self._progress,
-                trained_model=str(self._model(statement.using)),
+                trained_model=self._models.place(statement.using),
                 data=[f"{folder}/rows"],
                 keep=[key],
                 output=f"{folder}/predictions.recordio",
@@ -241,7 +232,7 @@ class SqlSession:
         }
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
-        about = self._about(statement.model)
+        about = self._models.about(statement.model)
         names = column_names(self._database, statement.select)
         label = statement.label or about["label"]
         if label:
@@ -256,7 +247,7 @@ class SqlSession:
             check_types(about["texts"], rows.schema or {})
             result = api.evaluate(
                 progress=self._progress,
-                trained_model=str(self._model(statement.model)),
+                trained_model=self._models.place(statement.model),
                 data=[f"{folder}/rows"],
                 **self._options_of(Verb.EVALUATE),
                 **_with_metrics(statement.settings),
@@ -334,32 +325,6 @@ class SqlSession:
                 remedy="Name the folder of the models of tables: --model-zoo model_zoo",
             )
         return found
-
-    def _model(self, name: str) -> Path:
-        return Path(self._places.models, name).absolute()
-
-    def _about(self, model: str) -> dict[str, Any]:
-        """What was written when a model was trained."""
-        place = self._model(model) / ABOUT
-        try:
-            about: dict[str, Any] = json.loads(place.read_text())
-        except FileNotFoundError:
-            known = [path.parent.name for path in Path(self._places.models).glob(f"*/{ABOUT}")]
-            raise EdlError(
-                ErrorCode.MODEL_NOT_FOUND,
-                f"no statement has trained a model {model} here",
-                where=str(place.parent),
-                remedy=did_you_mean(model, known)
-                or (f"There are {', '.join(sorted(known))}." if known else "Train one first."),
-            ) from None
-        except ValueError:
-            raise EdlError(
-                ErrorCode.DATA_DAMAGED,
-                f"what is kept about the model {model} cannot be read",
-                where=str(place),
-                remedy="Restore the file, or train the model anew under another name.",
-            ) from None
-        return about
 
 
 def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:

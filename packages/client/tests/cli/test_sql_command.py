@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from conftest import Done
 
@@ -131,6 +132,9 @@ def test_predicted_classes_are_written_by_their_names(tmp_path: Path) -> None:
     predictions = Predictions(place, "id", "prediction", ["cat", "dog"])
     assert predictions.kind() is Cell.TEXT
     assert [item[1:] for item in predictions.items(Cell.TEXT)] == [(1, "dog"), (0, "cat")]
+    numbered = Predictions(place, "id", "prediction", ["007", "8"])
+    assert numbered.kind() is Cell.TEXT
+    assert [item[2] for item in numbered.items(Cell.TEXT)] == ["8", "007"]
 
 
 def test_statements_come_from_one_place(sql: Call) -> None:
@@ -217,6 +221,35 @@ def test_what_a_model_is_trained_with(sql: Call, monkeypatch: pytest.MonkeyPatch
     assert unlabelled["params"] == {}
     about = json.loads(Path("models/unlike/statement.json").read_text())
     assert (about["label"], about["texts"]) == ("", {"role": True})
+
+
+def test_models_are_in_a_store(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "memory://bucket/models"
+
+    def train(**options: Any) -> JobResult:
+        assert options["output"] == f"{place}/m"
+        fsspec.filesystem("memory").pipe("/bucket/models/m/trained_model.pb", b"a model")
+        return JobResult("job", "SUCCEEDED")
+
+    monkeypatch.setattr("edl.api.train", train)
+    statement = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
+    there = ("--models", place)
+    assert f"the model m is in {place}/m" in sql(*there, "-e", statement).err
+    assert sql(*there, "-e", "SHOW TRAIN m").out == f"{statement}\n"
+    assert "there is a model m already" in sql(*there, "-e", statement, code=2).err
+    evaluated: list[str] = []
+
+    def evaluate(*, trained_model: str, **_: object) -> JobResult:
+        evaluated.append(trained_model)
+        return JobResult("job", "SUCCEEDED", metrics={"loss": 2})
+
+    monkeypatch.setattr("edl.api.evaluate", evaluate)
+    sql(*there, "-e", "SELECT role, wage FROM people TO EVALUATE m")
+    assert evaluated == [f"{place}/m"]
+    other = sql(*there, "-e", "SHOW TRAIN n", code=4).err
+    assert "no statement has trained a model n here" in other
+    unknown = sql("--models", "nosuch://bucket/models", "-e", "SHOW TRAIN n", code=4).err
+    assert "the store of the models cannot be accessed" in unknown
 
 
 def test_jobs_have_the_options_of_the_command(

@@ -14,7 +14,7 @@ from edl.core.sql_statements import (
     Train,
     parse_statements,
 )
-from edl.core.sql_tokens import Dialect
+from edl.core.sql_tokens import Dialect, without_semicolons
 
 MYSQL, POSTGRESQL, STANDARD = Dialect.MYSQL, Dialect.POSTGRESQL, Dialect.STANDARD
 
@@ -166,6 +166,9 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a FROM t TO RUN x CMD 'y'", "edl has no RUN", "RUN x"),
         ("SELECT a FROM t TRAIN m.D", "TRAIN must be followed by", "TRAIN m.D"),
         ("SELECT a FROM t TO TRAIN", "TRAIN must be followed by", "TRAIN"),
+        ("SELECT a FROM t TRAIN ../m INTO x", "TRAIN must be followed by", "TRAIN ../m"),
+        ("SELECT a FROM t PREDICT /c USING m", "PREDICT must be followed by", "PREDICT /c"),
+        ("SELECT train.a FROM train", "neither TRAIN nor PREDICT", ""),
         ("SELECT a FROM t TO PREDICT t.c", "PREDICT must be followed by", "PREDICT t.c"),
         ("TRAIN m.D INTO x", "a SELECT must come first", "TRAIN m.D INTO x"),
         ("DELETE FROM t TRAIN m.D INTO x", "this is no SELECT", "DELETE FROM"),
@@ -179,6 +182,9 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a TRAIN m WITH a= INTO x", "the value of a is missing", "INTO x"),
         ("SELECT a TRAIN m WITH a=relu INTO x", "no number, text or list", "relu INTO x"),
         ("SELECT a TRAIN m WITH a=1, a=2 INTO x", "a appears twice", "a=2 INTO x"),
+        ("SELECT a TRAIN m WITH a=1, schema={} INTO x", "comes from the SELECT", "schema={}"),
+        ("SELECT a TRAIN m WITH a=[1, 1e400] INTO x", "beyond all floats", "[1, 1e400]"),
+        ("SELECT a TRAIN m WITH a={'b': -1e400} INTO x", "beyond all floats", "{'b'"),
         ("SELECT a TRAIN m WITH train.steps=2 INTO x", "no setting train.steps", "train.steps"),
         ("SELECT a TRAIN m WITH train.epoch=0 INTO x", "train.epoch: 0 is too small", "train.ep"),
         ("SELECT a TRAIN m WITH train.batch_size='x' INTO x", "train.batch_size", "train.batch"),
@@ -219,6 +225,27 @@ def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
     _, line, mark = caught.value.where.split("\n")
     assert line[2:] == text
     assert text[mark.index("^") - 2 :].startswith(marked)
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_statement() -> None:
+    assert parse_statements("\ufeffSHOW TRAIN m;") == [ShowTrain("m")]
+
+
+@pytest.mark.parametrize(
+    ("query", "alone"),
+    [
+        ("SELECT a FROM t", "SELECT a FROM t"),
+        (" SELECT a FROM t ; ; ", "SELECT a FROM t"),
+        ("SELECT a FROM t; -- done; really", "SELECT a FROM t"),
+        ("SELECT a FROM t; /* ; */", "SELECT a FROM t"),
+        ("SELECT ';' -- all of it;", "SELECT ';' -- all of it;"),
+        ("SELECT a FROM t WHERE b = ';", "SELECT a FROM t WHERE b = '"),
+        (";", ""),
+        ("-- nothing", ""),
+    ],
+)
+def test_semicolons_at_the_end_are_no_part_of_a_query(query: str, alone: str) -> None:
+    assert without_semicolons(query, Dialect.STANDARD) == alone
 
 
 def test_of_a_long_line_the_part_around_the_mistake_is_shown() -> None:

@@ -51,6 +51,7 @@ def test_every_type_has_a_feature(value: Any, kind: ColumnType, feature: Any) ->
     [
         ([2**63], "beyond 64 bits"),
         ([Decimal("1e39")], "beyond the range of a 32-bit float"),
+        ([Decimal("1e400")], "beyond the range of a 32-bit float"),
         ([1e300], "beyond the range of a 32-bit float"),
         ([timedelta(1)], "type interval"),
         ([time(1)], "type time of day"),
@@ -76,11 +77,21 @@ def test_what_a_record_cannot_hold_is_refused(values: list[Any], words: str) -> 
     assert refused.value.remedy
 
 
+@pytest.mark.parametrize("before", [[], [None, date(2000, 1, 1)]])
+def test_a_text_is_no_date(before: list[Any]) -> None:
+    column = SqlColumn("born", is_moment=True)
+    column.features(before)
+    with pytest.raises(Unconvertible, match="0000-00-00 is no day") as refused:
+        column.features([date(2000, 1, 2), "0000-00-00"])
+    assert "NULLIF(born, '0000-00-00')" in refused.value.remedy
+
+
 @pytest.mark.parametrize(
     "values",
     [
         [1, None, 2**62, -1],
         [1.5, float("inf"), None],
+        [Decimal(1), Decimal("Infinity")],
         [1.5, 2, Decimal(3)],
         ["a", "b", None],
         [True, None, False],

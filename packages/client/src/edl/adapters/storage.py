@@ -51,6 +51,23 @@ def read(place: str) -> bytes:
     return content
 
 
+def write(place: str, content: bytes) -> None:
+    """Write a whole file into a folder that is there; in a store, folders come with their files.
+
+    Raises:
+        OSError: it cannot be written.
+        StoreError: the store cannot be asked.
+    """
+    if not scheme(place):
+        Path(place).write_bytes(content)
+        return
+    try:
+        system, path = filesystem(place)
+        system.pipe_file(path, content)
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
 def fetch(place: str, target: Path) -> None:
     """Copy a file of a store to this machine.
 

@@ -44,7 +44,10 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         typer.Option("--execute", "-e", metavar="STATEMENTS", help="The statements themselves."),
     ] = "",
     models: Annotated[
-        str, typer.Option("--models", metavar="DIR", help="Folder of trained models.")
+        str,
+        typer.Option(
+            "--models", metavar="PLACE", help="Folder of trained models, or its URI in a store."
+        ),
     ] = "models",
     model_zoo: Annotated[
         str,

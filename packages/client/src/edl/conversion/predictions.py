@@ -47,6 +47,8 @@ class Predictions:
             EdlError: a value or key is missing, or is not one value.
         """
         kinds = {_kind(value) for _, _, value in self._items()}
+        if kinds and self._classes:
+            return Cell.TEXT  # a name may look like a number: 007
         return max(kinds, default=Cell.EMPTY)
 
     def items(self, kind: Cell) -> Iterator[tuple[str, Any, int | float | str]]:

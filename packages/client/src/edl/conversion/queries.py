@@ -12,6 +12,7 @@ from edl.conversion.tables import unreadable
 from edl.core.columns import Chosen, choose, number_classes
 from edl.core.problem import usage
 from edl.core.schema import ColumnType
+from edl.core.sql_tokens import Dialect, dialect_of, without_semicolons
 from edl.core.sql_values import SqlColumn, Unconvertible
 from edl_proto.errors import EdlError, ErrorCode
 from recordio import example, example_batch
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _BATCH = 4096
 _LABELS_AT_MOST = 100_000
 _SHOWN = 10
+_MYSQL_MOMENTS = {7, 10, 12}
+"""Of its protocol: TIMESTAMP, DATE and DATETIME."""
 
 
 class QuerySource:
@@ -38,7 +41,8 @@ class QuerySource:
         self, connection: Connection, query: str, options: ConversionOptions, where: str
     ) -> None:
         self._connection = connection
-        self._query = query.strip().rstrip(";").rstrip()
+        self._dialect = dialect_of(connection.dialect.name)
+        self._query = without_semicolons(query, self._dialect)
         self._where = where
         self.total: int | None = None
         self.image_shape = None
@@ -51,7 +55,11 @@ class QuerySource:
         } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
-        self._columns = [SqlColumn(name) for name in self._selected()]
+        moments = self._moments()
+        self._columns = [
+            SqlColumn(name, is_moment=place in moments)
+            for name, place in zip(self._selected(), self._chosen.places, strict=True)
+        ]
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
@@ -155,6 +163,13 @@ class QuerySource:
         names = list(self._result.keys())
         return [names[place] for place in self._chosen.places]
 
+    def _moments(self) -> set[int]:
+        """Places of dates and times of MySQL, whose driver gives a text for what is no such."""
+        if self._dialect is not Dialect.MYSQL:
+            return set()
+        described = self._result.cursor.description if self._result.cursor is not None else ()
+        return {place for place, column in enumerate(described) if column[1] in _MYSQL_MOMENTS}
+
     def _number_labels(self, label: str) -> dict[str, int]:
         """Numbers of the label's texts, in alphabetical order; none for other labels.
 
@@ -168,15 +183,20 @@ class QuerySource:
             value = first.scalar()
         if not isinstance(value, str):
             return {}
-        with self._execute(f"SELECT DISTINCT {column} {rows}") as distinct:
-            found = {text for (text,) in distinct.fetchmany(_LABELS_AT_MOST + 1)}
+        is_mysql = self._dialect is Dialect.MYSQL
+        # Texts that differ in case or in spaces at the end are equal to most collations of MySQL.
+        text = f"HEX(CONVERT({column} USING utf8mb4))" if is_mysql else column
+        with self._execute(f"SELECT DISTINCT {text} {rows}") as distinct:
+            found = {str(value) for (value,) in distinct.fetchmany(_LABELS_AT_MOST + 1)}
+        if is_mysql:
+            found = {bytes.fromhex(value).decode() for value in found}
         if len(found) > _LABELS_AT_MOST:
             raise usage(
                 f"the label {label} has more than {_LABELS_AT_MOST} different texts",
                 where="--label",
                 remedy="Name a column of classes or of numbers.",
             )
-        return number_classes(str(text) for text in found)
+        return number_classes(found)
 
     def _execute(self, statement: str) -> CursorResult[Any]:
         # Without parameters a driver gives no meaning to the statement's percent signs.
@@ -191,7 +211,7 @@ def column_names(database: Database, query: str) -> list[str]:
     Raises:
         EdlError, Problem: the database refuses the query.
     """
-    rows = query.strip().rstrip(";")
+    rows = without_semicolons(query, dialect_of(database.backend))
     with database.reading() as connection:
         result = connection.execution_options(no_parameters=True).exec_driver_sql(
             f"SELECT * FROM (\n{rows}\n) AS edl_rows LIMIT 0"

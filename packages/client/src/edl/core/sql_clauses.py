@@ -103,13 +103,14 @@ class ClauseReader:
         return name
 
     def attributes(
-        self, known: Mapping[str, str], prefixes: Sequence[str]
+        self, known: Mapping[str, str], prefixes: Sequence[str], given: Sequence[str] = ()
     ) -> tuple[dict[str, object], dict[str, object]]:
         """The parameters of WITH, and those that ``known`` gives a name.
 
         Args:
             known: settings, and what they are called in the second result.
             prefixes: a parameter may have one of them; if there are none, there are no parameters.
+            given: parameters that the statement itself gives to the model.
         """
         params: dict[str, object] = {}
         settings: dict[str, object] = {}
@@ -130,6 +131,9 @@ class ClauseReader:
                 if prefixes:
                     others = f"Parameters of the model need no prefix; {others.lower()}"
                 raise self.mistake(f"there is no setting {whole}", 0, others)
+            if place is params and key in given:
+                self.index = start
+                raise self.mistake(f"{key} comes from the SELECT", 0, "Leave it out.")
             if key in place:
                 self.index = start
                 raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
@@ -173,4 +177,16 @@ class ClauseReader:
                 0,
                 f"A text needs quotes: {name}='relu'",
             ) from None
+        if not _is_finite(value):
+            self.index = start
+            raise self.mistake(f"the value of {name} is beyond all floats", 0, "Below 1.8e308.")
         return value
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no number in a value is too large for a float."""
+    if isinstance(value, dict):
+        return all(map(_is_finite, (*value, *value.values())))
+    if isinstance(value, list | tuple | set):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float | complex) or abs(value) < float("inf")

@@ -124,6 +124,7 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
     Raises:
         Problem: one of them is wrong, or there is none; it shows the place.
     """
+    text = text.removeprefix("\ufeff")  # Windows begins files with it
     found: list[Statement] = []
     current: list[SqlToken] = []
     for token in tokens(text, dialect):
@@ -179,7 +180,7 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
         if _is_followed(words, index):
             return index
     meant = [i for i in at_top if i and is_word(words[i - 1], "TO")] or [
-        index for index in at_top if index + 1 < len(words) and words[index + 1].is_name
+        index for index in at_top if index + 1 < len(words) and _may_be_meant(words, index)
     ]
     if meant:
         word = words[meant[-1]].text.upper()
@@ -203,6 +204,13 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
         words[-1].end,
         _TRAIN_EXAMPLE,
     )
+
+
+def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
+    """Whether a name follows, or what somebody may take for one: ``TRAIN ../dnn``."""
+    following = words[verb + 1]
+    is_apart = following.start > words[verb].end
+    return following.is_name or (is_apart and following.text[0] in "./~")
 
 
 def _is_other_verb(to: SqlToken, word: SqlToken) -> bool:
@@ -235,7 +243,7 @@ def _train(select: str, rest: ClauseReader) -> Train:
     while rest.more():
         clause = rest.clause(seen)
         if clause == "WITH":
-            params, settings = rest.attributes({**_SETTINGS, **_METRICS}, _PREFIXES)
+            params, settings = rest.attributes({**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",))
         elif clause == "COLUMN":
             _columns(rest, columns, seen)
         elif clause == "LABEL":

@@ -21,6 +21,18 @@ class Dialect(StrEnum):
     """Also backslashes within texts, and comments that begin with ``#``."""
 
 
+_DIALECTS = {
+    "postgresql": Dialect.POSTGRESQL,
+    "mysql": Dialect.MYSQL,
+    "mariadb": Dialect.MYSQL,
+}
+
+
+def dialect_of(backend: str) -> Dialect:
+    """The dialect of a database, by the name of its kind in SQLAlchemy."""
+    return _DIALECTS.get(backend, Dialect.STANDARD)
+
+
 @dataclass(frozen=True, slots=True)
 class SqlToken:
     """A word, a text, a number or a sign.
@@ -89,6 +101,19 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
         position = end
     if opened:
         raise mistake("this bracket is never closed", text, opened[-1][1])
+
+
+def without_semicolons(query: str, dialect: Dialect) -> str:
+    """A query without the semicolons at its end, and without comments behind them."""
+    query = query.strip()
+    try:
+        words = list(tokens(query, dialect))
+    except Problem:  # the database says what is wrong with it
+        return query.rstrip(";").rstrip()
+    end = len(query)
+    while words and words[-1].text == ";":
+        end = words.pop().start
+    return query[:end].rstrip() if words else ""
 
 
 def ends_with_semicolon(text: str, dialect: Dialect) -> bool:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from math import isinf
 from typing import Any
 
 from edl.core.schema import ColumnType
@@ -45,10 +46,15 @@ class SqlColumn:
 
     Drivers of databases with types give values of one Python type for a column; SQLite has types
     of values only, and a column with several is refused.
+
+    Args:
+        is_moment: the database says that these are dates or times. Its driver gives a text for
+            what is none, as 0000-00-00.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_moment: bool = False) -> None:
         self.name = name
+        self._is_moment = is_moment
         self._type = ColumnType.UNKNOWN
         self._is_array = False
 
@@ -65,6 +71,11 @@ class SqlColumn:
         """
         if value is None:
             return None
+        if self._is_moment and isinstance(value, str):
+            raise Unconvertible(
+                f"{value} is no day of the calendar",
+                f"NULLIF({self.name}, '{value}') makes it NULL.",
+            )
         is_array = isinstance(value, list | tuple)
         if self._type is ColumnType.UNKNOWN:
             self._is_array = is_array
@@ -130,7 +141,9 @@ def _integer(value: Any) -> int:
 
 def _real(value: Any) -> float:
     number = float(value)
-    if abs(number) > _GREATEST_FLOAT32 and abs(number) != float("inf"):
+    # Of a float, an infinity is a value; of a decimal, float() makes one of a number.
+    is_infinite = isinf(number) and not (isinstance(value, Decimal) and value.is_finite())
+    if abs(number) > _GREATEST_FLOAT32 and not is_infinite:
         raise Unconvertible(
             f"{value} is beyond the range of a 32-bit float", "Scale it in the query, or use ln()."
         )
