@@ -11,7 +11,7 @@ import pytest
 from fakes.store import Trouble, emptied, trouble
 
 import recordio
-from edl_master.adapters import object_stores
+from edl_master.adapters import object_stores, store_calls
 from edl_master.adapters.part_files import OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.tasks import TaskPartition
@@ -25,7 +25,7 @@ LONG_S = 200.0
 def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """What stuck calls wait for."""
     monkeypatch.setattr(
-        object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
+        store_calls, "TIMEOUTS", store_calls.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
     )
     event = threading.Event()
     with emptied():
@@ -72,7 +72,7 @@ def test_a_slow_store_has_all_the_time_that_it_needs(
     going_on: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four pieces, each faster than the limit, together slower."""
-    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=2.0))
+    monkeypatch.setattr(store_calls, "TIMEOUTS", store_calls.StoreTimeouts(call_s=2.0))
 
     trouble("piece ", lambda: time.sleep(0.6))
     started = time.monotonic()

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -20,7 +21,7 @@ from conformance.checkpoint_suite import (
 )
 from fakes.store import calm, emptied, refuse, trouble
 
-from edl_master.adapters import object_stores
+from edl_master.adapters import object_stores, store_calls
 from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_proto.errors import EdlError
@@ -105,7 +106,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
     world: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
+        store_calls, "TIMEOUTS", store_calls.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
     )
     place = world.place()
     keep(place, checkpoint(1))
@@ -115,7 +116,7 @@ def test_one_that_hangs_is_given_up_and_can_never_spoil_a_later_one(
         keep(place, checkpoint(2))
     assert "made no progress" in caught.value.what
     calm()
-    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts())
+    monkeypatch.setattr(store_calls, "TIMEOUTS", store_calls.StoreTimeouts())
     keep(place, checkpoint(3))
     going_on.set()  # the call that was given up ends now, and writes what it was to write
     for thread in threading.enumerate():
@@ -226,6 +227,54 @@ def test_a_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     assert object_stores.read(uri) == content
     system, path = filesystem(uri)
     assert system.info(path)["ETag"].endswith('-3"'), "the number of parts"
+
+
+@pytest.mark.usefixtures("s3")
+def test_large_files_of_outputs_are_sent_in_parts(tmp_path: Path) -> None:
+    local = tmp_path / "model"
+    local.mkdir()
+    (local / "large").write_bytes(content := bytes(range(256)) * (40 << 12))
+    (local / "small").write_bytes(b"small")
+    place = unused("s3")
+    uri = f"{place}/model"
+    object_stores.write(f"{place}/before", b"makes the bucket")
+    object_stores.put(local, uri, "job")
+    assert object_stores.read(f"{uri}/large") == content
+    assert object_stores.read(f"{uri}/small") == b"small"
+    alone = f"{place}/large"
+    object_stores.put(local / "large", alone, "job")
+    assert object_stores.read(alone) == content
+
+
+def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Store:
+        def exists(self, path: str) -> bool:
+            return False
+
+        def put(self, *_: str, **how: Any) -> None:
+            asked.append({name: how.get(name) for name in ("chunksize", "batch_size")})
+
+        def copy(self, *_: str, **__: Any) -> None:
+            pass
+
+        def rm(self, *_: str, **__: Any) -> None:
+            pass
+
+    monkeypatch.setattr(store_calls, "filesystem", lambda uri: (Store(), "bucket/model"))
+    local = tmp_path / "model"
+    local.mkdir()
+    with (local / "large").open("wb") as file:
+        file.truncate(10_000 * (64 << 20))  # a hole: the disk holds nothing of it
+    object_stores.put(local, "s3://bucket/model", "job")
+    object_stores.put(local / "large", "s3://bucket/model", "job")
+    object_stores.put(local, "memory://bucket/model", "job")
+    assert asked == [
+        {"chunksize": 64 << 20, "batch_size": 4},
+        {"chunksize": 64 << 20, "batch_size": None},
+        {"chunksize": None, "batch_size": None},
+    ]
 
 
 @pytest.mark.usefixtures("s3")

@@ -15,7 +15,7 @@ from fakes.jobs import DEADLINE_S, RunningJob, set_update, training_spec
 from fakes.store import Trouble, emptied, refuse, trouble
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
 
-from edl_master.adapters import object_stores
+from edl_master.adapters import store_calls
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
@@ -126,7 +126,7 @@ def test_a_store_that_hangs_holds_up_neither_the_job_nor_its_snapshots(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first checkpoint sticks until it is given up; training goes on meanwhile."""
-    monkeypatch.setattr(object_stores, "TIMEOUTS", object_stores.StoreTimeouts(call_s=2.0))
+    monkeypatch.setattr(store_calls, "TIMEOUTS", store_calls.StoreTimeouts(call_s=2.0))
     going_on, stuck = threading.Event(), threading.Event()
     minibatches = applied_meanwhile = 0
 

@@ -1,42 +1,19 @@
-"""Object stores, through fsspec; ``files`` is for files of this machine.
-
-A store's client may wait for ever, and there is no deadline that all clients support. So each call
-is made in a thread of its own, which is abandoned when it has made no progress for too long.
-"""
+"""Object stores, through fsspec; ``files`` is for files of this machine."""
 
 from __future__ import annotations
 
-import threading
-import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from edl_master.adapters import store_calls
+from edl_master.adapters.store_calls import StoreCall, run_call
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.storage.stores import filesystem
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreTimeouts:
-    """How long a store may take, in seconds."""
-
-    call_s: float = 120.0
-    """For a call, or for the next bytes of one that reports progress: clients retry by themselves
-    for about a minute."""
-
-    slowest_bytes_per_s: float = 1e7
-    """A move within a store reports no progress; its deadline follows from its size."""
-
-
-TIMEOUTS = StoreTimeouts()
-
 _IN_PARTS = ("s3://", "s3a://", "gs://", "gcs://")
-_PART, _PARTS = 16 << 20, 3
-"""Bytes of a part of an upload, and parts at the same time: s3fs would hold 500 MB in memory."""
+_PART, _PARTS, _FILES = 16 << 20, 3, 4
+"""Bytes of a part, parts of a file and files at the same time: s3fs would hold 500 MB per file."""
 
 
 def is_store(place: str) -> bool:
@@ -68,10 +45,10 @@ def exists(uri: str) -> bool:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def ask(call: _StoreCall) -> bool:
+    def ask(call: StoreCall) -> bool:
         return bool(call.system.exists(call.path))
 
-    return _run(uri, ask)
+    return run_call(uri, ask)
 
 
 def check_writable(uri: str) -> None:
@@ -81,14 +58,14 @@ def check_writable(uri: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def probe(call: _StoreCall) -> None:
+    def probe(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
         beside = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
         call.system.makedirs(parent, exist_ok=True)
         call.system.pipe_file(beside, b"")
         call.system.rm_file(beside)
 
-    _run(uri, probe)
+    run_call(uri, probe)
 
 
 def read(uri: str) -> bytes:
@@ -98,13 +75,13 @@ def read(uri: str) -> bytes:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def fetch(call: _StoreCall) -> bytes:
+    def fetch(call: StoreCall) -> bytes:
         try:
             return bytes(call.system.cat_file(call.path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return b""
 
-    return _run(uri, fetch)
+    return run_call(uri, fetch)
 
 
 def list_objects(uri: str) -> dict[str, int]:
@@ -114,7 +91,7 @@ def list_objects(uri: str) -> dict[str, int]:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def look(call: _StoreCall) -> dict[str, int]:
+    def look(call: StoreCall) -> dict[str, int]:
         try:
             found = call.system.find(call.path, detail=True)
         except FileNotFoundError:
@@ -125,7 +102,7 @@ def list_objects(uri: str) -> dict[str, int]:
             for path, info in found.items()
         }
 
-    return _run(uri, look)
+    return run_call(uri, look)
 
 
 def write(uri: str, content: bytes) -> None:
@@ -135,11 +112,11 @@ def write(uri: str, content: bytes) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def pipe(call: _StoreCall) -> None:
+    def pipe(call: StoreCall) -> None:
         call.system.makedirs(call.path.rpartition("/")[0], exist_ok=True)
         call.system.pipe_file(call.path, content)
 
-    _run(uri, pipe)
+    run_call(uri, pipe)
 
 
 def upload(local: Path, uri: str) -> None:
@@ -152,18 +129,21 @@ def upload(local: Path, uri: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def copy(call: _StoreCall) -> None:
+    def copy(call: StoreCall) -> None:
         # Clients report no progress of a small object.
         nbytes = local.stat().st_size
-        call.extend_deadline(nbytes / TIMEOUTS.slowest_bytes_per_s)
-        parts = (
-            {"chunksize": _part_bytes(nbytes), "max_concurrency": _PARTS}
-            if uri.startswith(_IN_PARTS)
-            else {}
-        )
+        call.extend_deadline(nbytes / store_calls.TIMEOUTS.slowest_bytes_per_s)
+        parts = _in_parts(uri, nbytes)
         call.system.put_file(str(local), call.path, callback=call.transfer_progress(), **parts)
 
-    _run(uri, copy)
+    run_call(uri, copy)
+
+
+def _in_parts(uri: str, nbytes: int) -> dict[str, int]:
+    """How a store's client sends a file of so many bytes, or smaller ones."""
+    if not uri.startswith(_IN_PARTS):
+        return {}
+    return {"chunksize": _part_bytes(nbytes), "max_concurrency": _PARTS}
 
 
 def _part_bytes(nbytes: int) -> int:
@@ -179,14 +159,14 @@ def download(uri: str, local: Path) -> bool:
         EdlError: OUTPUT_UNWRITABLE; the store, or the disk, does not let it be copied.
     """
 
-    def copy(call: _StoreCall) -> bool:
+    def copy(call: StoreCall) -> bool:
         try:
             call.system.get_file(call.path, str(local), callback=call.transfer_progress())
         except FileNotFoundError:
             return False
         return True
 
-    return _run(uri, copy)
+    return run_call(uri, copy)
 
 
 def remove(uri: str) -> None:
@@ -196,11 +176,11 @@ def remove(uri: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def remove_it(call: _StoreCall) -> None:
+    def remove_it(call: StoreCall) -> None:
         if call.system.exists(call.path):
             call.system.rm(call.path, recursive=True)
 
-    _run(uri, remove_it)
+    run_call(uri, remove_it)
 
 
 def writer_of(uri: str) -> str:
@@ -233,7 +213,7 @@ def put(local: Path, uri: str, job: str) -> None:
         EdlError: OUTPUT_UNWRITABLE; nothing is left behind.
     """
 
-    def copy(call: _StoreCall) -> None:
+    def copy(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
         beside = f"{parent}/.{name}.edl-{job}.tmp"
         recursive = local.is_dir()
@@ -242,14 +222,18 @@ def put(local: Path, uri: str, job: str) -> None:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
             source = f"{local}/" if recursive else str(local)
-            system.put(source, beside, recursive=recursive, callback=call.transfer_progress())
-            call.extend_deadline(_nbytes(local) / TIMEOUTS.slowest_bytes_per_s)
+            how = _in_parts(uri, max(_sizes(local), default=0))
+            if how and recursive:
+                how["batch_size"] = _FILES
+            progress = call.transfer_progress()
+            system.put(source, beside, recursive=recursive, callback=progress, **how)
+            call.extend_deadline(sum(_sizes(local)) / store_calls.TIMEOUTS.slowest_bytes_per_s)
             _move(system, beside, call.path, recursive=recursive)
         finally:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
 
-    _run(uri, copy)
+    run_call(uri, copy)
 
 
 def move(source: str, uri: str, job: str, last: str) -> None:
@@ -265,7 +249,7 @@ def move(source: str, uri: str, job: str, last: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def rename(call: _StoreCall) -> None:
+    def rename(call: StoreCall) -> None:
         system = call.system
         _, path = filesystem(source)
         marker = _marker_of(call.path)
@@ -273,12 +257,12 @@ def move(source: str, uri: str, job: str, last: str) -> None:
         mark = system.cat_file(f"{path}/{last}")
         system.pipe_file(marker, job.encode())
         system.rm_file(f"{path}/{last}")
-        call.extend_deadline(nbytes / TIMEOUTS.slowest_bytes_per_s)
+        call.extend_deadline(nbytes / store_calls.TIMEOUTS.slowest_bytes_per_s)
         _move(system, path, call.path, recursive=True)
         system.pipe_file(f"{call.path}/{last}", mark)
         system.rm_file(marker)
 
-    _run(uri, rename)
+    run_call(uri, rename)
 
 
 def _move(system: Any, source: str, to: str, *, recursive: bool) -> None:
@@ -294,104 +278,13 @@ def remove_all(pattern: str) -> None:
         EdlError: OUTPUT_UNWRITABLE.
     """
 
-    def remove_them(call: _StoreCall) -> None:
+    def remove_them(call: StoreCall) -> None:
         for path in call.system.glob(call.path):
             call.system.rm(path, recursive=True)
 
-    _run(pattern, remove_them)
+    run_call(pattern, remove_them)
 
 
-def store_error(uri: str, error: Exception) -> EdlError:
-    """The error of a store's client, for a user."""
-    return EdlError(
-        ErrorCode.OUTPUT_UNWRITABLE,
-        f"the store does not serve {uri}: {type(error).__name__}: {error}",
-        where=uri,
-        remedy="Check the name and your access; the store's package (s3fs, gcsfs, ...) has to be "
-        "installed where the job runs.",
-    )
-
-
-class _StoreCall:
-    """A call of a store, with the deadline of its next progress.
-
-    Attributes:
-        system: the fsspec file system.
-        path: within it.
-        since: when it last made progress.
-        until: when it is given up without further progress.
-        given_up: it must change nothing any more, if it ever continues.
-    """
-
-    system: Any
-    path: str
-
-    def __init__(self) -> None:
-        self.given_up = False
-        self.extend_deadline()
-
-    def open(self, uri: str) -> None:
-        self.system, self.path = filesystem(uri.rstrip("/"))
-
-    def extend_deadline(self, more_s: float = 0.0) -> None:
-        """Note progress; the next step may take ``more_s`` longer than usual.
-
-        Raises:
-            TimeoutError: the deadline is over.
-        """
-        if self.given_up:
-            raise TimeoutError("given up")
-        self.since = time.monotonic()
-        self.until = self.since + TIMEOUTS.call_s + more_s
-
-    def transfer_progress(self) -> Any:
-        """The callback that fsspec calls for bytes that were sent."""
-        from fsspec.callbacks import Callback
-
-        extend = self.extend_deadline
-
-        class Progress(Callback):  # type: ignore[misc]  # fsspec has no types
-            def call(self, *args: Any, **kwargs: Any) -> None:
-                extend()
-
-            def branched(self, *args: Any, **kwargs: Any) -> Callback:
-                return Progress()
-
-        return Progress()
-
-
-def _run(uri: str, act: Callable[[_StoreCall], T]) -> T:
-    """Run a call as long as it makes progress.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
-    call = _StoreCall()
-    done: list[T] = []
-    failed: list[Exception] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        try:
-            call.open(uri)
-            done.append(act(call))
-        except Exception as error:  # a store's client has errors of its own
-            failed.append(error)
-        finally:
-            ended.set()
-
-    threading.Thread(target=run, name="store", daemon=True).start()
-    while not ended.wait(max(0.0, call.until - time.monotonic())):
-        if time.monotonic() >= call.until:
-            call.given_up = True
-            silent_s = call.until - call.since
-            error = TimeoutError(f"the store has made no progress for {silent_s:.0f} s")
-            raise store_error(uri, error)
-    if failed:
-        raise store_error(uri, failed[0]) from failed[0]
-    return done[0]
-
-
-def _nbytes(local: Path) -> int:
+def _sizes(local: Path) -> list[int]:
     files = local.rglob("*") if local.is_dir() else (local,)
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return [file.stat().st_size for file in files if file.is_file()]

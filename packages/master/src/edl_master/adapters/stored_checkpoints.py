@@ -28,6 +28,7 @@ from edl_master.adapters.checkpoint_files import (
 )
 from edl_master.adapters.checkpoints import LocalCheckpoints, damaged_all, stale
 from edl_master.adapters.storage_errors import storage_error
+from edl_master.adapters.store_calls import store_error
 from edl_proto.errors import EdlError
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class ObjectStoreCheckpoints:
         if (there := object_stores.list_objects(uri)) != files:
             odd = sorted(file for file in files if there.get(file) != files[file])
             error = ValueError(f"it does not hold what was sent to it: {', '.join(odd)}")
-            raise object_stores.store_error(uri, error)
+            raise store_error(uri, error)
         self._check_owner()
         object_stores.upload(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
         log.info("checkpoint %s: %d octets sent", uri, last + sum(files.values()))

@@ -73,17 +73,28 @@ class DirectRequests:
         try:
             url, headers = self._sign()
             asked = {**headers, "Range": f"bytes={start}-{stop - 1}"}
-            answer = _connections().request("GET", url, headers=asked, redirect=False)
+            answer = _connections().request(
+                "GET", url, headers=asked, redirect=False, preload_content=False
+            )
+            content = self._content(answer, start, stop)
         except Exception:  # of the client, which signs, or of the network
             return None
+        return content if content is not None and len(content) == stop - start else None
+
+    def _content(self, answer: Any, start: int, stop: int) -> bytes | None:
+        """What an answer brings; no more of it than was asked for is read."""
         self._refused = answer.status != 206 and answer.status not in _PASSING
-        fits = (
+        if (
             answer.status == 206
             and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-{stop - 1}/")
             and self._etag in ("", answer.headers.get("ETag"))
-            and len(answer.data) == stop - start
-        )
-        return answer.data if fits else None
+        ):
+            # As it is stored: also a part of what is stored compressed.
+            content: bytes = answer.read(stop - start, decode_content=False)
+            answer.release_conn()
+            return content
+        answer.close()
+        return None
 
     def _sign(self) -> tuple[str, Mapping[str, str]]:
         now = time.monotonic()
