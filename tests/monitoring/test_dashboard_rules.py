@@ -1,4 +1,4 @@
-"""The published rules of Grafana's dashboard-linter, checked by a test of ours.
+"""Rules modelled on those of Grafana's dashboard-linter, checked by a test of ours.
 
 The linter itself could not be installed where this was written. Rules are named as it names them.
 Exceptions, with their reasons:
