@@ -49,18 +49,29 @@ callbacks = [tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: epoch 
 """
 
 
+HELD = """
+from held import take_time
+
+at_once = dataset_fn
+
+def dataset_fn(dataset, mode):
+    def slowly(number):
+        return tf.ensure_shape(tf.numpy_function(take_time, [number], tf.int64), [])
+    return at_once(dataset, mode).map(slowly)
+"""
+
+
 def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, held: HeldTraining, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
     """Its own step, callbacks that stop and set learning rates, and examples that are no records.
 
     The gradient is −1 for each example, the rate 1 and then 2, so a weight is 3 for each example
     of its record after the two epochs.
     """
-    (tmp_path / "zoo").mkdir()
-    (tmp_path / "zoo" / "mine.py").write_text(AS_FOR_FIT)
+    (held.zoo / "mine.py").write_text(AS_FOR_FIT + HELD)
     edl(
-        *("train", "--model-zoo", str(tmp_path / "zoo"), "--model-def", "mine.Counting"),
+        *("train", "--model-zoo", str(held.zoo), "--model-def", "mine.Counting"),
         *("--params", "size=2000", "--data", str(numbered(2000)), "--num-epochs", "5"),
         *("--minibatch-size", "8", "--num-workers", "2", "--name", "fit", "--detach"),
         *("--output", str(tmp_path / "model")),
@@ -68,6 +79,7 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     eventually(lambda: int(edl.status("fit")["records_trained"]) > 0, "training has begun")
     workers = eventually(lambda: edl.workers("fit"), "a worker is in the written status")
     os.kill(next(iter(workers.values())), signal.SIGKILL)
+    held.release()
     result = edl("wait", "fit", "-o", "json").json
     assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 4000)
     arrays = load_file(tmp_path / "model" / "parameters.safetensors")
