@@ -230,7 +230,7 @@ def test_a_large_file_is_sent_in_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("s3")
-def test_large_files_of_outputs_are_sent_in_parts(tmp_path: Path) -> None:
+def test_outputs_with_large_files_arrive_whole(tmp_path: Path) -> None:
     local = tmp_path / "model"
     local.mkdir()
     (local / "large").write_bytes(content := bytes(range(256)) * (40 << 12))
@@ -254,7 +254,9 @@ def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             return False
 
         def put(self, *_: str, **how: Any) -> None:
-            asked.append({name: how.get(name) for name in ("chunksize", "batch_size")})
+            asked.append(
+                {name: how.get(name) for name in ("chunksize", "max_concurrency", "batch_size")}
+            )
 
         def copy(self, *_: str, **__: Any) -> None:
             pass
@@ -271,9 +273,9 @@ def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     object_stores.put(local / "large", "s3://bucket/model", "job")
     object_stores.put(local, "memory://bucket/model", "job")
     assert asked == [
-        {"chunksize": 64 << 20, "batch_size": 4},
-        {"chunksize": 64 << 20, "batch_size": None},
-        {"chunksize": None, "batch_size": None},
+        {"chunksize": 64 << 20, "max_concurrency": 3, "batch_size": 4},
+        {"chunksize": 64 << 20, "max_concurrency": 3, "batch_size": None},
+        {"chunksize": None, "max_concurrency": None, "batch_size": None},
     ]
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _BATCH = 4096
 _LABELS_AT_MOST = 100_000
 _SHOWN = 10
-_MYSQL_MOMENTS = {7, 10, 12}
-"""Of its protocol: TIMESTAMP, DATE and DATETIME."""
+_MYSQL_TEMPORAL = {7, 10, 12}
+"""Type codes of its protocol: TIMESTAMP, DATE and DATETIME."""
 
 
 class QuerySource:
@@ -55,9 +55,9 @@ class QuerySource:
         } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
-        moments = self._moments()
+        temporal = self._temporal()
         self._columns = [
-            SqlColumn(name, is_moment=place in moments)
+            SqlColumn(name, is_temporal=place in temporal)
             for name, place in zip(self._selected(), self._chosen.places, strict=True)
         ]
 
@@ -163,12 +163,12 @@ class QuerySource:
         names = list(self._result.keys())
         return [names[place] for place in self._chosen.places]
 
-    def _moments(self) -> set[int]:
-        """Places of dates and times of MySQL, whose driver gives a text for what is no such."""
+    def _temporal(self) -> set[int]:
+        """Places of columns that MySQL declares as dates or times."""
         if self._dialect is not Dialect.MYSQL:
             return set()
         described = self._result.cursor.description if self._result.cursor is not None else ()
-        return {place for place, column in enumerate(described) if column[1] in _MYSQL_MOMENTS}
+        return {place for place, column in enumerate(described) if column[1] in _MYSQL_TEMPORAL}
 
     def _number_labels(self, label: str) -> dict[str, int]:
         """Numbers of the label's texts, in alphabetical order; none for other labels.

@@ -179,7 +179,9 @@ class ClauseReader:
             ) from None
         if not _is_finite(value):
             self.index = start
-            raise self.mistake(f"the value of {name} is beyond all floats", 0, "Below 1.8e308.")
+            raise self.mistake(
+                f"the value of {name} is too large for a float", 0, "Write a number below 1.8e308."
+            )
         return value
 
 

@@ -48,13 +48,13 @@ class SqlColumn:
     of values only, and a column with several is refused.
 
     Args:
-        is_moment: the database says that these are dates or times. Its driver gives a text for
-            what is none, as 0000-00-00.
+        is_temporal: the database declares dates or times. Its driver returns a text for a value
+            that is not valid, such as 0000-00-00.
     """
 
-    def __init__(self, name: str, *, is_moment: bool = False) -> None:
+    def __init__(self, name: str, *, is_temporal: bool = False) -> None:
         self.name = name
-        self._is_moment = is_moment
+        self._is_temporal = is_temporal
         self._type = ColumnType.UNKNOWN
         self._is_array = False
 
@@ -71,9 +71,9 @@ class SqlColumn:
         """
         if value is None:
             return None
-        if self._is_moment and isinstance(value, str):
+        if self._is_temporal and isinstance(value, str):
             raise Unconvertible(
-                f"{value} is no day of the calendar",
+                f"{value} is no valid date or time",
                 f"NULLIF({self.name}, '{value}') makes it NULL.",
             )
         is_array = isinstance(value, list | tuple)

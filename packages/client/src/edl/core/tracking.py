@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from edl.core.job_status import JobState
+from edl_proto.public_settings import public_settings
 from edl_proto.timestamps import parse_rfc3339
 
 _PLACES_OF_FILES = ("job_dir", "submitted_at", "containers", "kubernetes")
 """What says how the job's files and pods are made; pods may have secrets in their variables."""
 
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /:]")
 
 
@@ -104,26 +104,7 @@ def parameters(description: Mapping[str, Any]) -> dict[str, str]:
     Args:
         description: as ``JobPlacement.describe`` gives it.
     """
-    kept = {key: value for key, value in description.items() if key not in _PLACES_OF_FILES}
-    return {key: without_password(text) for key, text in _flat(kept, "") if text}
-
-
-def without_password(text: str) -> str:
-    """A text in which addresses name neither user nor password."""
-    return _USER_INFO.sub("", text)
-
-
-def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    match value:
-        case Mapping():
-            for key, item in value.items():
-                yield from _flat(item, f"{name}.{key}" if name else str(key))
-        case None:
-            return
-        case list() | tuple():
-            yield name, ", ".join(map(str, value))
-        case _:
-            yield name, str(value)
+    return public_settings(description, _PLACES_OF_FILES)
 
 
 def started_at_s(details: Mapping[str, Any]) -> float | None:
