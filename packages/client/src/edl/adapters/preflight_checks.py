@@ -67,8 +67,7 @@ def check_output(place: str, option: str = "--output") -> None:
             ErrorCode.OUTPUT_UNWRITABLE,
             f"the store cannot be accessed: {error}",
             where=place,
-            remedy="Check the name and your access; s3://, gs:// and others each need their "
-            "package (s3fs, gcsfs, ...).",
+            remedy=storage.REMEDY,
         ) from None
     if exists:
         raise EdlError(

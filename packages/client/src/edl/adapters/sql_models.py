@@ -103,6 +103,5 @@ class SqlModels:
             ErrorCode.MODEL_NOT_FOUND,
             f"the store of the models cannot be accessed: {error}",
             where=self._place,
-            remedy="Check --models and your access; s3://, gs:// and others each need their "
-            "package (s3fs, gcsfs, ...).",
+            remedy=storage.REMEDY,
         )

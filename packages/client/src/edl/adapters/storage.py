@@ -10,6 +10,12 @@ from pathlib import Path
 from edl.core.locations import scheme
 from recordio.storage.stores import filesystem
 
+REMEDY = (
+    "Check the name and your access; s3://, gs:// and others each need their package"
+    " (s3fs, gcsfs, ...)."
+)
+"""What to do about a StoreError."""
+
 
 class StoreError(Exception):
     """A store could not be asked: no such scheme, no access, no network."""
