@@ -67,7 +67,8 @@ def test_the_time_that_a_process_computes() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as child:
         deadline = time.monotonic() + 60
-        while process_identity.cpu_seconds(child.pid) < 0.3:
+        # The kernel rounds both parts of the time down to its ticks.
+        while process_identity.cpu_seconds(child.pid) < 0.25:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         child.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from edl_proto.transport import channels
 
 class _Greeter(grpc.GenericRpcHandler):
     def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        if call.method.endswith("Stream"):
+            return grpc.stream_stream_rpc_method_handler(lambda requests, context: requests)
         return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
 
 
@@ -45,3 +48,48 @@ def test_a_peer_that_takes_long_to_answer_a_connection_is_reached() -> None:
     finally:
         server.stop(None)
         busy.close()
+
+
+def test_no_stream_outlives_its_deadline_when_servers_come_and_go() -> None:
+    """Each of these calls is in flight, or about to be, when its server ends."""
+
+    def start(port: int) -> tuple[grpc.Server, int]:
+        server = grpc.server(futures.ThreadPoolExecutor(16), options=channels.SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((_Greeter(),))
+        port = channels.add_port(server, f"127.0.0.1:{port}")
+        server.start()
+        return server, port
+
+    server, port = start(0)
+    over = threading.Event()
+    channel = channels.connect(f"127.0.0.1:{port}")
+    answered = [0] * 8
+
+    def call_again_and_again(caller: int) -> None:
+        while not over.is_set():
+            with contextlib.suppress(grpc.RpcError):
+                for _ in channel.stream_stream("/a.Service/Stream")(iter([b"a", b"b"]), timeout=1):
+                    answered[caller] += 1
+            time.sleep(0.001)
+
+    threads = [
+        threading.Thread(target=call_again_and_again, args=(caller,), daemon=True)
+        for caller in range(8)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            time.sleep(0.05)
+            server.stop(None).wait()
+            server, _ = start(port)
+        over.set()
+        deadline = time.monotonic() + 60
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        assert not any(thread.is_alive() for thread in threads)
+        assert all(answered)
+    finally:
+        channel.close()
+        server.stop(None)

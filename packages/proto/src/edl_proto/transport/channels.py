@@ -29,6 +29,10 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
     # Despite its name, how long one attempt may take: a peer that is busy, or far away, needs
     # more than the pause between attempts for its handshakes.
     ("grpc.min_reconnect_backoff_ms", 5_000),
+    # All calls that are safe to repeat are repeated by their callers. gRPC's own retries lose
+    # streams: where a server goes away before it has seen one, and cannot be reached then, the
+    # call gets its status but never ends its reads, whatever its deadline (gRPC 1.85).
+    ("grpc.enable_retries", 0),
     # Local processes must never be reached through somebody's proxy.
     ("grpc.enable_http_proxy", 0),
 )
