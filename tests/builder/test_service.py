@@ -139,9 +139,9 @@ def test_pips_reason_for_a_missing_requirement_is_shown(service: Service, reposi
             stub, repository, zoo(repository, requirements="no-such-package-of-anybody==0\n")
         )
     assert outcome.error is not None
-    assert outcome.last.phase == pb.BUILD_FAILED
+    assert outcome.last.phase == pb.BUILD_FAILED, outcome.text
     assert "no-such-package-of-anybody" in outcome.text
-    assert "requirements.txt" in outcome.last.error.remedy
+    assert "requirements.txt" in outcome.last.error.remedy, (outcome.last, outcome.text)
 
 
 def test_cancelling_ends_the_build_in_the_engine(
