@@ -384,6 +384,7 @@ def test_settings_and_environment_are_unfolded(serve: Serve, visit: Visit) -> No
     assert tab.evaluate("document.getElementById('setup').hidden")
     status.settings.update({"training.num_epochs": "5", "data": "<b>/data" + "/long" * 60})
     status.environment["keras"] = "3.9.0"
+    status.worker_environment["keras"] = "3.15.1 (worker 0), 3.14.0 (worker 1)"
     tab = visit(serve(status, events))
     tab.wait_for("!document.getElementById('setup').hidden")
     assert tab.text("#setup").strip() == "Settings and environment"
@@ -392,6 +393,8 @@ def test_settings_and_environment_are_unfolded(serve: Serve, visit: Visit) -> No
     assert "training.num_epochs" in tab.text("#settings")
     assert "<b>/data" in tab.text("#settings"), "a text stays a text"
     assert "3.9.0" in tab.text("#environment")
+    assert "3.14.0 (worker 1)" in tab.text("#worker-environment")
+    assert "3.9.0" not in tab.text("#worker-environment")
     for width in (360, 768, 1280):
         tab.resize(width, 900)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -92,6 +92,8 @@ def test_the_status_of_a_running_job_tells_of_its_workers_and_tasks(job: Running
     assert status.tasks["training"].leased == 2
     assert status.workers_wanted == job_pb2.WorkersSpec(min=1, max=2)
     assert status.dashboard_url == job.app.dashboard_url
+    assert status.environment["edl-master"]
+    assert dict(status.worker_environment) == {"edl-worker": "0.0.fake"}
     assert status.name == "counting"
     assert not status.finished_at
 

@@ -257,6 +257,18 @@ def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
     assert reply.leave.reason == "unknown-worker"
 
 
+def test_only_workers_of_the_job_say_what_it_runs_with(held: Held) -> None:
+    for worker in (held.worker.id, 7):
+        request = task_pb2.RegisterRequest(
+            worker_id=worker,
+            instance=held.worker.instance.name,
+            environment={"keras": f"3.{worker}"},
+        )
+        held.worker.tasks.Register(request)
+    status = held.job.status()
+    assert dict(status.worker_environment) == {"keras": f"3.{held.worker.id}"}
+
+
 def test_what_a_master_says_before_any_model_is_described(tmp_path: Path) -> None:
     ready = threading.Event()
 

@@ -94,7 +94,11 @@ class FakeSession:
         reply = self.call(
             self.tasks.Register,
             task_pb2.RegisterRequest(
-                worker_id=self.id, instance=self.instance.name, host="threads", pid=self.id + 1
+                worker_id=self.id,
+                instance=self.instance.name,
+                host="threads",
+                pid=self.id + 1,
+                environment={"edl-worker": "0.0.fake"},
             ),
         )
         self.incarnation = reply.incarnation

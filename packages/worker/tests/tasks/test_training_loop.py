@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,7 @@ def test_the_layout_is_described_in_wire_order(
     assert '"SGD"' in ready.model.optimizer_json
     (registered,) = master.received.registered
     assert registered.instance == ready.instance
+    assert registered.environment["keras"] == metadata.version("keras")
     url = f"http://127.0.0.1:{registered.metrics_port}/metrics"
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(url, timeout=200)

@@ -340,6 +340,7 @@ class MasterServices:
             WorkerRecords(
                 self.worker_counters,
                 self.timeline,
+                self.report.worker_environments,
                 ProfileFiles(self._config.tensorboard_dir, self._config.spec.name)
                 if self._config.spec.training.HasField("profile")
                 else None,

@@ -220,14 +220,15 @@ export function showJob(status) {
 
 /** What the job was asked for, and what it runs with; an earlier release says neither. */
 export function showSettings(status) {
-  for (const part of ["settings", "environment"]) {
-    const facts = Object.entries(status[part] ?? {})
+  const parts = ["settings", "worker-environment", "environment"].map((part) => {
+    const facts = Object.entries(status[part.replace("-", "_")] ?? {})
       .map(([label, value]) => ({ label, value }))
       .sort((a, b) => a.label.localeCompare(b.label));
     fillFacts(byId(part), facts);
     show(byId(`${part}-part`), facts.length > 0);
-  }
-  show(byId("setup"), Object.keys({ ...status.settings, ...status.environment }).length > 0);
+    return facts.length > 0;
+  });
+  show(byId("setup"), parts.includes(true));
 }
 
 export function showDeadLetters(status) {

@@ -14,9 +14,11 @@ from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
 from edl_master.metrics.observed import Metrics
 from edl_master.reporting.curves import Curves
-from edl_master.reporting.job_settings import environment_of_this_process, settings_of
+from edl_master.reporting.job_settings import settings_of
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_master.reporting.timeline_recorder import TimelineRecorder
+from edl_master.reporting.worker_environments import WorkerEnvironments
+from edl_proto.monitoring.installed_versions import installed_versions
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
 
@@ -64,6 +66,9 @@ class JobReport:
         dashboard_url: of the status page, once that is served.
         servers: the parameter servers as they are.
         table_rows: rows of each embedding table.
+
+    Attributes:
+        worker_environments: takes what workers say that they run with.
     """
 
     def __init__(
@@ -79,7 +84,8 @@ class JobReport:
         self.started_at = rfc3339(time.time())
         self._facts = facts
         self._settings = settings_of(facts.spec)
-        self._environment = environment_of_this_process()
+        self._environment = installed_versions()
+        self.worker_environments = WorkerEnvironments()
         self._view = view
         self._history = history
         self._registry = registry
@@ -156,4 +162,5 @@ class JobReport:
         status.servers.extend(self._servers())
         status.settings.update(self._settings)
         status.environment.update(self._environment)
+        status.worker_environment.update(self.worker_environments.summary())
         return status

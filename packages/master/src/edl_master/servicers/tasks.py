@@ -28,6 +28,7 @@ from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.reporting.timeline_recorder import TimelineRecorder
+from edl_master.reporting.worker_environments import WorkerEnvironments
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import bounded_wait, check_incarnation
 from edl_proto.errors import EdlError
@@ -88,12 +89,14 @@ class WorkerRecords:
     Attributes:
         counters: what they have counted.
         timeline: what they did when.
+        environments: what they run with.
         profiles: their profiles; None: the job is not profiled.
         record: takes events for the job's log.
     """
 
     counters: WorkerCounters
     timeline: TimelineRecorder
+    environments: WorkerEnvironments
     profiles: ProfileFiles | None = None
     record: Callable[[LogEvent], None] = lambda event: None
 
@@ -137,11 +140,13 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> task_pb2.RegisterReply:
-        self._controller.handle(
+        answer = self._controller.handle(
             events.WorkerRegistered(
                 WorkerId(request.worker_id), InstanceId(request.instance), request.host, request.pid
             )
         )
+        if not isinstance(answer, LeaveJob):
+            self._records.environments.add(request.worker_id, request.environment)
         return task_pb2.RegisterReply(
             job=self._spec,
             incarnation=self._incarnation,

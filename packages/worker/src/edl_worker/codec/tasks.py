@@ -31,14 +31,17 @@ from edl_worker.core.tasks import (
 _TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
 
 
-def encode_register(identity: WorkerIdentity, metrics_port: int) -> task_pb2.RegisterRequest:
-    """The registration of a process."""
+def encode_register(
+    identity: WorkerIdentity, metrics_port: int, environment: Mapping[str, str]
+) -> task_pb2.RegisterRequest:
+    """The registration of a process; ``environment`` has the versions that it runs with."""
     return task_pb2.RegisterRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
         host=identity.host,
         pid=identity.pid,
         metrics_port=metrics_port,
+        environment=environment,
     )
 
 

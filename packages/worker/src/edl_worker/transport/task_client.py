@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import grpc
 
 from edl_proto.errors import EdlError
+from edl_proto.monitoring.installed_versions import installed_versions
 from edl_proto.v1 import task_pb2_grpc
 from edl_worker.codec import jobs, tasks
 from edl_worker.core.model_description import ModelDescription
@@ -44,7 +45,7 @@ class TaskClient:
 
     def register(self, metrics_port: int) -> Registration:
         """Register this process; all later calls name the incarnation that replies."""
-        request = tasks.encode_register(self._identity, metrics_port)
+        request = tasks.encode_register(self._identity, metrics_port, installed_versions())
         timeout_s = self._settings.call_timeout_s
         reply = self._connection.call(
             "Register", lambda: self._stub.Register(request, timeout=timeout_s)

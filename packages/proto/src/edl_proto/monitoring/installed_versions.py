@@ -1,0 +1,26 @@
+"""Versions of what a process runs with, which the status of its job shows."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+_PACKAGES = ("edl-master", "edl-worker", "tensorflow", "tensorflow-cpu", "keras", "numpy")
+"""By the names under which they are installed: some environments have ``tensorflow-cpu``."""
+
+NAMES = ("python", "system", *_PACKAGES)
+"""All names that ``installed_versions`` can give."""
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python, of the packages that matter and are installed, and of the system.
+
+    Nothing is imported: a process that cannot import its TensorFlow is asked for its version first.
+    """
+    found = {"python": platform.python_version(), "system": platform.platform(terse=True)}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a master needs no TensorFlow
+    return found
