@@ -28,8 +28,20 @@ def test_the_readme_s_commands_work_in_order(edl: Edl, tmp_path: Path) -> None:
 
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("packages/*/*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page}: {target}"
+        for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+            place = page.parent / target if target else page
+            assert place.exists(), f"{page}: {target}"
+            if heading and place.suffix == ".md":
+                assert heading in anchors(place), f"{page}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which links lead to the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    titles = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one) for one in re.findall(r"^#+ (.*)", text, re.M)
+    ]
+    return {re.sub(r"[^\w -]", "", one.lower()).strip().replace(" ", "-") for one in titles}
 
 
 def test_modules_that_documents_name_exist() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from conftest import ROOT
 
+from tests.monitoring.queries import DASHBOARDS, dashboard, panels
 from tests.monitoring.tools import promtool
 
 PLACE = ROOT / "deploy" / "prometheus"
@@ -35,3 +36,12 @@ def test_each_alert_has_a_runbook_that_names_it() -> None:
         assert f"`{alert['alert']}`" in page.read_text(), page
     used = {ROOT / alert["annotations"]["runbook"] for alert in alerts()}
     assert set(RUNBOOKS.glob("*.md")) == used
+
+
+def test_runbooks_name_panels_that_the_dashboards_have() -> None:
+    shown = [dashboard(name) for name in DASHBOARDS]
+    titles = {each["title"] for content in shown for each in panels(content)}
+    titles |= {row["title"] for content in shown for row in content["panels"]}
+    for page in RUNBOOKS.glob("*.md"):
+        for named in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*", page.read_text()):
+            assert named in titles, f"{page.name}: {named}"

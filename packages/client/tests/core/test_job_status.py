@@ -167,6 +167,26 @@ def test_rows_of_embedding_tables_are_reported(rows: dict[str, int], told: str |
     assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])
 
 
+def test_a_job_without_a_link_at_hand_names_the_command_that_prints_one() -> None:
+    served = replace(RUNNING, dashboard_url="http://127.0.0.1:8080/")
+    assert "  page    edl dashboard mnist" in job_text.status_lines(served)
+    link = "http://127.0.0.1:8080/?token=x"
+    assert f"  page    {link}" in job_text.status_lines(served, link)
+    assert not any("page" in line for line in job_text.status_lines(RUNNING))
+
+
+def test_the_last_exits_of_workers_are_shown_once_there_are_any() -> None:
+    well, crashed = WorkerStatus(0, "working"), WorkerStatus(1, "gone", last_exit="signal 6")
+    told = WorkerStatus(2, "starting", last_exit=f"evicted: {'out of memory ' * 20}")
+    lines = job_text.status_lines(replace(RUNNING, workers=(well,)))
+    assert not any("LAST EXIT" in line for line in lines)
+    header, *rows = job_text.status_lines(replace(RUNNING, workers=(well, crashed, told)))[-4:]
+    at = header.index("LAST EXIT")
+    assert [row[at:] for row in rows[:2]] == ["-", "signal 6"]
+    assert rows[2][at:].startswith("evicted: out of memory")
+    assert len(rows[2][at:]) == 60
+
+
 def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
     room, quota = "Unschedulable: 0/2 nodes are available", "QuotaExceeded: exceeded quota: team"
     waiting = [WorkerStatus(number, "starting", pending=room) for number in range(1, 12)]

@@ -277,6 +277,23 @@ _MOST_NUMBERS = 8
 """So many workers of one reason are named; the others are counted."""
 
 WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARTBEAT")
+_LONGEST_EXIT = 60
+"""Characters of how a worker ended: what a cluster says of a pod may be long."""
+
+
+def worker_table(workers: Sequence[WorkerStatus]) -> list[str]:
+    """The workers in ``edl status``; how the last instances ended is shown once one has."""
+    rows = [worker_row(worker) for worker in workers]
+    if not any(worker.last_exit for worker in workers):
+        return table(WORKER_COLUMNS, rows)
+    ends = (_shortened(worker.last_exit, _LONGEST_EXIT) or "-" for worker in workers)
+    return table(
+        (*WORKER_COLUMNS, "LAST EXIT"), ((*row, end) for row, end in zip(rows, ends, strict=True))
+    )
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
@@ -308,7 +325,8 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     """A job on one screen.
 
     Args:
-        page_link: opens the job's page; empty: its address is shown, which opens nothing by itself.
+        page_link: opens the job's page; empty: the command that prints one is shown, as the bare
+            address opens nothing by itself.
     """
     lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
     if status.pending:
@@ -320,16 +338,13 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     if status.table_rows:
         lines.append(f"  rows    {table_rows(status)}")
     if status.dashboard_url and not status.state.is_over:
-        lines.append(f"  page    {page_link or status.dashboard_url}")
+        lines.append(f"  page    {page_link or f'edl dashboard {status.job}'}")
     if status.output:
         lines.append(f"  output  {status.output}")
     lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.workers and not status.state.is_over:
         lines.append("")
-        lines.extend(
-            f"  {line}"
-            for line in table(WORKER_COLUMNS, (worker_row(worker) for worker in status.workers))
-        )
+        lines.extend(f"  {line}" for line in worker_table(status.workers))
     if not status.state.is_over:
         lines.extend(f"  {line}" for line in waits(status))
     return lines
