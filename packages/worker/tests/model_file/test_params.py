@@ -86,6 +86,33 @@ def test_a_parameter_that_nothing_takes(
     assert hint in error.remedy
 
 
+READY = """
+model = tf.keras.Sequential([tf.keras.Input((28, 28)), tf.keras.layers.Flatten()])
+
+def dataset_fn(dataset, mode):
+    return dataset
+
+loss = tf.keras.losses.MeanSquaredError()
+
+def optimizer(momentum=0.0):
+    return tf.keras.optimizers.SGD(0.1, momentum)
+
+def learning_rate_scheduler(model_version):
+    return 0.1
+"""
+
+
+@pytest.mark.parametrize("given_name", ["sample_weight", "y_true", "model_version"])
+def test_what_only_edl_passes_is_no_parameter(zoo: ZooFolder, given_name: str) -> None:
+    """A ready loss of Keras would ignore it in silence, and so would a learning rate's schedule."""
+    zoo.write("ready.py", READY)
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("ready", params=f"{given_name}=1")
+    (error,) = caught.value.errors
+    assert error.code == error_pb2.UNKNOWN_PARAMETER
+    assert error.remedy == "Use one of: momentum (optimizer)."
+
+
 def test_a_constructor_that_needs_a_parameter(zoo: ZooFolder) -> None:
     zoo.write("net.py", NET.format(kwargs=", *, depth", rest=""))
     with pytest.raises(ContractErrors) as caught:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import keras
+
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import place_of
 
@@ -57,6 +59,9 @@ _PASSED: dict[str, tuple[str, ...]] = {
     "model": ("context",),
     "spec": ("context",),
 }
+
+# Roles whose definitions get nothing else than what edl passes.
+_WITHOUT_PARAMS: frozenset[Role] = frozenset(("learning_rate_scheduler", "custom_data_reader"))
 
 # The words of the documentation where they differ from the argument's name.
 _DOCUMENTED = {"outputs": "predictions"}
@@ -105,6 +110,9 @@ class Definition:
 
     def settable_names(self) -> list[str]:
         """Names of the parameters that ``--params`` may set."""
+        # A ready loss of Keras is called as Keras does it: sample_weight is none of the user's.
+        if self.role in _WITHOUT_PARAMS or isinstance(self.value, keras.losses.Loss):
+            return []
         passed = {name for which in _PASSED.get(self.role, ()) for name in PARAMETER_NAMES[which]}
         return [
             name
