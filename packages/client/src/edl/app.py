@@ -43,16 +43,23 @@ def experiment_tracker(name: str) -> ExperimentTracker:
     return tracker
 
 
-def job_tracking(name: str, tracker: ExperimentTracker, say: Callable[[str], None]) -> JobTracking:
-    """Sends what happens to a job to a tracker."""
+def job_tracking(
+    backend: JobBackend, name: str, tracker: ExperimentTracker, say: Callable[[str], None]
+) -> JobTracking:
+    """Sends what happens to a job to a tracker.
+
+    Args:
+        backend: of the job, used by nothing else.
+    """
     from edl.adapters.trained_models import open_keras_model
 
-    # A catalog of its own: it may be used beside the command that waits for the job.
-    return JobTracking(job_catalog().find(name), name, tracker, open_keras_model, say)
+    return JobTracking(backend, name, tracker, open_keras_model, say)
 
 
 def track_in_background(
     name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> BackgroundTracking:
     """The same, beside the command that waits for the job."""
-    return BackgroundTracking(name, job_tracking(name, tracker, say).run, say)
+    # A catalog of its own: the command uses another one meanwhile.
+    backend = job_catalog().find(name)
+    return BackgroundTracking(name, job_tracking(backend, name, tracker, say).run, say)

@@ -16,6 +16,19 @@ def test_an_unknown_tracker_is_refused(attempt: Attempt) -> None:
     told(attempt("track", "digits", "--tracker", "notebook"), 2, "mlflow")
 
 
+def test_a_job_that_is_not_there_matters_more_than_its_tracker(attempt: Attempt) -> None:
+    done = attempt("track", "nojob")
+    told(done, 6, "there is no job named nojob")
+    assert "MLFLOW" not in done.err
+
+
+def test_a_job_cannot_be_tracked_without_an_address(tidy: Edl) -> None:
+    tidy(*tidy.job("--name", "digits"))
+    done = tidy.run("track", "digits")
+    assert done.code == 2, str(done)
+    assert "MLFLOW_TRACKING_URI is not set" in done.err
+
+
 def test_a_server_that_is_away_changes_nothing_for_the_job(tidy: Edl) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and does not listen

@@ -29,7 +29,7 @@ def track(
     job's end.
     """
     with reporting(output_format):
-        from edl.app import experiment_tracker, job_tracking
+        from edl.app import experiment_tracker, job_catalog, job_tracking
         from edl.core.problem import usage
         from edl.core.trackers import TRACKERS
         from edl.core.tracking import TrackerUnavailable
@@ -47,8 +47,9 @@ def track(
             if not quiet:
                 terminal.message(text)
 
+        backend = job_catalog().find(name)  # first: without a job, the tracker does not matter
         try:
-            place = job_tracking(name, experiment_tracker(tracker), say).run()
+            place = job_tracking(backend, name, experiment_tracker(tracker), say).run()
         except TrackerUnavailable as error:
             raise EdlError(
                 ErrorCode.TRACKER_UNAVAILABLE,
