@@ -61,6 +61,17 @@ def test_pyproject_has_a_table(project: Path) -> None:
     assert values(project)["seed"] == 7
 
 
+def test_a_table_of_others_is_passed_over_and_one_of_edl_that_is_none_refused(
+    project: Path,
+) -> None:
+    (project / "pyproject.toml").write_text("tool = 1\n")
+    assert values(project) == {}
+    for text in ("[tool]\nedl = 3\n", "[[tool.edl]]\nseed = 7\n"):
+        (project / "pyproject.toml").write_text(text)
+        with pytest.raises(Problem, match="not a table"):
+            values(project)
+
+
 def test_places_in_a_file_start_from_its_folder(project: Path) -> None:
     (project / "edl.toml").write_text("model-zoo = 'zoo'\ndata = ['a/*.csv', '/b', 'gs://c/d']\n")
     found = values(project)

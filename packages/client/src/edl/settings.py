@@ -133,10 +133,10 @@ def project_file(cwd: Path, environ: Mapping[str, str]) -> SettingsFile | None:
             return _parse(path, _load(path), is_project=True)
         path = folder / "pyproject.toml"
         if path.is_file():
-            table = _load(path).get("tool", {}).get("edl")
-            if table is not None:
+            tools = _load(path).get("tool")
+            if isinstance(tools, dict) and "edl" in tools:
                 _check_owner(path, environ)
-                return _parse(path, table, is_project=True)
+                return _parse(path, _table(path, tools["edl"]), is_project=True)
     return None
 
 
@@ -186,6 +186,12 @@ def _load(path: Path) -> dict[str, Any]:
             where=str(path),
             remedy="It is TOML, with lines such as: num-workers = 2",
         ) from None
+
+
+def _table(path: Path, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise usage("tool.edl is not a table", where=str(path), remedy="Begin it with [tool.edl].")
+    return value
 
 
 def _parse(path: Path, table: Mapping[str, Any], *, is_project: bool = False) -> SettingsFile:

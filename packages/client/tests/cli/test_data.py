@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,23 @@ def test_images_that_are_none(edl: Call, photos: Path) -> None:
     nothing_is_left(photos.parent, "photos")
 
 
+def test_an_image_that_is_a_pipe_or_announces_gigabytes(edl: Call, photos: Path) -> None:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checked = kind + content
+        return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    image = b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    (photos / "dog" / "1.png").write_bytes(image)
+    assert "pixels" in edl("data", "convert", "photos", "--to", "out", code=3).err
+    (photos / "dog" / "1.png").unlink()
+    os.mkfifo(photos / "dog" / "1.png")
+    for form in ("floats", "file"):
+        done = edl("data", "convert", "photos", "--to", "out", "--image-as", form, code=3)
+        assert "1.png" in done.err
+        assert "it is not a regular file" in done.err
+
+
 # --- idx -----------------------------------------------------------------------------------
 
 
@@ -359,6 +377,14 @@ def test_mnist_s_files_that_are_wrong(edl: Call, tmp_path: Path) -> None:
         in edl("data", "convert", "packed.gz", "--format", "idx", "--to", "o", code=3).err
     )
     nothing_is_left(tmp_path, "images", "few", "cut", "other", "packed.gz")
+
+
+def test_an_idx_file_that_announces_more_than_numbers_of_64_bits_count(
+    edl: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "images").write_bytes(struct.pack(">HBB4I", 0, 8, 4, *[1 << 16] * 4))
+    done = edl("data", "convert", "images", "--to", "o", code=3)
+    assert f"{1 << 64} bytes of data, but there are 0" in done.err
 
 
 # --- files of records, and the output ------------------------------------------------------
@@ -532,6 +558,30 @@ def test_images_are_pointed_to_their_conversion(edl: Call, photos: Path, place: 
     assert command in edl("data", "inspect", place, code=3).err
     if "*" not in place and place != "photos":
         assert command in edl("data", "convert", place, "--to", "out", code=3).err
+
+
+def test_what_is_no_regular_file_is_not_pointed_to_a_conversion(edl: Call, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    for place in ("pipe", "zeros"):
+        told = edl("data", "inspect", place, code=3).err
+        assert "it is not a regular file" in told
+        assert "Write the content to a regular file first." in told
+        assert "edl data convert" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("noise", bytes(range(256)) * 40), ("records.gz", gzip.compress(b"\0\1\2" * 40))],
+    ids=["noise", "gzip"],
+)
+def test_a_format_that_is_unknown_has_to_be_named(
+    edl: Call, tmp_path: Path, name: str, content: bytes
+) -> None:
+    """Without its name, the conversion refuses it, too."""
+    (tmp_path / name).write_bytes(content)
+    assert f"edl data convert {name} --format" in edl("data", "inspect", name, code=3).err
+    assert "--format" in edl("data", "convert", name, "--to", "out", code=3).err
 
 
 def test_inspecting_json_lines(edl: Call, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
 
-_CONVERTED = (".parquet", ".pq", ".tsv", ".gz")
+_CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
+_ACCESS = "Check its name, its permissions, and access to its store."
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
 _SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
@@ -120,8 +121,18 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
         ErrorCode.DATA_UNREADABLE,
         str(error),
         where=file,
-        remedy=conversion(file),
+        remedy=_remedy(error, file),
     )
+
+
+def _remedy(error: recordio.RecordError, file: str) -> str:
+    """What to do with a file that is not damaged, but cannot be read as records."""
+    if isinstance(error, recordio.UnreadableFile):
+        special = not scheme(file) and os.path.exists(file) and not os.path.isfile(file)
+        return "Write the content to a regular file first." if special else _ACCESS
+    if _is_converted(file):
+        return conversion(file)
+    return f"Name its format: edl data convert {shlex.quote(file)} --format FORMAT --to data"
 
 
 def expand(pattern: str, option: str) -> list[str]:
@@ -174,6 +185,11 @@ def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
+def _is_converted(name: str) -> bool:
+    """Whether a name is that of a file that only ``edl data convert`` reads."""
+    return _is_image(name) or name.endswith(_CONVERTED)
+
+
 def conversion(place: str) -> str:
     """What to do with data that a job cannot read, but ``edl data convert`` can."""
     if _is_image(place):
@@ -194,7 +210,7 @@ def _check_format(file: str, option: str) -> None:
             f"{option}: {error}",
             where=file,
             remedy=conversion(file)
-            if _is_image(file) or file.endswith(_CONVERTED)
+            if _is_converted(file)
             else "Name the format with --data-format, or convert the data with edl data convert.",
         ) from None
 
@@ -219,5 +235,5 @@ def _unreadable(error: object, where: str, option: str) -> EdlError:
         ErrorCode.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",
         where=where,
-        remedy="Check its name, its permissions, and access to its store.",
+        remedy=_ACCESS,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ class ImageFolderSource:
         first: tuple[int, ...] | None = None
         depth: np.dtype[Any] | None = None
         for file in self._files:
+            if file.exists() and not file.is_file():  # to read a pipe may take forever
+                raise unreadable("it is not a regular file", str(file), "Remove it.")
             label = np.array([self.classes[file.parent.name]], np.int64)
             if self._form is ImageForm.FILE:
                 yield recordio.example.encode({"image": [_content(file)], "label": label})
@@ -111,7 +114,9 @@ class ImageFolderSource:
                 pixels = np.asarray(picture)
                 if deep:
                     pixels = np.clip(pixels, 0, 0xFFFF).astype("<u2")
-        except (OSError, ValueError, SyntaxError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # each of Pillow's decoders raises errors of its own
             raise unreadable(
                 f"not an image: {error}", str(file), "Repair or remove the file."
             ) from error
@@ -191,8 +196,8 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UBYTE:
         raise unreadable("not an idx file of bytes", str(file), "MNIST's files begin with 0, 0, 8.")
     axes = content[3]
-    shape = np.frombuffer(content[4 : 4 + 4 * axes], ">u4").astype(int)
-    size = int(np.prod(shape)) if len(shape) == axes else -1
+    shape = np.frombuffer(content[4 : 4 + 4 * axes], ">u4").tolist()
+    size = math.prod(shape) if len(shape) == axes else -1
     start = 4 + 4 * axes
     if axes < 1 or len(content) - start != size:
         raise EdlError(
