@@ -46,3 +46,22 @@ def test_a_status_names_all_its_fields(tmp_path: Path) -> None:
 def test_numbers_that_are_none_are_still_json() -> None:
     text = to_json(job_pb2.JobStatus(progress=job_pb2.Progress(loss=float("nan"))))
     assert json.loads(text)["progress"]["loss"] == "NaN"
+
+
+def test_the_last_sign_of_a_master_names_the_workers_that_ran_and_those_that_ended(
+    tmp_path: Path,
+) -> None:
+    states = ("starting", "loading", "ready", "working", "lost", "leaving", "gone")
+    workers = [
+        job_pb2.WorkerStatus(id=number, state=state, restarts=10 + number)
+        for number, state in enumerate(states)
+    ]
+    directory = JobDirectory(tmp_path)
+    assert directory.last_seen() is None
+    directory.write_status(
+        job_pb2.JobStatus(incarnation="a", preemptions=3, worker_failures=2, workers=workers)
+    )
+    seen = directory.last_seen()
+    assert seen is not None
+    assert (seen.preemptions, seen.worker_failures) == (3, 2)
+    assert seen.running == {1: 11, 2: 12, 3: 13, 4: 14}

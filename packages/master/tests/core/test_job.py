@@ -14,9 +14,9 @@ from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
+from edl_master.core.interruption import Interruption
 from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
 from edl_master.core.job_phases import InvariantViolation
-from edl_master.core.progress import Interruption
 from edl_master.core.settings import JobSettings, JobType
 
 SETTINGS = job_settings(

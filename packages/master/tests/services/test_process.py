@@ -275,6 +275,7 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     )
     assert alive(orphans) == []
     assert master.wait() == 0, master.log()
+    assert (master.status()["preemptions"], master.status()["worker_failures"]) == (0, 0)
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
 
 
@@ -298,15 +299,25 @@ def failed(master: Master, code: str) -> dict[str, Any]:
 def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     master: Master, tmp_path: Path
 ) -> None:
-    """Snapshots are kept without being asked for."""
+    """Snapshots are kept without being asked for, and what happened to workers is still known."""
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     until(lambda: list((master.job_dir / "snapshots").glob("counting-*")), "a snapshot")
+    os.kill(master.instance_records()[0]["pid"], signal.SIGKILL)
+    until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
+    running = {"loading", "ready", "working"}
+    until(lambda: {each["state"] for each in master.status()["workers"]} <= running, "two workers")
+    workers = master.instance_records()
     assert master.process is not None
     master.process.kill()
     master.wait()
+    for each in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each["pid"], signal.SIGKILL)
     master.start(spec, EDL_TEST_DELAY_S="0.2")
     assert master.wait() == 0, master.log()
+    status = master.status()
+    assert (status["preemptions"], status["worker_failures"]) == (3, 0)
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     events = (master.job_dir / "events.jsonl").read_text()
     assert "CheckpointRestored" in events

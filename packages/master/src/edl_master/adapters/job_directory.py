@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from edl_master.adapters.job_lock import JobLock
 from edl_master.adapters.storage_errors import is_full, storage_error
+from edl_master.core.identifiers import WorkerState
 from edl_proto.errors import EdlError
 from edl_proto.files import replace_file
 from edl_proto.local import job_directory
@@ -33,12 +34,17 @@ class LastSeen:
         job_s: seconds of the job, as its status counts them.
         records_trained: records of applied minibatches.
         records_replayed: records computed again.
+        preemptions, worker_failures: ends of workers.
+        running: attempt of each worker that ran.
     """
 
     at_s: float
     job_s: float
     records_trained: int = 0
     records_replayed: int = 0
+    preemptions: int = 0
+    worker_failures: int = 0
+    running: Mapping[int, int] = field(default_factory=dict)
 
 
 def to_json(message: Message) -> str:
@@ -54,6 +60,9 @@ def to_json(message: Message) -> str:
         ensure_ascii=False,
     )
 
+
+_RUNNING = (WorkerState.LOADING, WorkerState.READY, WorkerState.WORKING, WorkerState.LOST)
+"""A worker in another state has no instance, or one that was asked to leave."""
 
 _OWN_FILES = (
     job_directory.MASTER,
@@ -184,7 +193,13 @@ class JobDirectory:
         if status.HasField("error") or not status.incarnation:
             return None
         return LastSeen(
-            at_s, status.seconds, int(status.records_trained), int(status.records_replayed)
+            at_s,
+            status.seconds,
+            int(status.records_trained),
+            int(status.records_replayed),
+            status.preemptions,
+            status.worker_failures,
+            {each.id: each.restarts for each in status.workers if each.state in _RUNNING},
         )
 
     def read_status(self) -> job_pb2.JobStatus:

@@ -69,6 +69,14 @@ class InstanceControl:
 
     # --- how many --------------------------------------------------------------------------
 
+    def begin(self, now: float) -> None:
+        """Start the workers of a job; instances of an earlier master have been found by now."""
+        for worker_id in self._pool.running_before:
+            worker = self._pool.find_or_add(worker_id, now)
+            if worker.instance is None:
+                self.ended_unseen(worker)
+        self.start_wanted(now)
+
     def start_wanted(self, now: float) -> None:
         """Start every wanted worker that has no instance and is not waiting for a restart."""
         for number in range(self._pool.target):
@@ -145,6 +153,15 @@ class InstanceControl:
             worker.restart_at = now + delay_s
             worker.consecutive_failures += kind is not ExitKind.LEFT
         return end
+
+    def ended_unseen(self, worker: Worker) -> None:
+        """Account for the end of an instance that no master has reported.
+
+        Why it ended is unknown, and it counts as preempted, as the platform port has it.
+        """
+        self._pool.preemptions += 1
+        line = f"{worker.name} was preempted about when the master ended."
+        self._emit(worker_event("WorkerPreempted", line, worker))
 
     # --- deadlines -------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from edl_master.core.events import (
 from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exit
 from edl_master.core.identifiers import InstanceId, WorkerId, WorkerState
 from edl_master.core.instance_control import InstanceControl, InstanceEnd, worker_event
+from edl_master.core.interruption import WorkersSeen
 from edl_master.core.worker import Worker
 from edl_master.core.worker_pool import WorkerPool
 
@@ -35,6 +36,12 @@ class InstanceReports:
         self._pool = pool
         self._control = control
         self._emit = emit
+
+    def take_over(self, seen: WorkersSeen | None) -> None:
+        """Count on from what an earlier master reported last, after its snapshot or without one."""
+        if seen is not None:
+            self._pool.preemptions, self._pool.failures = seen.preemptions, seen.failures
+            self._pool.running_before = dict(seen.running)
 
     def registered(self, event: WorkerRegistered, now: float) -> Worker | str | None:
         """Make an instance its worker's current one; return the worker, or why it must leave.
@@ -78,6 +85,8 @@ class InstanceReports:
         not heard from it yet, so it is lost until its first message.
         """
         worker = self._pool.find_or_add(event.worker, now)
+        if event.attempt > self._pool.running_before.pop(worker.id, event.attempt):
+            self._control.ended_unseen(worker)  # the one before it
         if worker.instance == event.instance:
             worker.attempt = max(worker.attempt, event.attempt)  # it registered first
         if worker.state is not WorkerState.GONE:

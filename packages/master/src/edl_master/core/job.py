@@ -58,12 +58,12 @@ from edl_master.core.failure import Failure
 from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import TaskKey, Version
 from edl_master.core.instance_control import InstanceEnd
+from edl_master.core.interruption import NO_INTERRUPTION, Interruption
 from edl_master.core.job_phases import InvalidTransition, InvariantViolation, JobPhases
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.periodic_checks import PeriodicChecks
-from edl_master.core.progress import NO_INTERRUPTION, Interruption
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
@@ -85,6 +85,7 @@ class JobStateMachine:
         data: records of each file of the main data.
         validation: records of each file of the validation data; empty: no evaluation.
         data_names, validation_names: names of the files for messages; may be left out.
+        interruption: what an earlier master left, of which nothing or a snapshot was kept.
 
     Raises:
         ValueError: the main data has no record.
@@ -98,6 +99,7 @@ class JobStateMachine:
         *,
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
+        interruption: Interruption = NO_INTERRUPTION,
     ) -> None:
         if not sum(data):
             raise ValueError("a job needs at least one record of data")
@@ -107,6 +109,7 @@ class JobStateMachine:
         )
         self._components = components
         self._workers = components.workers
+        components.reports.take_over(interruption.workers)
         self._workflow = components.workflow
         self._progress = components.progress
         self._outcome = components.outcome
@@ -252,7 +255,7 @@ class JobStateMachine:
         workers = f"{self._workers.maximum} worker{'s'[: self._workers.maximum != 1]}"
         line = f"The job {what}: {records} record{'s'[: records != 1]}, {workers}."
         self._emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
-        self._components.instances.start_wanted(now)
+        self._components.instances.begin(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
         worker = self._components.reports.message_received(event.worker, event.instance, now)
@@ -368,9 +371,8 @@ class JobStateMachine:
         """Return a job that continues where the snapshot was taken, with no workers yet.
 
         Args:
-            settings, data, validation, data_names, validation_names: as for a new one.
+            settings, data, validation, data_names, validation_names, interruption: as above.
             snapshot, applied: what ``snapshot`` returned; minibatches by task, may be ahead of it.
-            interruption: the time since the snapshot.
 
         Instances that register before the first Tick are adopted; that Tick starts the rest.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from edl_master.core.components import JobComponents
 from edl_master.core.identifiers import TaskKey, TaskType
-from edl_master.core.progress import Interruption
+from edl_master.core.interruption import Interruption
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
 
@@ -86,6 +86,7 @@ def restore_snapshot(
     settings = components.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
     components.workers.restore(saved["workers"], scaled=scaled)
+    components.reports.take_over(interruption.workers)
     minimum, maximum = components.workers.minimum, components.workers.maximum
     components.worker_count.scale(minimum, maximum)
     components.progress.interrupted(interruption, maximum)

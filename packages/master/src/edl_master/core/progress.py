@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from edl_master.core.effects import LogScalar
 from edl_master.core.goodput import Goodput, TimeCategory
 from edl_master.core.identifiers import Version
+from edl_master.core.interruption import Interruption
 
 _SMOOTHING = 0.05
 """Weight of a new loss: the curve follows within some twenty minibatches."""
@@ -45,24 +45,6 @@ class Rate:
     def _forget(self, now: float) -> None:
         while self._buckets and self._buckets[0][0] < math.floor(now - self._window_s):
             self._buckets.popleft()
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """The time between the snapshot that a job is restored from and the restore.
-
-    Attributes:
-        undone_s: how long the earlier master worked on after the snapshot.
-        down_s: how long the job had no master.
-        records: trained, and computed again, as the earlier master counted them last.
-    """
-
-    undone_s: float = 0.0
-    down_s: float = 0.0
-    records: tuple[int, int] = (0, 0)
-
-
-NO_INTERRUPTION = Interruption()
 
 
 class Progress:

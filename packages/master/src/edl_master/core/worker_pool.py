@@ -31,6 +31,8 @@ class WorkerPool:
         """Workers wanted at present, between ``minimum`` and ``maximum``."""
         self.preemptions = 0
         self.failures = 0
+        self.running_before: dict[WorkerId, int] = {}
+        """Attempts of instances that ran under an earlier master, until they are found."""
         self.closed = False
         """The job is over: no worker is wanted any more."""
         self._rate_window_s = rate_window_s

@@ -23,13 +23,13 @@ from edl_master.adapters.data import DataSet
 from edl_master.adapters.job_directory import LastSeen
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
-from edl_master.core.identifiers import TaskKey, TaskType, Version
+from edl_master.core.identifiers import TaskKey, TaskType, Version, WorkerId
+from edl_master.core.interruption import Interruption, WorkersSeen
 from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.applied_counts import AppliedCounts
 from edl_master.core.parameters.sharding import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
-from edl_master.core.progress import Interruption
-from edl_master.core.settings import JobSettings
+from edl_master.core.settings import JobSettings, JobType
 from edl_proto.errors import EdlError, ErrorCode
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,12 @@ def restore_job(
     def anew() -> RestoredJob:
         if predictions is not None:
             predictions.prepare()
-        job = JobStateMachine(settings, data.counts, counts, **names)
+        # Workers of a training job that begins again are ended: they have trained.
+        keeps_workers = settings.type is not JobType.TRAIN
+        seen = _workers_seen(last_seen, running=keeps_workers) if last_seen else None
+        job = JobStateMachine(
+            settings, data.counts, counts, **names, interruption=Interruption(workers=seen)
+        )
         return RestoredJob(job, resumed=False, saved=None, notes=tuple(notes))
 
     found = _newest(places, store, damaged)
@@ -205,7 +210,13 @@ def _interruption(found: Checkpoint, elapsed_s: float, last: LastSeen | None) ->
     undone_s, down_s = _lost(found, elapsed_s, last)
     if last is None:
         return Interruption(undone_s, down_s)
-    return Interruption(undone_s, down_s, (last.records_trained, last.records_replayed))
+    records = (last.records_trained, last.records_replayed)
+    return Interruption(undone_s, down_s, records, _workers_seen(last))
+
+
+def _workers_seen(last: LastSeen, *, running: bool = True) -> WorkersSeen:
+    found = {WorkerId(number): attempt for number, attempt in last.running.items()}
+    return WorkersSeen(last.preemptions, last.worker_failures, found if running else {})
 
 
 def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[float, float]:
