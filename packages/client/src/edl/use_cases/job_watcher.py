@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from edl.core.job_backend import JobBackend, MasterUnreachable
+from edl.core.job_backend import JobBackend, MasterUnreachable, StatusReport
 from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
@@ -16,6 +16,8 @@ from edl_proto.errors import EdlError, ErrorCode
 POLL_S = 0.25
 SILENCE_S = 60.0
 """How long a living master may leave calls unanswered before the watcher gives up."""
+OUTAGE_S = 600.0
+"""How long a cluster that has answered before may leave calls unanswered; its jobs go on."""
 STOP_S = 60.0
 """How long a job may take to stop: the grace of its workers, and retries on a full disk."""
 _LOG_LINES = 15
@@ -55,6 +57,7 @@ class JobWatcher:
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._timed_out = False
         self._stop_deadline: float | None = None
+        self._has_answered = self._is_cut_off = False
 
     def run(self) -> JobStatus:
         """Wait for the end of the job; may be called again after an interrupt.
@@ -64,8 +67,8 @@ class JobWatcher:
             succeeded.
 
         Raises:
-            EdlError: MASTER_LOST, if the master lives but does not answer; JOB_NOT_FOUND, if
-                the job was deleted meanwhile.
+            EdlError: MASTER_LOST, if the master lives but does not answer; CLUSTER_UNAVAILABLE,
+                if its cluster does not; JOB_NOT_FOUND, if the job was deleted meanwhile.
         """
         try:
             return self._watch()
@@ -93,10 +96,8 @@ class JobWatcher:
     def _watch(self) -> JobStatus:
         silent_since: float | None = None
         while True:
-            report = self._backend.status(self._name)
+            report = self._look()
             now = time.monotonic()
-            if report.answered or report.is_over:
-                self._show_events(self._backend.events(self._name, self._shown))
             if report.answered:
                 silent_since = None
                 self._display.update(report.status)
@@ -107,6 +108,38 @@ class JobWatcher:
             if report.is_over:
                 return self._end(report.status)
             self._check_time(now)
+            time.sleep(POLL_S)
+
+    def _look(self) -> StatusReport:
+        """The newest status, with the events so far shown; waits while the cluster is away.
+
+        Raises:
+            EdlError: CLUSTER_UNAVAILABLE, at once if it has never answered.
+        """
+        began = time.monotonic()
+        while True:
+            try:
+                report = self._backend.status(self._name)
+                if report.answered or report.is_over:
+                    self._show_events(self._backend.events(self._name, self._shown))
+            except EdlError as error:
+                if error.code != ErrorCode.CLUSTER_UNAVAILABLE or not self._has_answered:
+                    raise
+                if time.monotonic() - began > OUTAGE_S:
+                    again = f"The job goes on; edl wait {self._name} watches it again. "
+                    raise EdlError(
+                        error.code,
+                        error.what,
+                        where=error.where,
+                        remedy=again + error.remedy,
+                        detail=error.detail,
+                    ) from None
+                if not self._is_cut_off:
+                    self._is_cut_off = True
+                    self._display.say(f"{error.what}; {self._name} goes on meanwhile")
+            else:
+                self._has_answered, self._is_cut_off = True, False
+                return report
             time.sleep(POLL_S)
 
     def _check_time(self, now: float) -> None:

@@ -43,13 +43,20 @@ class JobStart:
         began = time.monotonic()
         stuck_since: float | None = None
         while True:
-            job = self.objects.read(self.name)
+            try:
+                job = self.objects.read(self.name)
+                pods = self.objects.pods(self.name, objects.MASTER)
+            except EdlError as error:
+                # The job exists already: an API server that is away for a while changes nothing.
+                if error.code != ErrorCode.CLUSTER_UNAVAILABLE or self._is_late(began):
+                    raise
+                time.sleep(_POLL_S)
+                continue
             if job.status().state.is_over:
                 self._report(job)
                 return
             if job.is_suspended and objects.ANNOTATION_SUBMITTING not in job.annotations:
                 return  # it waits in a queue
-            pods = self.objects.pods(self.name, objects.MASTER)
             if ready_pod(pods) is not None:
                 return
             now = time.monotonic()
@@ -61,9 +68,12 @@ class JobStart:
                 raise self._failed(problem)
             if not pods and now - began > _NO_POD_S:
                 self._check_events()
-            if now - began > self.timeout_s:
+            if self._is_late(began):
                 raise self._late(problem)
             time.sleep(_POLL_S)
+
+    def _is_late(self, began: float) -> bool:
+        return time.monotonic() - began > self.timeout_s
 
     def _check_record(self) -> None:
         """A master that reports what is wrong writes the record before its pod ends."""

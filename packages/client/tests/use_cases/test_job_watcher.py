@@ -1,0 +1,104 @@
+"""A job that is watched while its cluster cannot be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from edl.core.job_backend import JobBackend
+from edl.core.job_status import JobEvent, JobState, JobStatus
+from edl.core.options import Verb
+from edl.use_cases import job_watcher
+from edl.use_cases.job_watcher import JobWatcher
+from edl_proto.errors import EdlError, ErrorCode
+
+AWAY = EdlError(ErrorCode.CLUSTER_UNAVAILABLE, "the cluster does not answer", remedy="Look.")
+FORBIDDEN = EdlError(ErrorCode.FORBIDDEN, "no")
+
+
+def report(state: JobState) -> Any:
+    status = JobStatus(job="digits", verb=Verb.TRAIN, state=state)
+    return SimpleNamespace(status=status, answered=True, is_over=state.is_over)
+
+
+RUNNING, DONE = report(JobState.RUNNING), report(JobState.SUCCEEDED)
+
+
+class FakeBackend:
+    """Answers in turn; the last answer is given for ever."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers: Iterator[Any] = iter(answers)
+        self._last: Any = None
+
+    def status(self, name: str) -> Any:
+        self._last = next(self._answers, self._last)
+        if isinstance(self._last, EdlError):
+            raise self._last
+        return self._last
+
+    def events(self, name: str, after: int) -> Sequence[JobEvent]:
+        return ()
+
+    def finalize(self, name: str, status: JobStatus) -> JobStatus:
+        return status
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class FakeDisplay:
+    said: list[str] = field(default_factory=list)
+
+    def update(self, status: JobStatus) -> None: ...
+
+    def show_event(self, event: JobEvent) -> None: ...
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time goes by only where the watcher sleeps."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    monkeypatch.setattr(job_watcher, "time", fake)
+
+
+def watch(*answers: Any) -> tuple[JobStatus, list[str]]:
+    display = FakeDisplay()
+    backend = cast(JobBackend, FakeBackend(*answers))
+    return JobWatcher(backend, "digits", display).run(), display.said
+
+
+def test_a_watcher_waits_for_a_cluster_that_has_answered_before(clock: None) -> None:
+    status, said = watch(RUNNING, AWAY, AWAY, RUNNING, AWAY, DONE)
+    assert status.state is JobState.SUCCEEDED
+    assert said == 2 * ["the cluster does not answer; digits goes on meanwhile"]
+
+
+def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:
+    with pytest.raises(EdlError) as caught:
+        watch(RUNNING, AWAY)
+    assert caught.value.code == ErrorCode.CLUSTER_UNAVAILABLE
+    assert caught.value.remedy == "The job goes on; edl wait digits watches it again. Look."
+
+
+@pytest.mark.parametrize("answers", [(AWAY, DONE), (RUNNING, FORBIDDEN, DONE)])
+def test_a_cluster_that_never_answered_and_other_errors_end_a_watcher_at_once(
+    clock: None, answers: tuple[Any, ...]
+) -> None:
+    with pytest.raises(EdlError) as caught:
+        watch(*answers)
+    assert caught.value in answers
