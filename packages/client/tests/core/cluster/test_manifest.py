@@ -12,6 +12,7 @@ from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 from edl_proto.kubernetes import objects
+from edl_proto.local.process_environment import THREADS
 
 IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64
 NONE = PodTemplates()
@@ -182,6 +183,22 @@ def test_memory_and_devices_are_limited_and_processor_time_only_if_asked() -> No
     assert made["limits"] == {"memory": "8Gi", "nvidia.com/gpu": "1"}
     made = container(pods.worker_pod(job(worker_resources="cpu=1,limits.cpu=2"), NONE))
     assert made["resources"]["limits"] == {"cpu": "2"}
+
+
+def test_workers_have_a_thread_for_each_processor_of_their_limit_or_what_the_user_says() -> None:
+    limit = {"resourceFieldRef": {"resource": "limits.cpu"}}
+    every = {name: {"name": name, "valueFrom": limit} for name in THREADS}
+
+    def threads(made: Any) -> dict[str, Any]:
+        return {it["name"]: it for it in container(made)["env"] if it["name"] in THREADS}
+
+    assert threads(pods.worker_pod(job(), NONE)) == every
+    assert threads(pods.master_pod(job(), NONE)) == {}
+    own = {"name": "OMP_NUM_THREADS", "value": "3"}
+    assert threads(pods.worker_pod(job(env=["OMP_NUM_THREADS=3"]), NONE)) == {own["name"]: own}
+    template = {"spec": {"containers": [{"name": objects.CONTAINER, "env": [own]}]}}
+    merged = pods.worker_pod(job(), PodTemplates({}, template))
+    assert threads(merged) == {own["name"]: own}
 
 
 def test_options_of_pods_reach_every_pod() -> None:

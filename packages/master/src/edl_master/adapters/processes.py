@@ -68,13 +68,10 @@ def limit_threads(
     """
     environment = dict(environ)
     cores = cores or len(os.sched_getaffinity(0))
-    if instances > 1 and not any(name in environ for name in _THREAD_SETTINGS):
+    if instances > 1 and not any(name in environ for name in process_environment.THREADS):
         share = str(max(1, cores // instances))
-        environment.update(dict.fromkeys(_THREAD_SETTINGS, share))
+        environment.update(dict.fromkeys(process_environment.THREADS, share))
     return environment
-
-
-_THREAD_SETTINGS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
 class LocalProcesses:

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 CHANGED = "EDL_CHANGED_ENVIRONMENT"
 """The variables that were set for a process, as JSON: name to the former value, or null."""
 
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+"""Variables that say how many threads TensorFlow starts; by itself, one for each core it sees."""
+
 
 def changed(environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
     """An environment with some variables set, from which ``original`` leads back."""

@@ -14,6 +14,7 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
 from edl_proto.kubernetes import objects
+from edl_proto.local.process_environment import THREADS
 from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
@@ -84,7 +85,7 @@ def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
     if len(classes) == 1:
         pod["spec"]["priorityClassName"] = classes[0].name
     pod = _merged(pod, user_templates.common)
-    return _whole(_merged(pod, user_templates.workers))
+    return _whole(_with_threads(_merged(pod, user_templates.workers)))
 
 
 def server_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
@@ -210,6 +211,19 @@ def _variables(job: Submission) -> list[JsonObject]:
 
 def _from_pod(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _with_threads(pod: JsonObject) -> JsonObject:
+    """TensorFlow has as many threads as the pod may use processors, whatever its node has.
+
+    More would use up a limit's share of each period early, and then all of them stand still.
+    Without a limit, Kubernetes gives the variables the number of the node.
+    """
+    (container,) = (it for it in pod["spec"]["containers"] if it["name"] == objects.CONTAINER)
+    if not any(item["name"] in THREADS for item in container["env"]):
+        limit = {"resourceFieldRef": {"resource": "limits.cpu"}}
+        container["env"] += [{"name": name, "valueFrom": limit} for name in THREADS]
+    return pod
 
 
 def _variable_source(text: str) -> JsonObject:
