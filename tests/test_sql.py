@@ -239,6 +239,7 @@ def test_passwords_come_from_files_variables_and_the_drivers(
     done = convert(edl, bare, "SELECT 1 AS x", code=10)
     assert "does not accept user name or password" in done.err
     Path("secret").write_text(f"{PASSWORD}\n")
+    Path("secret").chmod(0o600)
     convert(edl, bare, "SELECT 1 AS x", "--password-file", "secret", "--to", "file")
     monkeypatch.setenv("EDL_DATABASE_PASSWORD", PASSWORD)
     convert(edl, bare, "SELECT 1 AS x", "--to", "variable")

@@ -233,12 +233,18 @@ def test_what_cannot_be_converted_is_said_in_one_message(
             2,
             ["password's file cannot be read"],
         ),
+        (
+            ("--from", URL, "--query", "SELECT 1", "--password-file", "no.txt"),
+            2,
+            ["every user of this machine may read", "chmod 600 no.txt"],
+        ),
     ],
 )
 def test_databases_that_cannot_be_opened(
     edl: Call, args: tuple[str, ...], code: int, words: list[str]
 ) -> None:
     Path("no.txt").write_text("This is certainly not a database. " * 100)
+    Path("no.txt").chmod(0o604)
     done = edl("data", "convert", *args, "--to", "out", code=code)
     for word in words:
         assert word in done.err, done.err

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import recordio
-from edl_master.adapters.data import open_data
+from edl_master.adapters.data import DataSet, open_data
 from edl_master.core.effects import Range
 from edl_proto.errors import EdlError
 from edl_proto.v1 import error_pb2
@@ -48,6 +49,15 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
     hint = (where.block_first_record, where.block_offset)
     found = list(source.read(where.start, where.stop, hint=hint))
     assert found == [b"%d" % number for number in range(23, 31)]
+
+
+def test_names_for_everybody_have_no_passwords(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 1)
+    (file,) = open_data([str(tmp_path)], "", "--data")._files
+    secret = replace(file, uri="https://me:p@ss@store.test/a.recordio")
+    data = DataSet([secret])
+    assert data.names == ("https://store.test/a.recordio",)
+    assert data.locate(Range(0, 0, 1)).uri == secret.uri
 
 
 def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:

@@ -6,7 +6,25 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
+_USER_INFO = re.compile(
+    r"""
+    # // alone only where a URI begins, not within a path.
+    (?P<before> :// | (?<![^\s,;=("'<\[]) // )
+    (?:
+        # All up to the last @ of the authority: a password may have one. A digest follows a name.
+        [^/?\#\s]{0,4096} @ (?! sha\d{3}:)
+        # A password with one of / ? #: what follows the colon is no port.
+        | [^/?\#\s:@\[]{0,256} : (?! \d{0,5} (?: [/?\#,;"')\s] | \Z ))
+          [^\s@]{1,4096} @ (?! sha\d{3}:) (?: [^/?\#\s@]{0,256} @ )*
+    )
+    """,
+    re.VERBOSE,
+)
+_WITHOUT_SCHEME = re.compile(r"\A[^\s/:@=?#]{1,256}:(?!/)[^\s/?#]{0,4096}@(?!sha\d{3}:)")
+_QUERY = re.compile(
+    r"(?i)(?P<before>[?&;#][\w.-]{0,40}(?:password|passwd|pwd|secret|token|signature|credentials?"
+    r"|api_?key|access_?key(?:_?id)?|sig)=)[^&;#\s]+"
+)
 
 
 def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> dict[str, str]:
@@ -17,12 +35,20 @@ def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> d
         left_out: names of the outermost settings that are not for everybody.
     """
     kept = {name: value for name, value in settings.items() if name not in left_out}
-    return {name: without_user_info(text) for name, text in _flat(kept, "") if text}
+    return {name: text for name, text in _flat(kept, "") if text}
 
 
-def without_user_info(text: str) -> str:
-    """A text in which URIs name neither user nor password."""
-    return _USER_INFO.sub("", text)
+def without_passwords(text: str, mask: str = "") -> str:
+    """A text in which URIs have neither user nor password, and no secrets in their queries.
+
+    What may be a password goes, also where it makes no valid URI.
+
+    Args:
+        text: with any number of URIs, or none.
+        mask: takes the place of user and password.
+    """
+    text = _USER_INFO.sub(lambda found: f"{found['before']}{mask}", text)
+    return _QUERY.sub(r"\g<before>***", text)
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -33,6 +59,10 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         case None:
             return
         case list() | tuple():
-            yield name, ", ".join(map(str, value))
+            yield name, ", ".join(_public_text(str(item)) for item in value)
         case _:
-            yield name, str(value)
+            yield name, _public_text(str(value))
+
+
+def _public_text(text: str) -> str:
+    return without_passwords(_WITHOUT_SCHEME.sub("", text))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from edl_proto.public_settings import without_passwords
+
 _MASK = "***"
 _SHORTEST = 4
 """Shorter ones would mask half of every log, and protect nothing."""
 
-_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s@'\"]{1,512}@")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 _AUTHORIZATION = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}")
 
@@ -24,7 +25,7 @@ class Redactor:
     def __call__(self, text: str) -> str:
         if self._known is not None:
             text = self._known.sub(_MASK, text)
-        text = _USERINFO.sub(rf"\g<scheme>{_MASK}@", text)
+        text = without_passwords(text, f"{_MASK}@")
         return _AUTHORIZATION.sub(rf"\1 {_MASK}", text)
 
 

@@ -6,8 +6,8 @@ A password is never shown: neither in a message nor in the text of a driver's er
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 from edl.adapters.database_errors import database_error
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.public_settings import without_passwords
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -151,11 +152,6 @@ def is_url(place: str) -> bool:
     return place.partition(":")[0].partition("+")[0].lower() in _DRIVERS and "://" in place
 
 
-def without_password(url: str) -> str:
-    """The text of a URL, which may be no URL, without what may be a password."""
-    return re.sub(r"(://[^:@/]*):.*@", r"\1:***@", url.partition("?")[0])
-
-
 def _parse(url: str) -> URL:
     try:
         from sqlalchemy import make_url
@@ -167,13 +163,13 @@ def _parse(url: str) -> URL:
     except (ArgumentError, ValueError):
         raise usage(
             "this is not the URL of a database",
-            where=without_password(url),
+            where=without_passwords(url),
             remedy=f"For example: {URL_EXAMPLES}",
         ) from None
     if "@" in (parsed.host or ""):
         raise usage(
             "the URL has two signs @",
-            where=without_password(url),
+            where=without_passwords(url),
             remedy="Write an @ within a user name or password as %40.",
         )
     return parsed
@@ -185,7 +181,7 @@ def _backend(url: URL) -> str:
     if known is None or driver not in ("", known[0].partition("+")[2]):
         raise usage(
             f"{url.drivername} is not a kind of database that edl can connect to",
-            where=without_password(str(url)),
+            where=without_passwords(str(url)),
             remedy=f"PostgreSQL, MariaDB, MySQL, SQLite or DuckDB: {URL_EXAMPLES}",
         )
     return known[0].partition("+")[0]
@@ -269,6 +265,7 @@ def _shown(url: URL) -> str:
 def _first_line(file: str) -> str:
     try:
         with open(Path(file).expanduser(), encoding="utf-8") as text:
+            mode = os.fstat(text.fileno()).st_mode
             found = text.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text"
@@ -277,6 +274,12 @@ def _first_line(file: str) -> str:
             where=file,
             remedy="Its first line is the password.",
         ) from None
+    if stat.S_ISREG(mode) and mode & 0o007:  # not a pipe, as a shell gives for <(...)
+        raise usage(
+            "every user of this machine may read the password's file",
+            where=file,
+            remedy=f"chmod 600 {file}, and change the password if others were here.",
+        )
     if not found:
         raise usage(
             "the first line of the password's file is empty",

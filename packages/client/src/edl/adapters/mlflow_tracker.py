@@ -21,7 +21,7 @@ import yaml
 
 from edl.core.tracking import KerasModel, Measurement, RunEnd, TrackerUnavailable
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.public_settings import without_user_info
+from edl_proto.public_settings import without_passwords
 from edl_proto.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class MlflowTracker:
                 client.update_run(self._run_id, status="RUNNING")
         where = f"{self._experiment_id}/runs/{self._run_id}"
         web = self._address.startswith(("http://", "https://"))
-        address = without_user_info(self._address)
+        address = without_passwords(self._address)
         return f"{address}/#/experiments/{where}" if web else f"{address} ({where})"
 
     def log_parameters(self, parameters: Mapping[str, str]) -> None:
@@ -218,7 +218,7 @@ def _translated() -> Iterator[None]:
 
 
 def _in_short(error: Exception) -> str:
-    text = without_user_info(" ".join(str(error).split())) or type(error).__name__
+    text = without_passwords(" ".join(str(error).split())) or type(error).__name__
     if found := _UNREACHABLE.search(text):
         return f"no connection to {found['host']}:{found['port']}"
     return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"

@@ -12,6 +12,7 @@ from edl.conversion.queries import query_source
 from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.core.formats import SourceFormat
 from edl.core.problem import usage
+from edl_proto.public_settings import without_passwords
 
 _EXAMPLE = "edl data convert --from postgresql://me@host/db --query 'SELECT …' --to data"
 
@@ -63,7 +64,7 @@ def _files(origin: Origin, options: ConversionOptions) -> ExampleSource:
     if database is not None:
         raise usage(
             "a database is named with --from",
-            where=databases.without_password(database),
+            where=without_passwords(database),
             remedy=_EXAMPLE,
         )
     if not origin.files:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import recordio
 from edl_master.core.effects import Range
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import task_pb2
 from recordio.storage.stored_file import RETRY_S
 
@@ -35,6 +36,7 @@ class DataSet:
 
     Attributes:
         uris: of the files.
+        names: the same for everybody to see, without passwords.
         counts: records of each.
         records: of all.
     """
@@ -42,6 +44,7 @@ class DataSet:
     def __init__(self, files: Sequence[DataFile]) -> None:
         self._files = tuple(files)
         self.uris = tuple(file.uri for file in files)
+        self.names = tuple(map(without_passwords, self.uris))
         self.counts = tuple(file.index.records for file in files)
         self.records = sum(self.counts)
 

@@ -94,8 +94,8 @@ def restore_job(
     """
     counts = validation.counts if validation else ()
     names: _Names = {
-        "data_names": data.uris,
-        "validation_names": validation.uris if validation else (),
+        "data_names": data.names,
+        "validation_names": validation.names if validation else (),
     }
     notes: list[LogEvent] = []
 
