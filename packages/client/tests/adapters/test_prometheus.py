@@ -104,6 +104,12 @@ def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> 
         eventually(
             lambda: snapshots() == {"one": machine, "two": machine}, "the rules see both jobs"
         )
+        for origin, granted in ((prometheus.url, prometheus.url), ("http://evil.test", None)):
+            request = urllib.request.Request(
+                f"{prometheus.url}/api/v1/rules", headers={"Origin": origin}
+            )
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                assert answer.headers["Access-Control-Allow-Origin"] == granted
         rules = [rule for group in groups() for rule in group["rules"]]
         assert {rule["health"] for rule in rules} == {"ok"}
         alerts = {rule["name"] for rule in rules if rule["type"] == "alerting"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.resources
 import json
+import re
 import shutil
 import signal
 import socket
@@ -107,6 +108,8 @@ class Prometheus:
                     *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
                     f"--storage.tsdb.retention.time={_RETENTION}",
                     f"--web.listen-address={_HOST}:{port}",
+                    # By default it lets every web site that the user visits read all figures.
+                    f"--web.cors.origin={re.escape(self.url)}",
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
