@@ -47,8 +47,15 @@ def sql(
     about = {"statement": "SELECT … INTO wages", "label": "wage", "classes": []}
     about |= {"is_classifier": False, "texts": {"role": True}}
     (model / "statement.json").write_text(json.dumps(about))
-    Path("models/damaged").mkdir()
-    Path("models/damaged/statement.json").write_text('{"statement": "SEL')
+    for name, content in {
+        "damaged": '{"statement": "SEL',
+        "deep": "[" * 100_000,
+        "incomplete": '{"statement": "SELECT 1", "label": "wage"}',
+        "foreign": json.dumps({**about, "texts": {"role": "yes"}}),
+        "a_list": "[]",
+    }.items():
+        Path("models", name).mkdir()
+        Path("models", name, "statement.json").write_text(content)
     Path("model_zoo").mkdir()
     for name in ("a.py", "regressor.py"):
         Path("model_zoo", name).write_text("class B: pass\n\n\nclass DNN: pass\n")
@@ -108,6 +115,10 @@ def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
         ("SELECT wage, role, wage FROM people TRAIN a.B INTO m", "twice"),
         ("SELEKT * FROM people TRAIN a.B INTO m", "this is no SELECT"),
         ("SELECT * FROM people PREDICT people.p USING damaged", "cannot be read"),
+        ("SELECT * FROM people PREDICT people.p USING deep", "cannot be read"),
+        ("SHOW TRAIN incomplete", "cannot be read"),
+        ("SELECT * FROM people TO EVALUATE foreign", "cannot be read"),
+        ("SHOW TRAIN a_list", "cannot be read"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_job_starts(
@@ -135,6 +146,23 @@ def test_predicted_classes_are_written_by_their_names(tmp_path: Path) -> None:
     numbered = Predictions(place, "id", "prediction", ["007", "8"])
     assert numbered.kind() is Cell.TEXT
     assert [item[2] for item in numbered.items(Cell.TEXT)] == ["8", "007"]
+
+
+@pytest.mark.parametrize("number", [2, -1, 0.5])
+def test_a_number_of_no_class_is_refused(tmp_path: Path, number: float) -> None:
+    place = str(tmp_path / "p.recordio")
+    with recordio.Writer(place) as writer:
+        writer.write(recordio.example.encode({"id": 1, "prediction": number}))
+    predictions = Predictions(place, "id", "prediction", ["cat", "dog"])
+    with pytest.raises(EdlError, match="the model has 2 classes"):
+        predictions.kind()
+
+
+@pytest.mark.parametrize("line", ["7", "[]", "[" * 100_000])
+def test_lines_that_are_no_predictions_are_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "p.jsonl").write_text(line)
+    with pytest.raises(EdlError, match="not JSON Lines"):
+        Predictions(str(tmp_path / "p.jsonl"), "id", "prediction").kind()
 
 
 def test_statements_come_from_one_place(sql: Call) -> None:

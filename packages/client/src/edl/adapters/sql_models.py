@@ -68,7 +68,7 @@ class SqlModels:
         """
         place = f"{self.place(name)}/{ABOUT}"
         try:
-            about: dict[str, Any] = json.loads(storage.read(place))
+            about = _checked(json.loads(storage.read(place)))
         except (FileNotFoundError, NotADirectoryError):
             known = self._names()
             raise EdlError(
@@ -84,7 +84,7 @@ class SqlModels:
             ) from None
         except storage.StoreError as error:
             raise self._unreachable(error) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise EdlError(
                 ErrorCode.DATA_DAMAGED,
                 f"what is kept about the model {name} cannot be read",
@@ -105,3 +105,24 @@ class SqlModels:
             where=self._place,
             remedy=storage.REMEDY,
         )
+
+
+def _checked(about: Any) -> dict[str, Any]:
+    """What is kept about a model, which somebody else may have written.
+
+    Raises:
+        ValueError: something is missing, or of another kind.
+    """
+    match about:
+        case {
+            "statement": str(),
+            "label": str(),
+            "classes": list(classes),
+            "is_classifier": bool(),
+            "texts": dict(texts),
+        } if all(isinstance(each, str) for each in classes) and all(
+            isinstance(each, bool) for each in texts.values()
+        ):
+            return dict(about)
+        case _:
+            raise ValueError("it is not what edl sql writes")

@@ -61,8 +61,19 @@ class Predictions:
             for where, row in _rows(file):
                 value = self._one(row, self._name, where)
                 if self._classes:
-                    value = self._classes[value]
+                    value = self._class_of(value, where)
                 yield where, self._one(row, self._key, where), value
+
+    def _class_of(self, number: Any, where: str) -> str:
+        # A list would take -1 for its last one.
+        if not isinstance(number, int) or not 0 <= number < len(self._classes):
+            raise unreadable(
+                f"{self._name} is {number!r}, and the model has {len(self._classes)} classes,"
+                " numbered from 0",
+                where,
+                "Train a model whose number of outputs is its number of classes.",
+            )
+        return self._classes[number]
 
     def _one(self, row: Mapping[str, Any], name: str, where: str) -> Any:
         if name not in row:
@@ -133,8 +144,11 @@ def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         with open(file, encoding="utf-8") as text:
             for number, line in enumerate(text, 1):
                 if line.strip():
-                    yield f"{file}:{number}", json.loads(line)
-    except (OSError, ValueError) as error:
+                    row = json.loads(line)
+                    if not isinstance(row, dict):
+                        raise ValueError("a line is no object")
+                    yield f"{file}:{number}", row
+    except (OSError, ValueError, RecursionError) as error:
         raise unreadable(f"not JSON Lines: {error}", f"{file}:{number}", "Predict again.") from None
 
 
