@@ -47,6 +47,46 @@ def test_a_failure_comes_back_as_it_was() -> None:
     assert codec.failure_from(error_pb2.Error(what="x")).code == "INTERNAL"
 
 
+def test_a_failure_shows_no_password() -> None:
+    message = error_pb2.Error(what="no http://u:p@ss@host/x", where="--data http://u:p@ss@host/x")
+    failure = codec.failure_from(message)
+    assert (failure.what, failure.where) == ("no http://host/x", "--data http://host/x")
+
+
+def test_of_a_text_without_end_the_beginning_and_the_end_are_kept() -> None:
+    endless = "beginning" + "x" * 10_000_000 + "end"
+    failure = codec.failure_from(error_pb2.Error(what=endless, detail=endless))
+    for text in (failure.what, failure.detail):
+        assert text.startswith("beginning")
+        assert text.endswith("end")
+        assert len(text) < 33_000
+    heard = codec.heartbeat_from(task_pb2.HeartbeatRequest(stacks=endless))
+    assert len(heard.stacks) < 263_000
+    assert len(codec.returned_from(task_pb2.ReturnRequest(reason=endless)).reason) < 300
+    warned = codec.warnings_from([endless, *map(str, range(1000))])
+    assert len(warned) == 100
+    assert sum(map(len, warned)) < 34_000
+
+
+def test_more_leases_than_anybody_holds_are_refused() -> None:
+    lease = task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1)
+    assert len(codec.leases_from([lease] * 1000)) == 1000
+    with pytest.raises(EdlError, match="nobody holds 1001 leases"):
+        codec.heartbeat_from(task_pb2.HeartbeatRequest(leases=[lease] * 1001))
+
+
+def test_names_without_end_are_refused() -> None:
+    with pytest.raises(EdlError, match="over 256 characters"):
+        codec.registered_from(task_pb2.RegisterRequest(instance="x" * 257))
+    with pytest.raises(EdlError, match="over 256 characters"):
+        codec.registered_from(task_pb2.RegisterRequest(host="x" * 257))
+    for metrics in ({"x" * 257: 1.0}, {str(number): 1.0 for number in range(501)}):
+        done = task_pb2.CompleteRequest(metrics=metrics)
+        done.lease.task.type = task_pb2.EVALUATION_SUMMARY
+        with pytest.raises(EdlError, match="metrics are too many"):
+            codec.completion_from(done, 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 def test_a_metric_state_comes_back_as_it_was(dtype: str, shape: tuple[int, ...]) -> None:

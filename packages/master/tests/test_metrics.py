@@ -45,32 +45,43 @@ def test_two_jobs_have_two_registries() -> None:
 
 def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
     counters = WorkerCounters()
-    counters.add("a", {"edl_worker_steps_total": 3.0})
-    counters.add("a", {"edl_worker_steps_total": 5.0})
-    counters.add("b", {"edl_worker_steps_total": 10.0})
-    counters.forget("a")
-    counters.add("c", {"edl_worker_steps_total": 1.0})
+    counters.add(0, "a", {"edl_worker_steps_total": 3.0})
+    counters.add(0, "a", {"edl_worker_steps_total": 5.0})
+    counters.add(1, "b", {"edl_worker_steps_total": 10.0})
+    counters.forget(0, "a")
+    counters.add(0, "c", {"edl_worker_steps_total": 1.0})
     assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
 
 
 def test_an_instance_that_is_not_current_counts_on_and_does_not_begin() -> None:
     counters, steps = WorkerCounters(), "edl_worker_steps_total"
-    counters.add("a", {steps: 3.0})
-    counters.add("a", {steps: 5.0}, is_current=False)  # it leaves
-    counters.add("made up", {steps: 100.0}, is_current=False)
-    counters.forget("a")
-    counters.add("a", {steps: 5.0}, is_current=False)  # it was thought dead
+    counters.add(0, "a", {steps: 3.0})
+    counters.add(0, "a", {steps: 5.0}, is_current=False)  # it leaves
+    counters.add(0, "made up", {steps: 100.0}, is_current=False)
+    counters.forget(0, "a")
+    counters.add(0, "a", {steps: 5.0}, is_current=False)  # it was thought dead
     assert carried(counters) == {(steps, ()): 5.0}
+
+
+def test_of_a_worker_only_the_present_instance_is_remembered() -> None:
+    counters = WorkerCounters()
+    memory = "edl_worker_resident_memory_bytes"
+    for number in range(1000):
+        counters.add(0, f"instance-{number}", {memory: 7.0, "edl_worker_steps_total": 1.0})
+    counters.add(1, "other", {memory: 30.0})
+    assert counters.usage().resident_nbytes == 37
+    counters.forget(0, "instance-0")  # the platform knows the first one alone
+    assert counters.usage().resident_nbytes == 37
 
 
 def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
     counters = WorkerCounters()
     cpu, memory = "edl_worker_cpu_seconds_total", "edl_worker_resident_memory_bytes"
-    counters.add("a", {cpu: 2.0, memory: 100.0})
-    counters.add("a", {cpu: 3.0, memory: 70.0})
-    counters.add("b", {cpu: 1.0, memory: 30.0})
+    counters.add(0, "a", {cpu: 2.0, memory: 100.0})
+    counters.add(0, "a", {cpu: 3.0, memory: 70.0})
+    counters.add(1, "b", {cpu: 1.0, memory: 30.0})
     assert counters.usage() == ProcessUsage(4.0, 100)
-    counters.forget("a")
+    counters.forget(0, "a")
     assert counters.usage() == ProcessUsage(4.0, 30)
     assert carried(counters) == {(cpu, ()): 4.0}, "memory of roles is another metric"
 
@@ -107,7 +118,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
         'edl_worker_step_duration_seconds_sum{phase="compute"}': 0.5,
         'edl_worker_step_duration_seconds_count{phase="compute"}': 4.0,
     }
-    counters.add("a", told)
+    counters.add(0, "a", told)
     labels = (("outcome", "completed"), ("type", "training"))
     phase = (("phase", "compute"),)
     assert carried(counters) == {
@@ -136,7 +147,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
 )
 def test_a_worker_adds_no_series_of_its_own(series: str) -> None:
     counters = WorkerCounters()
-    counters.add("a", {series: 1.0})
+    counters.add(0, "a", {series: 1.0})
     assert carried(counters) == {}
 
 
@@ -144,16 +155,16 @@ def test_a_worker_adds_no_series_of_its_own(series: str) -> None:
 def test_a_figure_that_no_counter_has_changes_nothing(value: float) -> None:
     counters = WorkerCounters()
     series = {"edl_worker_steps_total": 2.0, "edl_worker_resident_memory_bytes": 7.0}
-    counters.add("a", series)
-    counters.add("a", dict.fromkeys(series, value) if not math.isfinite(value) else series)
-    counters.add("b", {"edl_worker_steps_total": value})
+    counters.add(0, "a", series)
+    counters.add(0, "a", dict.fromkeys(series, value) if not math.isfinite(value) else series)
+    counters.add(1, "b", {"edl_worker_steps_total": value})
     assert carried(counters) == {("edl_worker_steps_total", ()): 2.0}
     assert counters.usage().resident_nbytes < 8
 
 
 def test_only_so_many_series_are_taken() -> None:
     counters = WorkerCounters()
-    counters.add("a", {f'edl_worker_records_total{{type="{n}"}}': 1.0 for n in range(10_000)})
+    counters.add(0, "a", {f'edl_worker_records_total{{type="{n}"}}': 1.0 for n in range(10_000)})
     assert len(carried(counters)) == 200
 
 

@@ -6,7 +6,8 @@ codecs of pushes and of the command log. No other module knows both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import isfinite
 
 import numpy as np
@@ -25,6 +26,7 @@ from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError
+from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 _TASK_TYPES = {
@@ -68,6 +70,21 @@ MOST_CALLBACK_STATE = 1 << 20
 """Bytes; a Keras callback has some hundreds."""
 
 
+_LONGEST_NAME, _LONGEST_TEXT, _LONGEST_STACKS = 256, 1 << 15, 1 << 18
+"""Characters of what a worker says: events, status and snapshots keep it."""
+
+_MOST_LEASES, _MOST_WARNINGS, _MOST_METRICS = 1000, 100, 500
+"""In one message."""
+
+
+def _bounded(text: str, most: int = _LONGEST_TEXT) -> str:
+    """A text of a worker; of one that is too long, the beginning and the end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters are left out] {text[-half:]}"
+
+
 def malformed(what: str) -> EdlError:
     """A message that no worker of this version sends."""
     return EdlError(
@@ -86,14 +103,17 @@ def failure_of(error: EdlError) -> Failure:
 
 
 def failure_from(message: error_pb2.Error) -> Failure:
-    """An error as the core keeps it; a code that this version lacks becomes INTERNAL."""
+    """An error as the core keeps it, for everybody to see.
+
+    A code that this version lacks becomes INTERNAL.
+    """
     names = {code: name for name, code in error_pb2.ErrorCode.items() if code}
     return Failure(
         names.get(message.code, "INTERNAL"),
-        message.what,
-        message.where,
-        message.remedy,
-        message.detail,
+        *(
+            without_passwords(_bounded(text))
+            for text in (message.what, message.where, message.remedy, message.detail)
+        ),
     )
 
 
@@ -132,8 +152,10 @@ def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
     return HeldLease(task_from(message.task), Token(message.token))
 
 
-def leases_from(messages: Iterable[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
+def leases_from(messages: Sequence[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
     """Leases that a worker names; raises as ``task_from``."""
+    if len(messages) > _MOST_LEASES:
+        raise malformed(f"nobody holds {len(messages)} leases")
     return tuple(map(lease_from, messages))
 
 
@@ -223,10 +245,21 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
         examples=message.examples,
         seconds=message.seconds,
         metric_states=tuple(map(metric_state_from, message.metric_states)),
-        metrics=dict(message.metrics),
-        warnings=tuple(message.warnings),
+        metrics=_metrics_from(message.metrics),
+        warnings=warnings_from(message.warnings),
         callbacks=_reply_from(message.callbacks) if message.HasField("callbacks") else None,
     )
+
+
+def _metrics_from(values: Mapping[str, float]) -> dict[str, float]:
+    if len(values) > _MOST_METRICS or any(len(name) > _LONGEST_NAME for name in values):
+        raise malformed(f"{len(values)} metrics are too many, or their names too long")
+    return dict(values)
+
+
+def warnings_from(texts: Iterable[str]) -> tuple[str, ...]:
+    """What a trained model will lack."""
+    return tuple(map(_bounded, islice(texts, _MOST_WARNINGS)))
 
 
 def failed_from(
@@ -285,6 +318,30 @@ def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...
     )
 
 
+def registered_from(message: task_pb2.RegisterRequest) -> events.WorkerRegistered:
+    """An instance that has started.
+
+    Raises:
+        EdlError: USAGE; a name is too long.
+    """
+    if max(len(message.instance), len(message.host)) > _LONGEST_NAME:
+        raise malformed(f"the name of an instance or a host has over {_LONGEST_NAME} characters")
+    return events.WorkerRegistered(
+        WorkerId(message.worker_id), InstanceId(message.instance), message.host, message.pid
+    )
+
+
+def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:
+    """The leases that a worker gives back; raises as ``task_from``."""
+    return events.LeasesReturned(
+        WorkerId(message.worker_id),
+        leases_from(message.leases),
+        _bounded(message.reason, _LONGEST_NAME),
+        message.leaving,
+        InstanceId(message.instance) if message.instance else None,
+    )
+
+
 def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceived:
     """A worker's heartbeat; raises as ``task_from``."""
     phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
@@ -293,7 +350,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
         InstanceId(message.instance),
         leases_from(message.leases),
         phases.get(message.phase, ""),
-        message.stacks,
+        _bounded(message.stacks, _LONGEST_STACKS),
     )
 
 

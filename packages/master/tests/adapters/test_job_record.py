@@ -12,7 +12,7 @@ from edl_master.adapters import api_retry
 from edl_master.adapters.job_directory import to_json
 from edl_master.adapters.job_record import JobRecord, collect
 from edl_proto.kubernetes import objects
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import error_pb2, job_pb2
 
 RECORD = "/api/v1/namespaces/team/configmaps/edl-job"
 OWNER = {"kind": "Job", "name": "edl-job", "uid": "u"}
@@ -79,6 +79,10 @@ def test_a_master_does_not_replace_the_record_of_a_newer_one(folder: Path) -> No
     assert '{"number": 9}' in api.objects[RECORD]["data"][objects.EVENTS_KEY]
 
 
+def _long_error() -> error_pb2.Error:
+    return error_pb2.Error(what="boom", detail="d" * 300_000)
+
+
 def test_it_fits_into_an_object_however_much_there_is(folder: Path) -> None:
     worst = '\\\x1b[0m"\x01é漢\U0001f600' * 300 + "\n"
     for number in range(200):
@@ -89,10 +93,16 @@ def test_it_fits_into_an_object_however_much_there_is(folder: Path) -> None:
         name="job",
         curves=[job_pb2.Curve(name=f"metric-{n}", points=points) for n in range(50)],
         workers=[job_pb2.WorkerStatus(id=n, last_exit="x" * 300) for n in range(5000)],
+        settings={"params": "p" * (1 << 20)},
+        dead_letters=[job_pb2.DeadLetter(error=_long_error()) for _ in range(100)],
+        warnings=["w" * 30_000] * 100,
+        error=_long_error(),
     )
     (folder / "status.json").write_text(to_json(status))
     data = collect(folder)
-    assert json.loads(data[objects.STATUS_KEY])["name"] == "job"
+    kept = json.loads(data[objects.STATUS_KEY])
+    assert kept["name"] == "job"
+    assert kept["error"]["what"] == "boom"
     assert len(json.loads(data[objects.LOGS_KEY])) > 10
     assert len(json.dumps(data).encode()) < 1 << 20
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,9 @@ from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.interruption import Interruption
 from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
 from edl_master.core.job_phases import InvariantViolation
+from edl_master.core.outcome import MOST_WARNINGS
 from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.worker import MOST_INSTANCES
 
 SETTINGS = job_settings(
     JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
@@ -221,6 +224,36 @@ def test_the_end_of_a_replaced_instance_is_not_taken_for_that_of_its_successor()
     assert not any(isinstance(effect, fx.StartWorker) for effect in effects)
     (granted,) = job.handle(ev.LeaseRequested(WORKER, newcomer), 2.0)
     assert isinstance(granted, fx.LeaseGranted)
+
+
+def test_a_worker_that_makes_up_ever_new_instances_adds_nothing_any_more() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    effects: list[fx.Effect] = []
+    for number in range(1000):
+        made_up = InstanceId(f"made-up-{number}")
+        effects += job.handle(ev.WorkerRegistered(WORKER, made_up, "host", 1), 1.0)
+        effects += job.handle(ev.WorkerReady(WORKER, made_up), 1.0)
+    logged = Counter(effect.kind for effect in effects if isinstance(effect, fx.LogEvent))
+    assert logged["WorkerStarted"] == logged["WorkerReady"] == MOST_INSTANCES - 1  # and the first
+    assert logged["InstanceRefused"] == 1
+    assert {effect.reason for effect in effects if isinstance(effect, fx.LeaveJob)} == {"replaced"}
+    # The one that the platform starts next is as good as any.
+    last, following = InstanceId(f"made-up-{MOST_INSTANCES - 2}"), InstanceId("0b")
+    effects = job.handle(ev.InstanceExited(WORKER, last, None, 9, True, attempt=0), 2.0)
+    assert fx.StartWorker(WORKER, 1) in effects
+    job.handle(ev.WorkerRegistered(WORKER, following, "host", 2), 3.0)
+    job.handle(ev.WorkerReady(WORKER, following), 3.0)
+    (granted,) = job.handle(ev.LeaseRequested(WORKER, following), 3.0)
+    assert isinstance(granted, fx.LeaseGranted)
+
+
+def test_warnings_without_end_are_bounded() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    warned = 0
+    for number in range(1000):
+        effects = job.handle(ev.WorkerReady(WORKER, INSTANCE, (f"lacks {number}",)), 1.0)
+        warned += sum(isinstance(it, fx.LogEvent) for it in effects)
+    assert warned == len(job.view(1.0).warnings) == MOST_WARNINGS
 
 
 def test_an_event_names_the_cause_that_the_platform_knows() -> None:

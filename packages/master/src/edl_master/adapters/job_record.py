@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 _EVERY_S = 10.0
 _TERM = "edl/term"
+
+_LARGE: tuple[Any, ...] = ("curves", "workers", "settings", "dead_letters", "warnings", "metrics")
+"""What a status loses, one after the other, where it is too large for an object."""
 
 # An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10
@@ -164,7 +168,7 @@ def _age(path: Path) -> float:
 
 
 def _status(path: Path) -> str:
-    """The status, without curves and single workers if it is too large."""
+    """The status, without as much of what is large as needed to make it fit."""
     try:
         text = path.read_text()
         if len(text.encode()) <= _STATUS_BYTES:
@@ -172,10 +176,12 @@ def _status(path: Path) -> str:
         status = json_format.Parse(text, job_pb2.JobStatus(), True)
     except (OSError, json_format.ParseError, UnicodeDecodeError):
         return ""
-    status.ClearField("curves")
-    if len(to_json(status).encode()) > _STATUS_BYTES:
-        status.ClearField("workers")
-        del status.dead_letters[100:]
+    for name in _LARGE:
+        status.ClearField(name)
+        text = to_json(status)
+        if len(text.encode()) <= _STATUS_BYTES:
+            return text
+    status.error.ClearField("detail")
     return to_json(status)
 
 

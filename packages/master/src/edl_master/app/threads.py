@@ -85,7 +85,7 @@ class MasterThreads:
                         log.info("worker %d is %s", worker, instance)
                         services.controller.handle(InstancePending(worker, ""))
                     case InstanceExited():
-                        services.worker_counters.forget(seen.instance or "")
+                        services.worker_counters.forget(seen.worker, seen.instance or "")
                         if seen.instance:
                             services.timeline.record_exit(seen.worker, seen.instance)
                         services.metrics.exits.labels(exit_reason(seen)).inc()

@@ -109,6 +109,7 @@ class InstanceControl:
         worker.clear_instance()
         worker.move(WorkerState.STARTING, now)
         worker.attempt += 1
+        worker.registered = 0
         self._emit(StartWorker(worker.id, worker.attempt))
 
     def stop(self, worker: Worker, reason: str, now: float) -> None:

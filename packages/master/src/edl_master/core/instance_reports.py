@@ -17,7 +17,7 @@ from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exi
 from edl_master.core.identifiers import InstanceId, WorkerId, WorkerState
 from edl_master.core.instance_control import InstanceControl, InstanceEnd, worker_event
 from edl_master.core.interruption import WorkersSeen
-from edl_master.core.worker import Worker
+from edl_master.core.worker import MOST_INSTANCES, Worker
 from edl_master.core.worker_pool import WorkerPool
 
 
@@ -60,6 +60,10 @@ class InstanceReports:
             worker.host, worker.pid = event.host, event.pid  # a found instance has none yet
             self.message_received(worker.id, event.instance, now)
             return None
+        worker.registered += 1
+        if worker.registered > MOST_INSTANCES:
+            self._refuse_instance(worker)
+            return "replaced"
         if worker.instance is not None or worker.state is WorkerState.GONE:
             worker.clear_instance()
         worker.move(WorkerState.LOADING, now)
@@ -70,6 +74,15 @@ class InstanceReports:
         line = f"{worker.name} runs and loads the model file."
         self._emit(worker_event("WorkerStarted", line, worker, attempt=str(worker.attempt)))
         return worker
+
+    def _refuse_instance(self, worker: Worker) -> None:
+        """Say that an instance is one too many, once for each start of its worker."""
+        if worker.registered == MOST_INSTANCES + 1:
+            line = (
+                f"{worker.name} has registered as {MOST_INSTANCES} instances since it was started;"
+                " further ones are refused. Something else starts it, or it makes up their names."
+            )
+            self._emit(worker_event("InstanceRefused", line, worker, Severity.WARNING))
 
     def observed(self, event: InstanceFound | InstancePending, now: float) -> None:
         """The platform has seen an instance that has not been heard yet."""

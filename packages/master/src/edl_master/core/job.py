@@ -64,7 +64,7 @@ from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapsh
 from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.periodic_checks import PeriodicChecks
-from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
@@ -295,8 +295,8 @@ class JobStateMachine:
     def _scale(self, minimum: int, maximum: int, now: float) -> None:
         if self._outcome.decided:
             self._emit(Refused("the job is ending"))
-        elif minimum < 0 or maximum < 1 or maximum < minimum:
-            why = f"{minimum} to {maximum} workers make no sense: 0 <= min <= max, and max >= 1"
+        elif minimum < 0 or not max(1, minimum) <= maximum <= MOST_WORKERS:
+            why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MOST_WORKERS}"
             self._emit(Refused(why))
         else:
             before = _worker_range(self._workers.minimum, self._workers.maximum)

@@ -134,6 +134,9 @@ class JobSettings:
             )
 
 
+MOST_WORKERS = 1000
+"""So many a running job can be scaled to, as the options allow no more at its start."""
+
 HEARTBEATS_PER_S = 400.0
 """What a master handles from all workers together, beside their work."""
 

@@ -38,6 +38,10 @@ _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
 FORMER_INSTANCES_KEPT = 8
 """They distinguish an instance that was replaced from a new one; older ones are long dead."""
 
+MOST_INSTANCES = FORMER_INSTANCES_KEPT
+"""So many may register after one start of the worker. One does, and another one if somebody starts
+it; a worker that makes up ever new names fills events, metrics and timeline no further."""
+
 
 WAITING = "waiting"
 """What a worker says in its heartbeats while it waits for a task or for a step permit."""
@@ -62,6 +66,8 @@ class Worker:
     instance: InstanceId | None = None
     """None until the instance registers."""
     former_instances: tuple[InstanceId, ...] = ()
+    registered: int = 0
+    """How many instances have registered since the platform was last asked to start one."""
     host: str = ""
     pid: int = 0
     last_message_at: float | None = None

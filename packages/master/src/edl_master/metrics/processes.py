@@ -6,6 +6,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -38,32 +39,45 @@ _MEMORY = "edl_worker_resident_memory_bytes"
 _Labels = tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What an instance had counted when it was last heard."""
+
+    instance: str
+    taken: Mapping[str, float]
+
+
 class WorkerCounters(Collector):
     """What workers have counted, summed up and kept when they are gone.
 
     A worker sends its counters with every heartbeat, from 0 when its process starts. Only those in
-    ``CARRIED`` are taken, and only so many. Memory is no counter: that of the present instances
-    adds up.
+    ``CARRIED`` are taken, and only so many; of each worker, those of one instance are remembered.
+    Memory is no counter: that of the present instances adds up.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[str, Mapping[str, float]] = {}
+        self._last: dict[int, _Counted] = {}
         self._totals: dict[tuple[str, str, _Labels], float] = defaultdict(float)
 
-    def add(self, instance: str, counters: Mapping[str, float], *, is_current: bool = True) -> None:
+    def add(
+        self, worker: int, instance: str, counters: Mapping[str, float], *, is_current: bool = True
+    ) -> None:
         """Take the counters of an instance.
 
         Args:
-            instance: whose.
+            worker: whose.
+            instance: which process of it; a new one takes the place of the one before.
             counters: by series.
-            is_current: False: it counts only if it has counted before. A worker can make up any
+            is_current: False: it counts only if it was the last to count. A worker can make up any
                 number of names, and what was counted of one that is gone MUST not count again.
         """
         with self._lock:
-            if not is_current and instance not in self._last:
+            last = self._last.get(worker)
+            is_known = last is not None and last.instance == instance
+            if not is_current and not is_known:
                 return
-            before = self._last.get(instance, {})
+            before = last.taken if last is not None and is_known else {}
             taken = {}
             for series, value in counters.items():
                 key = _parse(series)
@@ -74,18 +88,19 @@ class WorkerCounters(Collector):
                     taken[series] = value
                 elif series == _MEMORY:
                     taken[series] = value
-            self._last[instance] = taken
+            self._last[worker] = _Counted(instance, taken)
 
-    def forget(self, instance: str) -> None:
+    def forget(self, worker: int, instance: str) -> None:
         """An instance is gone; its counts stay."""
         with self._lock:
-            self._last.pop(instance, None)
+            if (last := self._last.get(worker)) is not None and last.instance == instance:
+                del self._last[worker]
 
     def usage(self) -> ProcessUsage:
         """Processor time of all instances so far, and memory of the present ones."""
         with self._lock:
             name, _, suffix = _CPU.rpartition("_")
-            memory = sum(last.get(_MEMORY, 0.0) for last in self._last.values())
+            memory = sum(last.taken.get(_MEMORY, 0.0) for last in self._last.values())
             return ProcessUsage(self._totals.get((name, suffix, ()), 0.0), int(memory))
 
     def describe(self) -> list[Metric]:

@@ -11,6 +11,7 @@ from edl_master.adapters.journal import Journal
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
+from edl_master.core.settings import MOST_WORKERS
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, job_pb2_grpc
@@ -94,8 +95,8 @@ class JobServicer(job_pb2_grpc.JobServicer):
                 ErrorCode.USAGE,
                 f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
                 where="edl scale",
-                remedy="Ask for at least one worker, and for a minimum that is no more than "
-                "the maximum.",
+                remedy=f"Ask for 1 to {MOST_WORKERS} workers, and for a minimum that is no more "
+                "than the maximum.",
             )
         view = self._controller.view()
         self._recorded.record_scale(view.min_workers, view.max_workers)

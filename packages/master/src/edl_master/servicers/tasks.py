@@ -140,11 +140,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def Register(
         self, request: task_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> task_pb2.RegisterReply:
-        answer = self._controller.handle(
-            events.WorkerRegistered(
-                WorkerId(request.worker_id), InstanceId(request.instance), request.host, request.pid
-            )
-        )
+        answer = self._controller.handle(codec.registered_from(request))
         if not isinstance(answer, LeaveJob):
             self._records.environments.add(request.worker_id, request.environment)
         return task_pb2.RegisterReply(
@@ -177,7 +173,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             events.WorkerReady(
                 WorkerId(request.worker_id),
                 InstanceId(request.instance),
-                tuple(request.warnings),
+                codec.warnings_from(request.warnings),
                 tuple(request.model.callbacks),
             )
         )
@@ -221,7 +217,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.FailRequest, context: grpc.ServicerContext
     ) -> task_pb2.FailReply:
         check_incarnation(self._incarnation, request.incarnation)
-        log.warning("worker %d failed: %s", request.worker_id, request.error.what)
+        log.warning("worker %d failed: %s", request.worker_id, request.error.what[:1000])
         if (event := codec.failed_from(request)) is not None:
             if isinstance(event, events.TaskFailed):
                 # Before the task is leased again, which would end this work as lost.
@@ -234,18 +230,12 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.ReturnRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReturnReply:
         check_incarnation(self._incarnation, request.incarnation)
-        worker, leases = WorkerId(request.worker_id), codec.leases_from(request.leases)
-        for lease in leases:  # before they are leased again
-            self._timeline.record_end(worker, lease.task, lease.token, SpanOutcome.RETURNED)
-        self._controller.handle(
-            events.LeasesReturned(
-                worker,
-                leases,
-                request.reason,
-                request.leaving,
-                InstanceId(request.instance) if request.instance else None,
+        returned = codec.returned_from(request)
+        for lease in returned.leases:  # before they are leased again
+            self._timeline.record_end(
+                returned.worker, lease.task, lease.token, SpanOutcome.RETURNED
             )
-        )
+        self._controller.handle(returned)
         return task_pb2.ReturnReply()
 
     def Heartbeat(
@@ -256,7 +246,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         answer = self._controller.handle(heard)
         if not isinstance(answer, HeartbeatAnswer):
             raise AssertionError(f"a heartbeat was answered by {answer}")
-        self._counters.add(request.instance, request.counters, is_current=not answer.leave)
+        self._counters.add(
+            heard.worker, heard.instance, request.counters, is_current=not answer.leave
+        )
         if not answer.leave:  # one that has to leave may have been replaced already
             self._timeline.record_heartbeat(
                 heard.worker, heard.instance, heard.phase, request.counters
