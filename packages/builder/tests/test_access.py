@@ -110,6 +110,24 @@ def test_secrets_that_everybody_may_read_are_refused(tmp_path: Path) -> None:
         assert builder_config.read(arguments).registries["r.com"].password == "hunter22"
 
 
+def test_a_socket_lies_where_nobody_else_can_put_another_one(tmp_path: Path) -> None:
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    arguments = ["--state-dir", str(tmp_path / "s"), "--listen", f"unix:{folder}/socket"]
+    for mode in (0o700, 0o755):
+        folder.chmod(mode)
+        assert builder_config.read(arguments).socket == folder / "socket"
+    for mode in (0o720, 0o702, 0o777):
+        folder.chmod(mode)
+        with pytest.raises(BuilderError, match="other users may write"):
+            builder_config.read(arguments)
+    if os.geteuid() == 0:
+        folder.chmod(0o700)
+        os.chown(folder, 65534, 65534)
+        with pytest.raises(BuilderError, match="other users may write"):
+            builder_config.read(arguments)
+
+
 def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
     key = tmp_path / "signing.key"
     settings = tmp_path / "builder.toml"

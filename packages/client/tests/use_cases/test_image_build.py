@@ -377,6 +377,22 @@ def test_nobody_else_can_reach_the_builder_of_one_command(
             assert "PermissionError" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_no_place_for_a_builder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "home" / "builder"
+    folder.mkdir(parents=True)
+    os.chown(folder, 65534, 65534)
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    environ, request = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with (
+        pytest.raises(EdlError, match="belongs to another user"),
+        local_builder.running(request, BuilderEndpoint(), print, environ),
+    ):
+        pytest.fail("a builder listens there")
+
+
 def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
     edl.extra = {
         "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",

@@ -119,6 +119,17 @@ def test_a_worker_has_so_many_connections_and_no_more(
             assert time.monotonic() < deadline
 
 
+def test_all_workers_together_have_so_many_connections_and_no_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_connections, "MOST", 2)
+    mine = [server.connect(number) for number in (0, 1)]
+    assert {pushed(one) for one in mine} == {b"applied gradient"}
+    with pytest.raises(OSError):  # noqa: PT011 - the end or a reset
+        pushed(server.connect(0))
+    assert {pushed(one) for one in mine} == {b"applied gradient"}
+
+
 def test_who_has_proved_who_it_is_still_has_to_call(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
