@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Job:
         arguments: of the command.
         servers: how many parameter servers it has.
         disk: where its checkpoints go, in a folder that may be a small disk of its own.
+        environ: further variables of all its processes.
 
     Attributes:
         damaged: names of snapshots that were damaged.
@@ -34,7 +36,13 @@ class Job:
     """
 
     def __init__(
-        self, home: Path, name: str, arguments: list[str], servers: int, disk: Path
+        self,
+        home: Path,
+        name: str,
+        arguments: list[str],
+        servers: int,
+        disk: Path,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.disk = disk
@@ -47,6 +55,7 @@ class Job:
             **{key: value for key, value in os.environ.items() if not key.startswith("EDL_")},
             "EDL_HOME": str(home),
             "NO_COLOR": "1",
+            **(environ or {}),
         }
         self._client: subprocess.Popen[bytes] | None = None
         numbers = ("--num-workers", str(WORKERS), "--parameter-servers", str(servers))
