@@ -124,6 +124,20 @@ def test_a_cluster_that_does_not_answer_is_not_a_refusal() -> None:
     assert error.detail == "refused"
 
 
+def test_a_certificate_that_is_not_trusted_and_missing_credentials_are_named() -> None:
+    untrusted = ApiUnavailable("SSLError [SSL: CERTIFICATE_VERIFY_FAILED] unable to get issuer")
+    error = refusal(untrusted, "listing jobs", "cluster", "ns")
+    assert error.code == ErrorCode.CLUSTER_UNAVAILABLE
+    assert "certificate" in error.what
+    assert "kubeconfig" in error.remedy
+    nobody = ApiError(403, "", 'jobs is forbidden: User "system:anonymous" cannot list')
+    error = refusal(nobody, "listing jobs", "cluster", "ns")
+    assert error.what == "the cluster got no credentials from your kubeconfig"
+    assert "log in" in error.remedy
+    everywhere = ApiError(403, "", 'User "eve" cannot list resource "jobs" at the cluster scope')
+    assert "--namespace" in refusal(everywhere, "listing jobs", "cluster", "ns").remedy
+
+
 class Cluster:
     """Pods with logs, and a record."""
 

@@ -215,6 +215,11 @@ class KubernetesApi:
             raise _error(code, error.body) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiUnavailable(str(error)) from error
+        except AttributeError as error:
+            # The official client fails at its own error for a certificate, which has no body.
+            if not isinstance(error.__context__, ApiException):
+                raise
+            raise ApiUnavailable(" ".join(str(error.__context__.reason).split())) from error
         else:
             code = response.status
         finally:

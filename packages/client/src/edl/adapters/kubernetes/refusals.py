@@ -5,6 +5,8 @@ from __future__ import annotations
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
+_ANONYMOUS = 'User "system:anonymous"'
+
 
 def no_cluster(what: str, where: str) -> EdlError:
     """No cluster is configured."""
@@ -24,6 +26,15 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
         doing: what was tried, such as ``creating the job``.
     """
     where = f"{cluster}/{namespace}"
+    if isinstance(error, ApiUnavailable) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return EdlError(
+            ErrorCode.CLUSTER_UNAVAILABLE,
+            "the certificate of the cluster's API server is not trusted",
+            where=where,
+            remedy="Get a new kubeconfig of the cluster: the certificate-authority of this one is"
+            " another's, or is missing; --context chooses another cluster.",
+            detail=str(error),
+        )
     if isinstance(error, ApiUnavailable):
         return EdlError(
             ErrorCode.CLUSTER_UNAVAILABLE,
@@ -36,6 +47,8 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
     code, remedy = _judge(error, namespace)
     if error.status == 401:
         what = "the cluster does not accept your credentials"
+    elif _ANONYMOUS in error.message:
+        what = "the cluster got no credentials from your kubeconfig"
     else:
         what = f"the cluster refuses {doing}: {error.message}"
     return EdlError(code, what, where=where, remedy=remedy)
@@ -48,6 +61,18 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
         return (
             ErrorCode.FORBIDDEN,
             "They may have expired: log in to the cluster again; kubectl auth whoami tries them.",
+        )
+    if _ANONYMOUS in said:
+        return (
+            ErrorCode.FORBIDDEN,
+            "The user of the context has none, or the program that should get them failed: log in"
+            " to the cluster again; kubectl auth whoami tries them.",
+        )
+    if "at the cluster scope" in said:
+        return (
+            ErrorCode.FORBIDDEN,
+            "Look at one namespace, with --namespace, or ask who runs the cluster for the role of"
+            " viewers (deploy/kubernetes).",
         )
     if "exceeded quota" in said or "failed quota" in said:
         return (

@@ -129,7 +129,7 @@ class ClusterSession:
         except EdlError:
             raise
         except Exception as error:  # the library raises whatever a damaged file leads to
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            reason = " ".join(str(error).split()) or repr(error)
             raise no_cluster(f"the kubeconfig cannot be used: {reason}", files) from None
         namespace = choice.namespace or current["context"].get("namespace") or "default"
         return ClusterConnection(api, current["name"], namespace)
