@@ -248,6 +248,15 @@ def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
 
 
+@pytest.mark.parametrize("option", ["output", "checkpoint_dir"])
+def test_a_name_that_would_be_too_long_at_the_end(
+    attempt: Attempt, tmp_path: Path, option: str
+) -> None:
+    """A model that is being written has a longer name than its output."""
+    told(attempt(**{option: str(tmp_path / ("x" * 200))}), 7, "a part of the path is too long")
+    told(attempt(**{option: str(tmp_path / ("ä" * 80) / "out")}), 7, "too long")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_an_output_that_may_not_be_written(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)

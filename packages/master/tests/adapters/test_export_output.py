@@ -15,6 +15,7 @@ from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
 from edl_proto.errors import EdlError
+from edl_proto.local import output_reservation
 from edl_proto.v1 import error_pb2, model_pb2
 
 DESCRIPTION = "trained_model.pb"
@@ -236,3 +237,9 @@ def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:
     exports.clear(succeeded=True)
     assert other.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".m1.edl-j.ab12-1.tmp", "m[1]"]
+
+
+def test_an_output_of_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    output = str(tmp_path / ("m" * output_reservation.LONGEST_NAME))
+    writing = ExportOutput(output, "j" * 53, f"{2**31}-{2**31}").part_of(lease(10**9))
+    Path(writing).mkdir()

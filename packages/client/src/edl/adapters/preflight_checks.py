@@ -18,7 +18,7 @@ from edl.core.options import Verb
 from edl.core.platforms import PROCESSES
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, output_reservation
 
 _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
 
@@ -110,7 +110,9 @@ def check_writable(path: Path, remedy: str = "Name a folder that you may write t
         # Only an attempt shows all reasons: rights, a read-only file system, a quota.
         os.rmdir(tempfile.mkdtemp(prefix=".edl-", dir=nearest))
         full = shutil.disk_usage(nearest).free < _LEAST_FREE
-        problem = ""
+        new = path.parts[len(nearest.parts) :]
+        long = any(len(os.fsencode(name)) > output_reservation.LONGEST_NAME for name in new)
+        problem = "a part of the path is too long" if long else ""
     except NotADirectoryError:
         full, problem = False, "part of the path is a file"
     except FileNotFoundError:

@@ -75,7 +75,9 @@ def _seconds(timeout: str | None) -> float | None:
     try:
         return None if timeout is None else parse_duration(timeout)
     except ValueError as error:
-        raise usage(f"--timeout: {error}", where="--timeout") from None
+        raise usage(
+            f"--timeout: {error}", where="--timeout", remedy="For example: --timeout 2h"
+        ) from None
 
 
 def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) -> list[JobStatus]:

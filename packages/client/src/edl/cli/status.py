@@ -173,9 +173,13 @@ def dashboard(
         from edl.render import terminal
 
         if every_job == bool(name):
-            raise usage("edl dashboard takes the name of a job, or --all", where="edl dashboard")
+            raise usage(
+                "edl dashboard takes the name of a job, or --all",
+                where="edl dashboard",
+                remedy="For example: edl dashboard my-job; edl list shows all jobs.",
+            )
         if prometheus and not every_job:
-            raise usage("--prometheus needs --all", where="--prometheus")
+            raise usage("--prometheus needs --all", where="--prometheus", remedy="Add --all.")
 
         def show(url: str) -> None:
             put({"job": name, "dashboard_url": url}, output_format, [url], [name or url])

@@ -140,7 +140,9 @@ class CsvTableSource:
                     str(file),
                     "Convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv",
                 ) from error
-            line = f":{reader.line_num}" if reader is not None else ""
+            # Text is decoded ahead of the lines.
+            is_ahead = isinstance(error, UnicodeDecodeError)
+            line = "" if reader is None or is_ahead else f":{reader.line_num}"
             raise unreadable(
                 f"not a CSV file: {getattr(error, 'strerror', None) or error}",
                 f"{file}{line}",

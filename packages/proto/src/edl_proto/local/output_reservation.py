@@ -13,6 +13,10 @@ from pathlib import Path
 
 _SUFFIX = ".edl-reserved"
 
+LONGEST_NAME = 150
+"""Bytes of an output's name. Until it is whole, a model has a longer name, with that of the job;
+file systems allow 255."""
+
 
 def path_of(output: str) -> Path | None:
     """The reservation of an output; None for a place in a store, where nothing is reserved."""
