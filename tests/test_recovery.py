@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,69 @@ def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     assert status["state"] == "SUCCEEDED"
     assert int(status["records_trained"]) == EPOCHS * TOTAL
     check(output, TOTAL, EPOCHS)
+
+
+IMPATIENT_SUPERVISOR = """
+import signal, sys
+from edl import supervisor
+from edl.core import supervision
+
+def lose_patience(*_):
+    supervision.SILENCE_S = 0.5
+
+def end_once(self):
+    supervision.SILENCE_S = 600.0
+    end(self)
+
+signal.signal(signal.SIGUSR1, lose_patience)
+end, supervisor.Supervisor._end_master = supervisor.Supervisor._end_master, end_once
+supervision.SILENCE_S = supervisor._MASTER_GRACE_S = 600.0
+sys.exit(supervisor.main())
+"""
+"""Ends one silent master, when SIGUSR1 says so, and lets it take its time."""
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has still to take a signal that was sent to it."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("ShdPnd:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_job(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    """A supervisor asks before it kills, and so the master finds a SIGTERM when it thaws."""
+    output = tmp_path / "model"
+    edl(
+        *train(numbered(TOTAL), TOTAL, output, epochs=EPOCHS, held=held),
+        *("--name", "t", "--detach"),
+    )
+    job_dir = edl.job_dir("t")
+    eventually(lambda: list((job_dir / "snapshots").glob("t-*")), "a snapshot")
+    commands = supervision.commands(job_dir)
+    assert commands is not None
+    supervision.describe(job_dir, [sys.executable, "-c", IMPATIENT_SUPERVISOR], commands[1])
+    patient = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
+    os.kill(patient, signal.SIGKILL)
+    impatient = eventually(
+        lambda: (pid := supervision.supervisor_pid(job_dir)) != patient and pid, "the next one"
+    )
+    frozen = master(edl, "t")
+    os.kill(frozen["pid"], signal.SIGSTOP)
+    os.kill(impatient, signal.SIGUSR1)
+    eventually(lambda: is_pending(frozen["pid"], signal.SIGTERM), "it is asked to end")
+    os.kill(frozen["pid"], signal.SIGCONT)
+    eventually(lambda: master(edl, "t")["incarnation"] != frozen["incarnation"], "a new master")
+    held.release()
+    edl("wait", "t")
+    status = edl.status("t")
+    assert status["state"] == "SUCCEEDED"
+    assert int(status["records_trained"]) == EPOCHS * TOTAL
+    check(output, TOTAL, EPOCHS)
+    assert event_kinds(edl, "t").count("MasterSuspended") == 1
+    assert (status["preemptions"], status["worker_failures"]) == (0, 0)
 
 
 def test_a_frozen_worker_is_noticed_and_a_thawed_one_is_welcome(
