@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.adapters.kubernetes.cluster_job import ClusterJob, decode_spec
 from edl.core.job_status import JobState
 from edl.render.job_text import status_lines
+from edl_proto.errors import EdlError
 from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
 
@@ -37,3 +38,18 @@ def test_a_suspended_job_says_that_it_waits() -> None:
 def test_a_job_that_runs_or_is_over_waits_for_nothing(waits: ClusterJob, state: JobState) -> None:
     status = waits.status()
     assert (status.state, status.pending) == (state, "")
+
+
+@pytest.mark.parametrize(
+    ("secret", "reason"),
+    [
+        ({}, "its Secret was deleted"),
+        ({"data": {"other": ""}}, "it has no spec.json"),
+        ({"data": {objects.SPEC_KEY: "e30nCg=="}}, "Failed to load JSON"),
+    ],
+)
+def test_a_description_that_cannot_be_read_says_why(secret: dict[str, Any], reason: str) -> None:
+    with pytest.raises(EdlError) as caught:
+        decode_spec(secret, "digits")
+    assert reason in caught.value.what
+    assert caught.value.remedy == "Delete the job: edl delete digits --stop --yes"

@@ -83,7 +83,7 @@ def watch(*answers: Any) -> tuple[JobStatus, list[str]]:
 
 
 def test_a_watcher_waits_for_a_cluster_that_has_answered_before(clock: None) -> None:
-    status, said = watch(RUNNING, AWAY, AWAY, RUNNING, AWAY, DONE)
+    status, said = watch(RUNNING, AWAY, FORBIDDEN, AWAY, RUNNING, AWAY, DONE)
     assert status.state is JobState.SUCCEEDED
     assert said == 2 * ["the cluster does not answer; digits goes on meanwhile"]
 
@@ -93,6 +93,12 @@ def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:
         watch(RUNNING, AWAY)
     assert caught.value.code == ErrorCode.CLUSTER_UNAVAILABLE
     assert caught.value.remedy == "The job goes on; edl wait digits watches it again. Look."
+
+
+def test_a_cluster_that_goes_on_to_refuse_is_believed(clock: None) -> None:
+    with pytest.raises(EdlError) as caught:
+        watch(RUNNING, AWAY, FORBIDDEN)
+    assert caught.value is FORBIDDEN
 
 
 @pytest.mark.parametrize("answers", [(AWAY, DONE), (RUNNING, FORBIDDEN, DONE)])

@@ -99,8 +99,13 @@ def test_a_master_waits_for_the_api_server_at_its_start_and_before_its_end() -> 
     assert master.confirm()
 
 
+NO_RIGHT = 'leases is forbidden: User "a" cannot get resource "leases" in API group "x"'
+
+
+@pytest.mark.parametrize("denial", [(401, "Unauthorized"), (403, NO_RIGHT)])
 @pytest.mark.parametrize("creates", [True, False])
-def test_a_token_that_is_refused_for_a_while_delays_the_term(creates: bool) -> None:
+def test_a_denial_for_a_while_delays_the_term(creates: bool, denial: tuple[int, str]) -> None:
+    """An API server that starts has read neither users nor roles."""
     api = FakeApi()
     if not creates:
         term(api).take()
@@ -108,7 +113,7 @@ def test_a_token_that_is_refused_for_a_while_delays_the_term(creates: bool) -> N
 
     def refuse_first(method: str, path: str) -> None:
         if next(refusals, None) is not None:
-            reject_token(method, path)
+            raise ApiError(denial[0], "", denial[1])
 
     api.before = refuse_first
     assert term(api).take() == (1 if creates else 2)
@@ -195,13 +200,14 @@ def test_a_token_that_is_refused_for_a_while_is_no_end(answers: bool) -> None:
     assert next(looks) > 60
 
 
-def test_a_lease_that_may_not_be_written_is_an_error_at_once() -> None:
+@pytest.mark.parametrize("said", [NO_RIGHT, "leases is forbidden: exceeded quota"])
+def test_a_lease_that_may_never_be_written_is_an_error(said: str) -> None:
     api = FakeApi()
 
     def forbid(method: str, path: str) -> None:
         if method == "POST":
-            raise ApiError(403, "Forbidden", "cannot create leases")
+            raise ApiError(403, "Forbidden", said)
 
     api.before = forbid
-    with pytest.raises(ApiError, match="cannot create leases"):
+    with pytest.raises(ApiError, match="leases is forbidden"):
         term(api).take()

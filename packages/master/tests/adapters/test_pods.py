@@ -14,6 +14,7 @@ import pytest
 from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
+from edl_master.adapters.pod_record import may_pass
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
 from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
@@ -133,6 +134,35 @@ def test_an_exceeded_quota_is_waited_for(api: FakeApi, start: Start) -> None:
     assert next(seen) == InstancePending(W, "QuotaExceeded", message)
     while not any(path.startswith(PODS) for path in list(api.objects)):
         pass
+
+
+NO_RIGHT = 'pods is forbidden: User "master" cannot create resource "pods"'
+
+
+@pytest.mark.parametrize("denial", [ApiError(401, "", "Unauthorized"), ApiError(403, "", NO_RIGHT)])
+def test_a_first_denial_decides_nothing(api: FakeApi, start: Start, denial: ApiError) -> None:
+    """An API server that starts refuses everybody, until it has read users and roles."""
+
+    def deny_once(method: str, path: str) -> None:
+        if method == "POST":
+            api.before = lambda method, path: None
+            raise denial
+
+    api.before = deny_once
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    assert next(seen) == InstancePending(W, "Creating")
+    assert next(seen) == InstancePending(W, "ApiUnavailable", denial.message)
+    while not any(path.startswith(PODS) for path in list(api.objects)):
+        pass
+
+
+def test_denials_are_believed_in_the_end() -> None:
+    for denial in (ApiError(401, "", "Unauthorized"), ApiError(403, "", NO_RIGHT)):
+        assert [may_pass(denial, delay_s) for delay_s in (1.0, 8.0, 16.0)] == [True, True, False]
+    assert not may_pass(ApiError(403, "", 'pods "x" is forbidden: violates PodSecurity'), 1.0)
+    assert may_pass(ApiError(403, "", 'pods "x" is forbidden: exceeded quota: small'), 60.0)
 
 
 @pytest.mark.parametrize(("status", "reason"), [(422, "Invalid"), (403, "Forbidden")])

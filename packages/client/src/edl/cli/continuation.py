@@ -40,7 +40,8 @@ def resume(
         url = report.dashboard_url or report.status.dashboard_url
         if not quiet:
             how = "resumed" if resumed else "runs already; watching it"
-            terminal.message(f"{name} {how}, page: {report.page_link() or url}")
+            page = report.page_link() or url or f"edl dashboard {name}"
+            terminal.message(f"{name} {how}, page: {page}")
         if detach:
             put_detached(catalog, name, url, output_format, quiet=quiet)
             return

@@ -18,6 +18,8 @@ SILENCE_S = 60.0
 """How long a living master may leave calls unanswered before the watcher gives up."""
 OUTAGE_S = 600.0
 """How long a cluster that has answered before may leave calls unanswered; its jobs go on."""
+DENIED_S = 20.0
+"""How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
 STOP_S = 60.0
 """How long a job may take to stop: the grace of its workers, and retries on a full disk."""
 _LOG_LINES = 15
@@ -116,14 +118,16 @@ class JobWatcher:
         Raises:
             EdlError: CLUSTER_UNAVAILABLE, at once if it has never answered.
         """
-        began = time.monotonic()
+        began = away_at = time.monotonic()
         while True:
             try:
                 report = self._backend.status(self._name)
                 if report.answered or report.is_over:
                     self._show_events(self._backend.events(self._name, self._shown))
             except EdlError as error:
-                if error.code != ErrorCode.CLUSTER_UNAVAILABLE or not self._has_answered:
+                if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
+                    away_at = time.monotonic()
+                if not self._may_pass(error, time.monotonic() - away_at):
                     raise
                 if time.monotonic() - began > OUTAGE_S:
                     again = f"The job goes on; edl wait {self._name} watches it again. "
@@ -141,6 +145,12 @@ class JobWatcher:
                 self._has_answered, self._is_cut_off = True, False
                 return report
             time.sleep(POLL_S)
+
+    def _may_pass(self, error: EdlError, since_s: float) -> bool:
+        """Whether a cluster that answers again since so long may soon have another answer."""
+        if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
+            return self._has_answered
+        return error.code == ErrorCode.FORBIDDEN and self._is_cut_off and since_s < DENIED_S
 
     def _check_time(self, now: float) -> None:
         if self._stop_deadline is not None:

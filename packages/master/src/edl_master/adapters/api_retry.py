@@ -46,7 +46,7 @@ def retry_until_answered(
         clock: seconds of a clock that never goes back.
 
     Raises:
-        ApiError: the API server has refused the call.
+        ApiError: the API server has refused the call; for lack of rights, for 20 s.
         TokenRejected: it has refused this pod's token for 20 s, and given no other answer.
     """
     wait_s = _FIRST_S
@@ -58,13 +58,15 @@ def retry_until_answered(
             rejected_since = None
             log.warning("%s: the API server does not answer (%s); trying again", what, error)
         except ApiError as error:
-            if error.status != _UNAUTHORIZED:
+            if not error.is_denial:
                 raise
             now = clock()
             rejected_since = now if rejected_since is None else rejected_since
+            if now - rejected_since >= _REJECTED_S and error.status != _UNAUTHORIZED:
+                raise
             if now - rejected_since >= _REJECTED_S:
                 said = f"{what}: the API server no longer knows this pod ({error.message})"
                 raise TokenRejected(said) from error
-            log.warning("%s: the API server refuses this pod's token; trying again", what)
+            log.warning("%s: the API server refuses this pod: %s; trying again", what, error)
         sleep(wait_s)
         wait_s = min(2 * wait_s, _LONGEST_S)

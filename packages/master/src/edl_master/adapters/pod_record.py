@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.pod_status import PodEnd, StartProblem
+from edl_proto.kubernetes.api_errors import ApiError
 from edl_proto.monitoring.log_lines import readable
 
 FIRST_RETRY_S = 1.0
+_DENIED_S = 16.0
+"""A denial is believed when so long a delay before the next attempt is due: after 15 s of them."""
 
 
 @dataclass(slots=True)
@@ -41,3 +44,9 @@ class Request:
 def readable_end(end: PodEnd) -> PodEnd:
     """The end of a pod in words for people: of a container that failed it quotes the log."""
     return replace(end, detail=readable(end.detail))
+
+
+def may_pass(error: ApiError, retry_s: float) -> bool:
+    """Whether a refused call is worth another attempt, before which ``retry_s`` goes by."""
+    is_early = error.is_denial and retry_s < _DENIED_S
+    return error.is_quota or error.status == 409 or is_early

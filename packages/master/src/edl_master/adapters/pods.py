@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from edl_master.adapters import worker_logs
+from edl_master.adapters import pod_record, worker_logs
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
@@ -231,8 +231,7 @@ class KubernetesPods:
     def _refused(self, request: Request, error: ApiError | ApiUnavailable) -> None:
         """Try again later, or report that the pod cannot be created."""
         pod = request.pod
-        is_conflict = isinstance(error, ApiError) and error.status == 409
-        if isinstance(error, ApiError) and not (error.is_quota or is_conflict):
+        if isinstance(error, ApiError) and not pod_record.may_pass(error, request.retry_s):
             if not pod.is_created:
                 self._report_not_started(pod, f"the pod was refused: {error.message}", True)
                 return

@@ -29,3 +29,13 @@ class ApiError(Exception):
     def is_quota(self) -> bool:
         """Whether a quota is exhausted; the call can succeed later."""
         return self.status == 403 and "exceeded quota" in self.message
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether the caller is not known, or has not the right.
+
+        One such answer decides nothing: an API server that starts gives it to everybody, until it
+        has read users and roles.
+        """
+        has_no_right = self.status == 403 and "User " in self.message and " cannot " in self.message
+        return self.status == 401 or has_no_right
