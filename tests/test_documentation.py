@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import first_hour
 from conftest import ROOT, Edl, readme_blocks
 
 
@@ -24,6 +25,15 @@ def test_the_readme_s_commands_work_in_order(edl: Edl, tmp_path: Path) -> None:
     assert sum(right) / len(rows) > 0.8
     jobs = [edl.status(name) for name in edl("list", "-o", "name").out.split()]
     assert [job["state"] for job in jobs] == 3 * ["SUCCEEDED"]
+
+
+def test_the_recording_has_the_commands_that_the_readme_has() -> None:
+    text = (ROOT / "docs" / "first-hour.md").read_text()
+    for block in first_hour.commands((ROOT / "README.md").read_text()):
+        for command in block:
+            if command != first_hour.NOT_RUN:
+                _, found, text = text.partition(f"$ {command}\n")
+                assert found, f"tools/first_hour.py has to record {command!r} again"
 
 
 def test_links_between_documents_lead_somewhere() -> None:

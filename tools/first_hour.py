@@ -2,13 +2,14 @@
 
 Clones the last commit into an empty folder, runs there the commands of the README's blocks in
 their order, and writes down what they print. Only what differs for each reader is replaced: the
-path of the folder, and the keys in the addresses of status pages. A command that fails ends the
-recording, and leaves the page as it was.
+path of the folder, and the keys in the addresses of status pages; and of many lines of progress,
+some are left out. A command that fails ends the recording, and leaves the page as it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import re
@@ -24,9 +25,13 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN = "./dev test"
 """The README's last command on the repository, which takes the better part of an hour."""
 
+_TIDY = 'for job in $(edl list -o name); do edl delete "$job" --stop --yes; done'
 _END = "\x1e the command has ended: "
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.S | re.M)
 _COMMENT = re.compile(r"\s+# .*$", re.M)
+_PROGRESS = re.compile(r"\S+: .*\d%|\d\d:\d\d:\d\d EvaluationEnded: ")
+_SHOWN = 2
+"""Lines of progress that are kept at each end of a long row."""
 _KEY = re.compile(r"(http://127\.0\.0\.1:\d+/)\S+")
 
 
@@ -77,7 +82,18 @@ def record(steps: list[Step], folder: Path, environ: dict[str, str]) -> None:
             step.seconds = time.monotonic() - begun
             if line != f"{_END}0\n":
                 sys.exit(f"{step.command} ended with exit code {line.removeprefix(_END)}")
+        # The demo's master would keep its page for ten minutes.
+        shell.stdin.write(f"{_TIDY} >/dev/null\n")
         shell.stdin.close()
+
+
+def shortened(lines: list[str]) -> Iterator[str]:
+    """The lines, with the middle of each long row of progress left out."""
+    for is_progress, found in itertools.groupby(lines, lambda line: bool(_PROGRESS.match(line))):
+        row = list(found)
+        if is_progress and len(row) > 2 * _SHOWN + 1:
+            row[_SHOWN:-_SHOWN] = [f"[{len(row) - 2 * _SHOWN} lines of progress]"]
+        yield from row
 
 
 def page(blocks: list[list[Step]], folder: Path) -> Iterator[str]:
@@ -86,14 +102,15 @@ def page(blocks: list[list[Step]], folder: Path) -> Iterator[str]:
     yield "# The first hour, recorded"
     yield "What the commands of the [README](../README.md) print, one after the other in a fresh"
     yield f"clone, on a machine with {cores} cores and other work, and with all packages in the"
-    yield f"cache. `tools/first_hour.py` made this page with Python {python}, and left"
-    yield f"`{NOT_RUN}` out."
+    yield f"cache. `tools/first_hour.py` made this page with Python {python}. It left out"
+    yield f"`{NOT_RUN}`, and lines of progress where it says so."
     for block in blocks:
         yield ""
         yield "```"
         for step in block:
             yield f"$ {step.command}"
-            yield from (_KEY.sub(r"\1…", line).replace(str(folder), "~") for line in step.lines)
+            for line in shortened(step.lines):
+                yield _KEY.sub(r"\1…", line).replace(str(folder), "~")
             if step.seconds >= 1:
                 yield f"[{step.seconds:.0f} s]"
         yield "```"
