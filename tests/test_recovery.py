@@ -161,7 +161,12 @@ def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_
     os.kill(impatient, signal.SIGUSR1)
     eventually(lambda: is_pending(frozen["pid"], signal.SIGTERM), "it is asked to end")
     os.kill(frozen["pid"], signal.SIGCONT)
-    eventually(lambda: master(edl, "t")["incarnation"] != frozen["incarnation"], "a new master")
+    eventually(
+        lambda: (
+            supervision.is_over(job_dir) or master(edl, "t")["incarnation"] != frozen["incarnation"]
+        ),
+        "a new master",
+    )
     held.release()
     edl("wait", "t")
     status = edl.status("t")
