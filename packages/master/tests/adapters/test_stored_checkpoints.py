@@ -250,6 +250,9 @@ def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     asked: list[dict[str, Any]] = []
 
     class Store:
+        def __init__(self, protocol: str) -> None:
+            self.protocol = (protocol,)
+
         def exists(self, path: str) -> bool:
             return False
 
@@ -258,13 +261,18 @@ def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                 {name: how.get(name) for name in ("chunksize", "max_concurrency", "batch_size")}
             )
 
+        put_file = put
+
         def copy(self, *_: str, **__: Any) -> None:
             pass
 
         def rm(self, *_: str, **__: Any) -> None:
             pass
 
-    monkeypatch.setattr(store_calls, "filesystem", lambda uri: (Store(), "bucket/model"))
+    def filesystem(uri: str) -> tuple[Store, str]:
+        return Store(uri.partition("://")[0]), "bucket/model"
+
+    monkeypatch.setattr(store_calls, "filesystem", filesystem)
     local = tmp_path / "model"
     local.mkdir()
     with (local / "large").open("wb") as file:

@@ -10,10 +10,7 @@ from edl_master.adapters import store_calls
 from edl_master.adapters.store_calls import StoreCall, run_call
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.storage.stores import filesystem
-
-_IN_PARTS = ("s3://", "s3a://", "gs://", "gcs://")
-_PART, _PARTS, _FILES = 16 << 20, 3, 4
-"""Bytes of a part, parts of a file and files at the same time: s3fs would hold 500 MB per file."""
+from recordio.storage.uploads import send
 
 
 def is_store(place: str) -> bool:
@@ -122,9 +119,6 @@ def write(uri: str, content: bytes) -> None:
 def upload(local: Path, uri: str) -> None:
     """Copy a file to a URI, where it appears whole.
 
-    A large one is sent in parts, some at a time where the store's client can, and a part that fails
-    is sent again by itself.
-
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
@@ -133,23 +127,9 @@ def upload(local: Path, uri: str) -> None:
         # Clients report no progress of a small object.
         nbytes = local.stat().st_size
         call.extend_deadline(nbytes / store_calls.TIMEOUTS.slowest_bytes_per_s)
-        parts = _in_parts(uri, nbytes)
-        call.system.put_file(str(local), call.path, callback=call.transfer_progress(), **parts)
+        send(call.system, local, call.path, call.transfer_progress())
 
     run_call(uri, copy)
-
-
-def _in_parts(uri: str, nbytes: int) -> dict[str, int]:
-    """How a store's client sends a file of so many bytes, or smaller ones."""
-    if not uri.startswith(_IN_PARTS):
-        return {}
-    return {"chunksize": _part_bytes(nbytes), "max_concurrency": _PARTS}
-
-
-def _part_bytes(nbytes: int) -> int:
-    """S3 takes 10,000 parts at most."""
-    quantum = 256 << 10  # of the parts of Google's
-    return max(_PART, -(-nbytes // (10_000 * quantum)) * quantum)
 
 
 def download(uri: str, local: Path) -> bool:
@@ -221,12 +201,7 @@ def put(local: Path, uri: str, job: str) -> None:
         try:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
-            source = f"{local}/" if recursive else str(local)
-            how = _in_parts(uri, max(_sizes(local), default=0))
-            if how and recursive:
-                how["batch_size"] = _FILES
-            progress = call.transfer_progress()
-            system.put(source, beside, recursive=recursive, callback=progress, **how)
+            send(system, local, beside, call.transfer_progress())
             call.extend_deadline(sum(_sizes(local)) / store_calls.TIMEOUTS.slowest_bytes_per_s)
             _move(system, beside, call.path, recursive=recursive)
         finally:
