@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from edl import codec
 from edl.adapters.databases import Database
@@ -33,7 +32,7 @@ def convert_data(
 
     Args:
         source: with a query, the URL of a database; else files, folders or patterns.
-        output: folder to make, or one file ``*.recordio``.
+        output: folder to make, or one file ``*.recordio``; a path, or the URI of a store.
         query: a SELECT.
         columns: those to convert; all by default.
         label: the column that becomes the feature ``label``.
@@ -53,10 +52,9 @@ def convert_data(
         origin = Origin(database=files[0], query=query, password_file=password_file)
     else:
         origin = Origin(files=files)
-    place = Path(output).absolute()
     layout = layout or FileLayout(compression=Compression.SNAPPY)
     try:
-        check_layout(place, layout)
+        place = check_layout(output, layout)
         with open_origin(
             origin, ConversionOptions(tuple(columns), label, classes=tuple(classes))
         ) as records:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from conftest import Done
 
@@ -103,6 +104,22 @@ def test_all_formats_of_predictions(edl: Call, name: str, text: str, salaries: l
     Path(name).write_text(text)
     load(edl, place=name)
     assert [salary for (salary,) in sql("SELECT salary FROM people")] == salaries
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.jsonl", "p.recordio"])
+def test_predictions_in_a_store(edl: Call, name: str) -> None:
+    store = fsspec.filesystem("memory")
+    Path("p.csv").write_text("id,prediction\n1,2.5\n")
+    Path("p.jsonl").write_text('{"id": 1, "prediction": 2.5}\n')
+    predictions({"id": 1, "prediction": 2.5})
+    store.put_file(name, f"/bucket/{name}")
+    load(edl, place=f"memory://bucket/{name}")
+    assert sql("SELECT salary FROM people") == [(2.5,), (None,), (None,)]
+    store.pipe_file("/bucket/p.csv", b"id,prediction\n1\n")
+    told = load(edl, place="memory:///bucket/p.csv", code=3).err
+    store.rm("/bucket", recursive=True)
+    assert "prediction is empty" in told
+    assert "memory:///bucket/p.csv:2" in told
 
 
 def test_parquet_and_a_key_of_texts_in_a_column_with_a_space(edl: Call) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 import elasticdl
 import recordio
+from edl.adapters import data_schema
 from edl.app import job_submitter
 from edl.core.model_file import takes_parameter
 from edl.core.options import Given, Verb
+from edl.core.submission import Submission
 from edl.use_cases.job_submission import SubmissionPlan
 from edl_proto.errors import EdlError
 from edl_proto.model import model_params
@@ -68,7 +72,7 @@ def test_a_conversion_describes_its_records(
     for model in ("m.Table", "m.table"):
         plan = prepare(data, model, params="units=4")
         assert params(plan) == {"units": 4, "schema": schema}
-        assert plan.schema == place / beside
+        assert plan.schema == str(place / beside)
 
 
 def test_both_parts_of_a_split_have_one_description(place: Path) -> None:
@@ -129,3 +133,80 @@ def test_records_of_their_own_have_none(place: Path) -> None:
     with recordio.Writer(str(place / "own.recordio")) as writer:
         writer.write(b"no example")
     assert prepare("own.recordio").schema is None
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """A place in a store that is no local disk."""
+    store = fsspec.filesystem("memory")
+    yield "memory:///bucket/of/mine"
+    store.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "data", "beside"),
+    [
+        ("rows", "rows", "rows/schema.json"),
+        ("rows", "rows/*.recordio", "rows/schema.json"),
+        ("rows.recordio", "rows.recordio", "rows.schema.json"),
+    ],
+)
+def test_data_in_a_store_describes_itself(
+    place: Path, bucket: str, output: str, data: str, beside: str
+) -> None:
+    converted = elasticdl.convert_data("t.csv", output=f"{bucket}/{output}", label="y")
+    assert converted.output == f"{bucket}/{output}"
+    assert fsspec.filesystem("memory").exists(str(converted.files[0]))
+    plan = prepare(f"{bucket}/{data}")
+    assert params(plan)["schema"] == converted.schema
+    assert plan.schema == f"{bucket}/{beside}"
+
+
+def test_pods_get_the_description_of_what_is_in_a_store(place: Path, bucket: str) -> None:
+    elasticdl.convert_data("t.csv", output=f"{bucket}/rows")
+    elasticdl.convert_data("t.csv", output="rows")
+    for data, found in ((f"{bucket}/rows", f"{bucket}/rows/schema.json"), (f"{place}/rows", None)):
+        job = Submission(verb=Verb.TRAIN, model_def="m.Table", data=(data,), platform="kubernetes")
+        described, beside = data_schema.describe(job, Path("zoo"))
+        assert beside == found
+        assert bool(described.params) == (found is not None)
+
+
+def test_parts_and_thousands_of_files_in_a_store_cost_one_listing_each(
+    place: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edl.adapters import storage
+    from edl.conversion.writer import FileLayout
+
+    (place / "t.csv").write_text("x,y\n" + "1,2\n" * 100)
+    layout = FileLayout(split=0.5, records_per_file=1)
+    elasticdl.convert_data("t.csv", output=f"{bucket}/rows", layout=layout)
+    asked: list[str] = []
+    names = storage.names
+    monkeypatch.setattr(storage, "names", lambda folder: asked.append(folder) or names(folder))
+    plan = prepare([f"{bucket}/rows/train", f"{bucket}/rows/test/*.recordio"])
+    assert plan.schema == f"{bucket}/rows/schema.json"
+    assert sorted(asked) == [f"{bucket}/rows{part}" for part in ("", "/test", "/train")]
+
+
+def test_a_store_that_lets_nobody_look_around_has_no_description(
+    place: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edl.adapters import storage
+
+    elasticdl.convert_data("t.csv", output=f"{bucket}/rows.recordio")
+    exists = storage.exists
+
+    def failing(error: Exception) -> Callable[[str], bool]:
+        def ask(at: str) -> bool:
+            if not at.endswith("schema.json"):
+                return exists(at)
+            raise storage.StoreError("no") from error
+
+        return ask
+
+    monkeypatch.setattr(storage, "exists", failing(PermissionError()))
+    assert prepare(f"{bucket}/rows.recordio").schema is None
+    monkeypatch.setattr(storage, "exists", failing(TimeoutError()))
+    with pytest.raises(EdlError, match="description of the data cannot be read"):
+        prepare(f"{bucket}/rows.recordio")

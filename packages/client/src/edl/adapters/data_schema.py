@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import recordio
-from edl.adapters import model_zoo
+from edl.adapters import model_zoo, storage
 from edl.core import schema
 from edl.core.locations import scheme
 from edl.core.model_file import takes_parameter
@@ -21,7 +24,7 @@ from edl_proto.model import model_params
 _PARAMETER = "schema"
 
 
-def describe(job: Submission, zoo: Path) -> tuple[Submission, Path | None]:
+def describe(job: Submission, zoo: Path) -> tuple[Submission, str | None]:
     """Give a model that takes the parameter ``schema`` the description of its data.
 
     Args:
@@ -36,26 +39,28 @@ def describe(job: Submission, zoo: Path) -> tuple[Submission, Path | None]:
         EdlError: DATA_UNREADABLE.
     """
     params = model_params.parse_params(job.params)
-    # The paths of a job on Kubernetes are those of its pods.
-    if _PARAMETER in params or job.platform == KUBERNETES.name:
+    if _PARAMETER in params:
         return job, None
+    # The paths of a job on Kubernetes are those of its pods.
+    in_pods = job.platform == KUBERNETES.name
     source, name = model_zoo.source_of(zoo, job.model_def)
     try:
         if not takes_parameter(source, name, _PARAMETER):
             return job, None
     except (SyntaxError, ValueError):
         return job, None  # the check of the model file says it better
-    place = _beside(job.data)
+    place = _beside(pattern for pattern in job.data if scheme(pattern) or not in_pods)
     if place is None:
         return job, None
     params[_PARAMETER] = _read(place)
     return replace(job, params=model_params.format_params(params)), place
 
 
-def _beside(patterns: Iterable[str]) -> Path | None:
-    places = {_place(Path(file)) for pattern in patterns for file in _files(pattern)}
+def _beside(patterns: Iterable[str]) -> str | None:
+    there = _Listings()
+    places = {place for pattern in patterns for place in _places(pattern, there)}
     if len(places) > 1:
-        known = sorted(str(place) for place in places if place)
+        known = sorted(place for place in places if place)
         raise usage(
             f"no {schema.FILE} describes all of --data",
             where=" and ".join(known[:2]),
@@ -65,37 +70,85 @@ def _beside(patterns: Iterable[str]) -> Path | None:
     return next(iter(places), None)
 
 
-def _place(file: Path) -> Path | None:
-    """The description of a file, where a conversion writes it."""
-    folder = file.parent
-    found = [file.with_suffix(f".{schema.FILE}"), folder / schema.FILE]
-    if folder.name in schema.PARTS:
-        found.append(folder.parent / schema.FILE)
-    return next((place for place in found if place.is_file()), None)
+def _places(pattern: str, there: _Listings) -> set[str | None]:
+    """The descriptions of the files that a pattern names, and None if some have none.
 
-
-def _files(pattern: str) -> list[str]:
-    """The files on this machine; none if something is wrong, which the check of the data says."""
-    if scheme(pattern):
-        return []
+    Nothing if something is wrong, which the check of the data says.
+    """
     try:
-        return recordio.expand(pattern)
+        files = recordio.expand(pattern)
     except recordio.RecordError:
-        return []
+        return set()
+    if not scheme(pattern):
+        return {_place(file, os.path.isfile) for file in files}
+    if len(files) == 1:
+        return {_place(files[0], _is_stored)}
+    # One listing tells of thousands of files.
+    return {_place(file, there.has) for file in files}
 
 
-def _read(place: Path) -> object:
+def _place(file: str, exists: Callable[[str], bool]) -> str | None:
+    """The description of a file, where a conversion writes it."""
+    folder = posixpath.dirname(file)
+    found = [
+        f"{posixpath.splitext(file)[0]}.{schema.FILE}",
+        posixpath.join(folder, schema.FILE),
+    ]
+    if posixpath.basename(folder) in schema.PARTS:
+        found.append(posixpath.join(posixpath.dirname(folder), schema.FILE))
+    return next(filter(exists, found), None)
+
+
+class _Listings:
+    """The content of folders of a store, each of which is listed once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, frozenset[str]] = {}
+
+    def has(self, place: str) -> bool:
+        folder, name = posixpath.split(place)
+        if folder not in self._found:
+            self._found[folder] = frozenset()
+            with _reading(folder):
+                self._found[folder] = frozenset(storage.names(folder))
+        return name in self._found[folder]
+
+
+def _is_stored(place: str) -> bool:
+    with _reading(place):
+        return storage.exists(place)
+    return False
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    """What a store says in words for the user.
+
+    Who may read some objects need not be allowed to look for others: that is no error.
+    """
     try:
-        found = json.loads(place.read_text("utf-8"))
+        yield
+    except storage.StoreError as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise _unreadable(place, str(error)) from None
+
+
+def _read(place: str) -> object:
+    try:
+        found = json.loads(storage.read(place).decode("utf-8"))
         version = found["version"] if isinstance(found, dict) else None
         if version == schema.VERSION:
             return found
         reason = f"its version is {version!r}, and this is edl for version {schema.VERSION}"
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, storage.StoreError) as error:
         reason = f"it is no such file: {error}"
-    raise EdlError(
+    raise _unreadable(place, reason)
+
+
+def _unreadable(place: str, reason: str) -> EdlError:
+    return EdlError(
         ErrorCode.DATA_UNREADABLE,
         f"the description of the data cannot be read; {reason}",
-        where=str(place),
+        where=place,
         remedy=f'Convert the data again; or leave it aside: --params "{_PARAMETER}=None"',
     )

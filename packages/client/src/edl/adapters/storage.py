@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from pathlib import Path
 
 from edl.core.locations import scheme
+from recordio.storage import uploads
 from recordio.storage.stores import filesystem
 
 REMEDY = (
@@ -70,6 +72,59 @@ def write(place: str, content: bytes) -> None:
     try:
         system, path = filesystem(place)
         system.pipe_file(path, content)
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
+def check_writable(place: str) -> None:
+    """Write something beside a place in a store, and remove it again.
+
+    Raises:
+        StoreError: the store does not take it.
+    """
+    parent, _, name = place.rstrip("/").rpartition("/")
+    probe = f"{parent}/.{name}.{secrets.token_hex(6)}.probe"
+    write(probe, b"")
+    remove(probe)
+
+
+def remove(place: str) -> None:
+    """Remove what is at a place in a store.
+
+    Raises:
+        StoreError: nothing is, or the store does not do it.
+    """
+    try:
+        system, path = filesystem(place.rstrip("/"))
+        system.rm(path, recursive=True)
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
+def names(folder: str) -> list[str]:
+    """Names of what is in a folder of a store; none if there is no such folder.
+
+    Raises:
+        StoreError: the store cannot be asked.
+    """
+    try:
+        system, path = filesystem(folder.rstrip("/"))
+        return [str(each).rstrip("/").rpartition("/")[2] for each in system.ls(path, detail=False)]
+    except FileNotFoundError:
+        return []
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
+def send(local: Path, place: str) -> None:
+    """Copy a file or a folder of this machine to a store.
+
+    Raises:
+        StoreError: the store does not take it.
+    """
+    try:
+        system, path = filesystem(place.rstrip("/"))
+        uploads.send(system, local, path)
     except Exception as error:
         raise StoreError(f"{type(error).__name__}: {error}") from error
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,9 +40,12 @@ _TELL_EVERY_S = 5.0
 )
 def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     to: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--to", "--output", metavar="OUT", help="Folder to create, or one file *.recordio."
+            "--to",
+            "--output",
+            metavar="OUT",
+            help="Folder to create, or one file *.recordio; here or in a store.",
         ),
     ],
     sources: Annotated[
@@ -124,7 +127,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         from edl.core.quantities import one_line, plural
 
         layout = FileLayout(records_per_file, compressor, split, seed)
-        check_layout(to, layout)
+        place = check_layout(to, layout)
         origin = Origin(tuple(sources or ()), form, database, query, password_file)
         if len(delimiter) > 1 and delimiter != "\\t":
             raise usage(
@@ -143,9 +146,9 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             open_origin(origin, options) as source,
             _progress(source.total, quiet) as tell,
         ):
-            done = write(source, to.absolute(), layout, tell)
+            done = write(source, place, layout, tell)
         lines = [
-            f"{plural(number, 'record')} in {to / part if part else to}"
+            f"{plural(number, 'record')} in {posixpath.join(to, part) if part else to}"
             for part, number in done.records.items()
         ]
         if done.classes:

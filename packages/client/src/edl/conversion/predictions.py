@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import posixpath
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ import numpy as np
 
 import recordio
 import recordio.example
-from edl.adapters import data_files
+from edl.adapters import data_files, storage
 from edl.conversion.tables import parquet_file, unreadable
 from edl.core.columns import Cell, cell_kind, read_cell
+from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 
 _BATCH = 4096
@@ -117,15 +120,22 @@ def _converted(value: Any, kind: Cell) -> int | float | str:
 
 def _rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Place and values of each row of a file of predictions."""
-    match os.path.splitext(file)[1].lower():
-        case ".csv":
-            yield from _csv_rows(file)
-        case ".jsonl":
-            yield from _json_rows(file)
-        case ".parquet":
-            yield from _parquet_rows(file)
-        case _:
-            yield from _record_rows(file)
+    rows = _READERS.get(os.path.splitext(file)[1].lower())
+    if rows is None:
+        yield from _record_rows(file)
+    elif not scheme(file):
+        yield from rows(file)
+    else:
+        with tempfile.TemporaryDirectory(prefix="edl-load-") as folder:
+            here = Path(folder) / posixpath.basename(file)
+            try:
+                storage.fetch(file, here)
+            except (OSError, storage.StoreError) as error:
+                raise unreadable(
+                    f"the store does not give it: {error}", file, storage.REMEDY
+                ) from None
+            for where, row in rows(str(here)):
+                yield where.replace(str(here), file, 1), row
 
 
 def _csv_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -159,6 +169,10 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for row in batch.to_pylist():
                 yield f"{file}, row {number}", row
                 number += 1
+
+
+_READERS = {".csv": _csv_rows, ".jsonl": _json_rows, ".parquet": _parquet_rows}
+"""Of formats that are read from this machine alone."""
 
 
 def _record_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

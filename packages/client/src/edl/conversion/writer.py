@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import recordio
 from edl.adapters.preflight_checks import check_output
+from edl.conversion import stored_output
+from edl.conversion.drafts import draft
 from edl.conversion.features import FeatureSummary, summarize, with_values
 from edl.conversion.schema_statistics import RecordStatistics
 from edl.conversion.source import ExampleSource
 from edl.core import schema
 from edl.core.formats import Compression
+from edl.core.locations import absolute, scheme
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -51,21 +53,28 @@ class ConversionResult:
     """What was written.
 
     Attributes:
+        output: a path, or the URI of a place in a store.
         records: number of records by part; the part is empty without a split.
         features: those of the first record, by name; empty if it is no ``tf.Example``.
         schema: the content of ``schema.json``; None if the records are no ``tf.Example``.
     """
 
-    output: Path
+    output: Path | str
     records: dict[str, int]
-    files: list[Path]
+    files: list[Path] | list[str]
     classes: dict[str, int]
     features: dict[str, FeatureSummary]
     schema: dict[str, Any] | None
 
 
-def check_layout(output: Path, layout: FileLayout) -> None:
+def check_layout(output: str, layout: FileLayout) -> str:
     """Check that records can be laid out so, and that nothing is at the output.
+
+    Args:
+        output: a path, or the URI of a place in a store.
+
+    Returns:
+        The output as ``write`` takes it.
 
     Raises:
         Problem, EdlError: they cannot; the options are those of ``edl data convert``.
@@ -76,69 +85,85 @@ def check_layout(output: Path, layout: FileLayout) -> None:
             where="--split",
             remedy="For example, to train on nine tenths of the records: --split 0.9",
         )
-    if output.suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
+    suffix = PurePosixPath(output).suffix
+    if suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
         raise usage(
             f"--to {output} is one file; --split and --records-per-file make several",
             where="--to",
             remedy="Name a folder.",
         )
-    if output.suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".tfrecord"):
+    if suffix.lower() in (".csv", ".tsv", ".parquet", ".jsonl", ".tfrecord"):
         raise usage(
             f"--to {output}: the command writes RecordIO, and would make a folder of this name",
             where="--to",
             remedy="Name a folder, or a file that ends in .recordio.",
         )
+    output = absolute(output, os.getcwd(), {})
     places = [output]
-    if output.suffix == ".recordio":
-        places += [output.with_suffix(f".{name}") for name in (LABELS, schema.FILE)]
+    if suffix == ".recordio":
+        places += [f"{output.removesuffix(suffix)}.{name}" for name in (LABELS, schema.FILE)]
     for place in places:
-        check_output(str(place.absolute()), "--to")
+        check_output(place, "--to")
+    if scheme(output):
+        stored_output.check(output)
+    return output
 
 
 def write(
-    source: ExampleSource, output: Path, layout: FileLayout, on_progress: Callable[[int], None]
+    source: ExampleSource, output: str, layout: FileLayout, on_progress: Callable[[int], None]
 ) -> ConversionResult:
     """Write all records of a source; nothing of it is seen before all of it is there.
 
+    In a store, files appear one by one, each of them whole; ``schema.json`` is the last one.
+
     Args:
-        output: a folder to be made; one file if the name ends in ``.recordio``.
+        output: that ``check_layout`` has returned: a folder to be made, or one file if its name
+            ends in ``.recordio``.
         on_progress: called with the number of records so far, from time to time.
 
     Raises:
         EdlError: DISK_FULL, OUTPUT_UNWRITABLE, DATA_EMPTY, or what the source raises.
     """
+    if not scheme(output):
+        return _write(source, Path(output), layout, on_progress)
+    with stored_output.folder() as here:
+        place = here / PurePosixPath(output).name
+        done = _write(source, place, layout, on_progress)
+        stored_output.send(here, output, last=schema.FILE)
+        above = output[: -len(place.name)]
+        files = [f"{above}{Path(file).relative_to(here)}" for file in done.files]
+        return replace(done, output=output, files=files)
+
+
+def _write(
+    source: ExampleSource, output: Path, layout: FileLayout, on_progress: Callable[[int], None]
+) -> ConversionResult:
     single = output.suffix == ".recordio"
-    with _errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-        try:
-            draft.chmod(0o755)
-            statistics = RecordStatistics()
-            counts, files = _fill(draft, source, layout, single, statistics, on_progress)
-            features = summarize(files[0], source.image_shape)
-            described = statistics.schema(source.types, "label" if "label" in features else None)
-            if described is not None:
-                features = with_values(features, described)
-            about = {LABELS: dict(source.classes) or None, schema.FILE: described}
-            for name, content in about.items():
-                if content is not None:
-                    (draft / name).write_text(json.dumps(content, indent=2) + "\n")
-            if single:
-                for name in about:
-                    if (draft / name).exists():
-                        (draft / name).rename(output.with_suffix(f".{name}"))
-                files[0].rename(output)
-                kept = [output]
-            else:
-                draft.rename(output)
-                kept = [output / file.relative_to(draft) for file in files]
-            return ConversionResult(output, counts, kept, dict(source.classes), features, described)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+    with _errors(output), draft(output) as place:
+        statistics = RecordStatistics()
+        counts, files = _fill(place, source, layout, single, statistics, on_progress)
+        features = summarize(files[0], source.image_shape)
+        described = statistics.schema(source.types, "label" if "label" in features else None)
+        if described is not None:
+            features = with_values(features, described)
+        about = {LABELS: dict(source.classes) or None, schema.FILE: described}
+        for name, content in about.items():
+            if content is not None:
+                (place / name).write_text(json.dumps(content, indent=2) + "\n")
+        if single:
+            for name in about:
+                if (place / name).exists():
+                    (place / name).rename(output.with_suffix(f".{name}"))
+            files[0].rename(output)
+            kept = [output]
+        else:
+            place.rename(output)
+            kept = [output / file.relative_to(place) for file in files]
+        return ConversionResult(output, counts, kept, dict(source.classes), features, described)
 
 
 def _fill(
-    draft: Path,
+    place: Path,
     source: ExampleSource,
     layout: FileLayout,
     single: bool,
@@ -150,7 +175,7 @@ def _fill(
     with ExitStack() as stack:
         shards = {
             part: stack.enter_context(
-                _Shards(draft / part, layout.compression, 0 if single else layout.records_per_file)
+                _Shards(place / part, layout.compression, 0 if single else layout.records_per_file)
             )
             for part in parts
         }
@@ -169,7 +194,7 @@ def _fill(
         raise EdlError(
             ErrorCode.DATA_EMPTY,
             "there are no records to convert",
-            where=str(draft.parent),
+            where=str(place.parent),
             remedy="Check that the source has more than a header.",
         )
     counts = {part: shard.records for part, shard in shards.items()}

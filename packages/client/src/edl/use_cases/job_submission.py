@@ -47,7 +47,7 @@ class SubmissionPlan:
     image: str = ""
     build_request: BuildRequest | None = None
     zoo: ZooFiles | None = None
-    schema: Path | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class JobSubmitter:
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
 
 
-def _described(job: Submission, checkout: Path | None) -> tuple[Submission, Path | None]:
+def _described(job: Submission, checkout: Path | None) -> tuple[Submission, str | None]:
     """A training job with the description of its data, where the model takes one."""
     if job.verb is not Verb.TRAIN or (job.git_source is not None and checkout is None):
         return job, None
