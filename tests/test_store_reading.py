@@ -15,6 +15,7 @@ from store_proxy import Fault, StoreProxy
 from store_servers import S3Server
 
 import recordio
+from recordio.storage.range_cache import RangeCache
 from recordio.storage.stored_file import DEPTH
 
 RECORDS = [b"%d" % number * 100 for number in range(10_000)]
@@ -88,6 +89,25 @@ def test_one_range_costs_few_requests(proxy: StoreProxy, uri: str) -> None:
     found = recordio.open_source(uri).read(5_000, 5_010, hint=index.block(5_000))
     assert list(found) == RECORDS[5_000:5_010]
     assert len(proxy.requests) <= 3, proxy.requests
+
+
+def test_what_was_read_once_is_kept_on_this_machine(
+    server: S3Server, proxy: StoreProxy, uri: str, tmp_path: Path
+) -> None:
+    cache = RangeCache(str(tmp_path / "cache"), 1 << 30)
+    index = recordio.open_source(uri).index()
+    hint, end = index.block(2_000), index.end(8_000)
+    wanted: list[int] = []
+    for _ in range(2):
+        proxy.requests.clear()
+        source = recordio.open_source(uri, cache=cache)
+        assert list(source.read(2_000, 8_000, hint=hint, end=end)) == RECORDS[2_000:8_000]
+        wanted.append(sum(method == "GET" for method, _ in proxy.requests))
+    assert wanted[0] > 0
+    assert wanted[1] == 0
+    server.put(uri.partition("://")[2], os.urandom(4 << 20))
+    with pytest.raises(recordio.RecordError):
+        list(recordio.open_source(uri, cache=cache).read(2_000, 8_000, hint=hint, end=end))
 
 
 def test_an_object_that_has_changed_is_an_error_that_names_it(

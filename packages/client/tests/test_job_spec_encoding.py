@@ -25,6 +25,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "checkpoint_steps": {"checkpoint_dir": "c"},
     "keep_checkpoints": {"checkpoint_dir": "c"},
     "image": {"platform": "docker"},
+    "data_cache_size": {"data_cache": "c"},
 }
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
-from conftest import rows
+from conftest import KINDS, Kind, rows
 from fsspec.implementations.memory import MemoryFileSystem
 
 import recordio
 from recordio.storage import stored_file
 from recordio.storage.files import reading
-from recordio.storage.stored_file import DEPTH, LARGEST_PART
+from recordio.storage.stored_file import DEPTH, LARGEST_PART, LOOK
 
 NUMBER = 40_000
 
@@ -163,6 +165,54 @@ def test_a_range_whose_end_is_known_is_fetched_at_once_and_nothing_beyond_it() -
     found = recordio.open_source(uri).read(start, stop, hint=hint, end=end)
     assert list(found) == records[start:stop]
     assert (min(asked)[0], max(asked)[1]) == (hint[1], end)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind.name in ("plain.csv", "plain.tfrecord")], ids=str
+)
+def test_a_task_reads_its_range_and_looks_at_the_beginning_of_a_file_once(
+    kind: Kind, tmp_path: Path
+) -> None:
+    records = [record * 4 for record in rows(4 * NUMBER) if b"\n" not in record]
+    kind.write(str(tmp_path / kind.name), records)
+    uri = f"unsteady://{kind.name}"
+    fsspec.filesystem("unsteady").pipe_file(f"/{kind.name}", (tmp_path / kind.name).read_bytes())
+    master = recordio.open_source(uri)
+    assert master.columns is None or master.columns
+    index, asked = master.index(), []
+    Unsteady.before = staticmethod(lambda begin, after: asked.append((begin, after)))
+    source = recordio.open_source(uri, version=master.version)
+    for number, share in enumerate((4, 2)):
+        start, stop = len(records) // (share + 1), len(records) // share
+        hint, end = index.block(start), index.end(stop)
+        assert end - hint[1] > DEPTH << 16, "several parts"
+        assert index.nbytes - end > 1 << 20, "not the last one"
+        asked.clear()
+        assert list(source.read(start, stop, hint=hint, end=end)) == records[start:stop]
+        looked = [part for part in asked if part[0] < hint[1]]
+        assert looked == ([] if number else [(0, LOOK)])
+        assert sum(after - begin for begin, after in asked) == LOOK * len(looked) + end - hint[1]
+        assert len(asked) <= DEPTH + len(looked)
+
+
+def test_whether_a_file_is_gzip_is_not_remembered_beyond_its_version(tmp_path: Path) -> None:
+    """A file of this machine has none, so every reading looks at it."""
+    place = tmp_path / "rows.csv"
+    source = recordio.open_source(str(place))
+    for pack in (bytes, gzip.compress, bytes):
+        place.write_bytes(pack(b"a,b\n1,2\n3,4\n"))
+        assert list(source.read(0, 2, hint=(0, 0))) == [b"1,2", b"3,4"]
+
+
+def test_a_gzip_file_is_read_whole_whatever_range_of_it_is_wanted() -> None:
+    records = [b"%d,%d" % (i, i * i) for i in range(NUMBER)]
+    packed = gzip.compress(b"\n".join([b"n,square", *records]))
+    fsspec.filesystem("unsteady").pipe_file("/squares", packed)
+    source = recordio.open_source("unsteady://squares", format="csv")
+    index = recordio.open_source("unsteady://squares", format="csv").index()
+    hint, end = index.block(30_000), index.end(30_010)
+    for _ in range(2):
+        assert list(source.read(30_000, 30_010, hint=hint, end=end)) == records[30_000:30_010]
 
 
 def test_an_end_that_is_too_early_changes_no_record() -> None:

@@ -31,7 +31,7 @@ def load_model(job: job_pb2.JobSpec) -> ModelFile:
 def batches(file: ModelFile, job: job_pb2.JobSpec, lease: task_pb2.Lease) -> list[Batch]:
     return list(
         file.batches(
-            lambda: read(decode_lease(lease).records),
+            lambda: read(decode_lease(lease).records, decode_job(job).data_cache),
             mode=Mode.TRAINING,
             minibatch_size=job.minibatch_size,
             seed=lease.seed,

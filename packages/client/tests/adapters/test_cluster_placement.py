@@ -57,6 +57,7 @@ def test_predictions_go_to_a_folder_of_a_volume_or_to_a_store(output: str) -> No
         ("output", "/elsewhere", "do not see this machine's files"),
         ("output", "/files2/out", "do not see this machine's files"),
         ("data", "/home/ada/data", "do not see this machine's files"),
+        ("data_cache", "/home/ada/.cache", "do not see this machine's files"),
     ],
 )
 def test_a_place_that_pods_cannot_use_is_refused(option: str, place: str, what: str) -> None:

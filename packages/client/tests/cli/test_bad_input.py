@@ -73,6 +73,7 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
         ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
         ("grads_to_wait", "2"), ("data", " "), ("tensorboard_dir", "s3://bucket/kept"),
         ("model_zoo", "ssh://git.company.com/models"), ("output", "s3://"),
+        ("data_cache", "s3://bucket/kept"), ("data_cache_size", "20"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:

@@ -23,6 +23,7 @@ def test_exactly_what_a_training_job_names() -> None:
         init_from="/work/before",
         checkpoint_dir="/work/checkpoints",
         tensorboard_dir="/work/board",
+        data_cache="/work/cache",
     )
     assert binds(job, HOME, JOBS) == (
         BindMount("/data"),
@@ -30,6 +31,7 @@ def test_exactly_what_a_training_job_names() -> None:
         BindMount("/data/train"),
         BindMount("/work/before"),
         BindMount("/work/board", writable=True, for_workers=False),
+        BindMount("/work/cache", writable=True),
         BindMount("/work/checkpoints", writable=True, for_workers=False),
         BindMount("/work/results", writable=True),
     )

@@ -44,7 +44,7 @@ def check(job: Submission) -> None:
         check_predictions(job)
     if job.output:
         check_output(job.output)
-    for folder in (job.checkpoint_dir, job.tensorboard_dir):
+    for folder in (job.checkpoint_dir, job.tensorboard_dir, job.data_cache):
         if folder and not scheme(folder):  # a store is tried by the job's master
             check_writable(Path(folder))
     if job.dashboard_port:

@@ -72,6 +72,8 @@ def _wanted(job: Submission) -> Iterator[tuple[str, BindMount]]:
         place = getattr(job, option)
         if place and not scheme(place):
             yield option, BindMount(place, writable=True, for_workers=False)
+    if job.data_cache:
+        yield "data_cache", BindMount(job.data_cache, writable=True)
 
 
 def _fixed_part(pattern: str) -> str:

@@ -565,11 +565,35 @@ class ExportSpec(_message.Message):
 Global___ExportSpec: _TypeAlias = ExportSpec  # noqa: Y015
 
 @_typing.final
-class JobSpec(_message.Message):
+class DataCacheSpec(_message.Message):
     """All that a user submits. The client resolves every default: a field that is zero or empty means
     that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
     """
 
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLDER_FIELD_NUMBER: _builtins.int
+    GIBIBYTES_FIELD_NUMBER: _builtins.int
+    folder: _builtins.str
+    """of the workers' machine, for what they read of stores; empty: none"""
+    gibibytes: _builtins.int
+    """that it may hold"""
+    def __init__(
+        self,
+        *,
+        folder: _builtins.str = ...,
+        gibibytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder", b"folder", "gibibytes", b"gibibytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DataCacheSpec: _TypeAlias = DataCacheSpec  # noqa: Y015
+
+@_typing.final
+class JobSpec(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -594,6 +618,7 @@ class JobSpec(_message.Message):
     SNAPSHOT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     PREDICTION_FIELD_NUMBER: _builtins.int
     EXPORT_FIELD_NUMBER: _builtins.int
+    DATA_CACHE_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     KUBERNETES_FIELD_NUMBER: _builtins.int
@@ -643,6 +668,8 @@ class JobSpec(_message.Message):
         """TRAIN: write the model of another job, and train nothing"""
 
     @_builtins.property
+    def data_cache(self) -> Global___DataCacheSpec: ...
+    @_builtins.property
     def containers(self) -> Global___ContainersSpec:
         """platform docker"""
 
@@ -675,13 +702,14 @@ class JobSpec(_message.Message):
         snapshot_interval_s: _builtins.float = ...,
         prediction: Global___PredictionSpec | None = ...,
         export: Global___ExportSpec | None = ...,
+        data_cache: Global___DataCacheSpec | None = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
         kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "export", b"export", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data_cache", b"data_cache", "export", b"export", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_format", b"data_format", "export", b"export", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_cache", b"data_cache", "data_format", b"data_format", "export", b"export", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

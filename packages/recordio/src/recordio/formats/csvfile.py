@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from recordio.errors import DamagedFile
 from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
+from recordio.storage.range_cache import RangeCache
 from recordio.storage.stream import WINDOW, Stream, streaming
 
 _EVERY = 1024
 """Records of a block."""
+
+_HEADER = 64 << 10
+"""Bytes that are fetched at first for the header line."""
 
 _MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -22,8 +26,15 @@ class CsvSource(RangeReader):
 
     format = "csv"
 
-    def __init__(self, uri: str, version: str = "", *, header: bool = True) -> None:
-        super().__init__(uri, version)
+    def __init__(
+        self,
+        uri: str,
+        version: str = "",
+        cache: RangeCache | None = None,
+        *,
+        header: bool = True,
+    ) -> None:
+        super().__init__(uri, version, cache)
         self._header = header
         self._columns: tuple[str, ...] | None = None
 
@@ -36,7 +47,7 @@ class CsvSource(RangeReader):
                 comes twice, or all are numbers.
         """
         if self._header and self._columns is None:
-            with streaming(self.uri, pin=self._pin) as stream:
+            with streaming(self.uri, pin=self._pin, wanted=(0, _HEADER)) as stream:
                 _, line = next(self._lines(stream, -1), (0, b""))
             self._columns = self._names(line)
         return self._columns

@@ -8,11 +8,17 @@ from recordio.formats.csvfile import CsvSource
 from recordio.formats.recordfile import RecordIOSource
 from recordio.formats.tfrecord import TFRecordSource, looks_like_tfrecord
 from recordio.source import Source
+from recordio.storage.range_cache import RangeCache
 from recordio.storage.stream import is_gzip, streaming
 
 
 def open_source(
-    uri: str, *, format: str | None = None, csv_header: bool = True, version: str = ""
+    uri: str,
+    *,
+    format: str | None = None,
+    csv_header: bool = True,
+    version: str = "",
+    cache: RangeCache | None = None,
 ) -> Source:
     """Open a file of records.
 
@@ -21,6 +27,7 @@ def open_source(
         format: recordio, tfrecord or csv; None: by name and content.
         csv_header: whether the first line of a CSV file names its columns.
         version: that the file must have, if it is in a store; empty: the one that is read first.
+        cache: keeps what is read of a store on this machine.
 
     Raises:
         UnreadableFile: it cannot be opened.
@@ -28,14 +35,17 @@ def open_source(
     """
     match format or sniff(uri):
         case "recordio":
-            return RecordIOSource(uri, version)
+            return RecordIOSource(uri, version, cache)
         case "tfrecord":
-            return TFRecordSource(uri, version)
+            return TFRecordSource(uri, version, cache)
         case "csv":
-            return CsvSource(uri, version, header=csv_header)
+            return CsvSource(uri, version, cache, header=csv_header)
         case other:
             raise RecordError(f"{uri}: unknown format {other!r}; there are recordio, tfrecord, csv")
 
+
+_SNIFFED = 4096
+"""Bytes that tell the format of a file."""
 
 _BY_NAME = {
     ".recordio": "recordio",
@@ -63,9 +73,9 @@ def sniff(uri: str) -> str:
     named = named_format(uri)
     if named is not None and not (named == "recordio" and uri.lower().endswith(".gz")):
         return named
-    with streaming(uri, lambda _, start: is_gzip("", start)) as stream:
+    with streaming(uri, lambda _, start: is_gzip("", start), wanted=(0, _SNIFFED)) as stream:
         packed = stream.remaining is None
-        start = stream.read(4096)
+        start = stream.read(_SNIFFED)
     if start[:4] == magic and packed:
         raise RecordError(
             f"{uri}: a RecordIO file within gzip; unpack it (its chunks can be gzip themselves)"

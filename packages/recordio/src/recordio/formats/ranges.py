@@ -8,15 +8,16 @@ from itertools import chain
 
 from recordio.errors import RecordError
 from recordio.source import Hint, Index
+from recordio.storage.range_cache import RangeCache
 from recordio.storage.stores import Pin
 
 
 class RangeReader(ABC):
     """The part of ``Source`` that does not depend on the format."""
 
-    def __init__(self, uri: str, version: str = "") -> None:
+    def __init__(self, uri: str, version: str = "", cache: RangeCache | None = None) -> None:
         self.uri = uri
-        self._pin = Pin(version)
+        self._pin = Pin(version, cache.fetch if cache is not None else None)
         self._index: Index | None = None
 
     @abstractmethod

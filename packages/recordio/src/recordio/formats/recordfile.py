@@ -11,6 +11,7 @@ from recordio.formats.payload import PayloadReader
 from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
 from recordio.storage.files import AHEAD, reading
+from recordio.storage.range_cache import RangeCache
 
 _HEADERS_AHEAD = 256 << 10
 
@@ -21,8 +22,8 @@ class RecordIOSource(RangeReader):
     format = "recordio"
     columns = None
 
-    def __init__(self, uri: str, version: str = "") -> None:
-        super().__init__(uri, version)
+    def __init__(self, uri: str, version: str = "", cache: RangeCache | None = None) -> None:
+        super().__init__(uri, version, cache)
         self._headers: tuple[Header, ...] | None = None
 
     def headers(self) -> tuple[Header, ...]:

@@ -8,6 +8,8 @@ import stat
 import uuid
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
@@ -46,6 +48,8 @@ def reading(
             stored = retry_transient(lambda: open_object(uri), uri)
             if pin is not None:
                 pin.hold(stored)
+                if pin.kept is not None:
+                    stored = replace(stored, fetch=partial(pin.kept, stored))
             size = stored.size
             file: Any = StoredFile(stored, ahead, wanted)
         else:

@@ -28,6 +28,9 @@ LARGEST_PART = 4 << 20
 DEPTH = 6
 """Requests at once, at most."""
 
+LOOK = 4 << 10
+"""Bytes of a first request beside what will be read as a whole: somebody looks at the beginning."""
+
 RETRY_S = 300.0
 """How long a store may be out of order."""
 
@@ -46,7 +49,8 @@ class StoredFile(io.BufferedIOBase):
 
     Args:
         stored: the object.
-        first_part: bytes of the first request after every jump.
+        first_part: bytes of the first request after every jump; at most ``LOOK`` where it is known
+            what will be read as a whole.
         wanted: first byte of what will be read as a whole, and the byte after it.
     """
 
@@ -57,8 +61,8 @@ class StoredFile(io.BufferedIOBase):
         self._begin, self._end = wanted[0], min(wanted[1], stored.size)
         share = -(-(self._end - self._begin) // DEPTH)
         self._share = min(max(share, first_part), LARGEST_PART)
-        self._first_part = first_part
-        self._part = first_part
+        self._first_part = min(first_part, LOOK) if self._begin < self._end else first_part
+        self._part = self._first_part
         self._depth = 1
         self._parts: deque[_Part] = deque()
         self._position = 0

@@ -71,10 +71,16 @@ class Pin:
 
     Attributes:
         version: empty until it is known, and where a store has none.
+        gzip: whether this version is gzip as a whole; None until it is known.
+        kept: fetches a range of it, as ``RangeCache`` does; None: the store does, each time.
     """
 
-    def __init__(self, version: str = "") -> None:
+    def __init__(
+        self, version: str = "", kept: Callable[[StoredObject, int, int], bytes] | None = None
+    ) -> None:
         self.version = version
+        self.kept = kept
+        self.gzip: bool | None = None
 
     def hold(self, stored: StoredObject) -> None:
         """Remember this version, if none is known.

@@ -26,15 +26,19 @@ def is_gzip(uri: str, start: bytes) -> bool:
 class Stream:
     """Reads the uncompressed content of a file from its beginning to its end.
 
+    Args:
+        end: of what is wanted, if the file is plain: a read that begins before it ends there.
+
     Attributes:
         offset: of the next byte, in the plain content.
     """
 
-    def __init__(self, uri: str, file: IO[bytes], size: int, gzip: bool) -> None:
+    def __init__(self, uri: str, file: IO[bytes], size: int, gzip: bool, end: int = 0) -> None:
         self._uri = uri
         self._file = file
         self._size = size
         self._gzip = gzip
+        self._end = end
         self._inflate = zlib.decompressobj(wbits=31)
         self._input = b""
         self._begun = False
@@ -61,6 +65,8 @@ class Stream:
             DamagedFile: the gzip stream is wrong from here on.
         """
         if not self._gzip:
+            if self.offset < self._end:
+                nbytes = min(nbytes, self._end - self.offset)
             content = self._file.read(nbytes)
             self.offset += len(content)
             return content
@@ -122,7 +128,13 @@ def streaming(
     Raises:
         UnreadableFile: it cannot be opened.
     """
-    with reading(uri, pin=pin, wanted=wanted) as (file, size):
-        start = file.read(64)
-        file.seek(0)
-        yield Stream(uri, file, size, bool(start) and gzip(uri, start))
+    packed = None if pin is None else pin.gzip
+    # Ranges are of plain content.
+    with reading(uri, pin=pin, wanted=(0, 0) if packed else wanted) as (file, size):
+        if packed is None:
+            start = file.read(64)
+            file.seek(0)
+            packed = bool(start) and gzip(uri, start)
+            if pin is not None and pin.version:
+                pin.gzip = packed
+        yield Stream(uri, file, size, packed, wanted[1])

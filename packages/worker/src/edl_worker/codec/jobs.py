@@ -11,6 +11,7 @@ from edl_proto.errors import EdlError
 from edl_proto.job_spec import check_complete, require
 from edl_proto.v1 import job_pb2, model_pb2, task_pb2
 from edl_worker.core.job import (
+    DataCacheSettings,
     JobDescription,
     JobType,
     ModelReference,
@@ -59,6 +60,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             else None,
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
+        data_cache=DataCacheSettings(spec.data_cache.folder, spec.data_cache.gibibytes),
         image=spec.image,
         grace_s=spec.worker_grace_s,
         exported_job=spec.export.job,

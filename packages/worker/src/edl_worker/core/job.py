@@ -88,6 +88,19 @@ class PredictionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DataCacheSettings:
+    """Where workers keep what they read of stores.
+
+    Attributes:
+        folder: empty: nowhere.
+        gibibytes: that it may hold.
+    """
+
+    folder: str = ""
+    gibibytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobDescription:
     """The part of ``edl.v1.JobSpec`` that concerns a worker.
 
@@ -111,6 +124,7 @@ class JobDescription:
     minibatch_size: int = 0
     training: TrainingSettings = field(default_factory=TrainingSettings)
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
+    data_cache: DataCacheSettings = field(default_factory=DataCacheSettings)
     image: str = ""
     grace_s: float = 0.0
     exported_job: str = ""

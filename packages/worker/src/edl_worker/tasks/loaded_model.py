@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.job import JobDescription, JobType
+from edl_worker.core.job import DataCacheSettings, JobDescription, JobType
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
 from edl_worker.embedding.lookup_stages import LayerPurpose, serving
@@ -30,6 +31,7 @@ from edl_worker.tensors.tracing import open_size_spec
 from edl_worker.training.arena import Arena
 from edl_worker.training.trainer import Trainer
 from elasticdl.python.common.constants import Mode
+from recordio.storage.range_cache import RangeCache
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,9 @@ PURPOSES = {
     JobType.PREDICT: Mode.PREDICTION,
 }
 """What a model file is loaded for in each type of job."""
+
+_KNOWN_FILES = 256
+"""Files of records whose tasks a worker remembers something of."""
 
 _MODES = {
     TaskType.TRAINING: Mode.TRAINING,
@@ -97,6 +102,10 @@ class LoadedModel:
             warnings=self.trainable.exporter.expected_warnings() if self.job.output else (),
         )
 
+    def read(self, records: RecordRange) -> Iterator[list[bytes]]:
+        """The records of a range, in order, in blocks; a file that has changed is an error."""
+        return read(records, self.job.data_cache)
+
     def predict(self, batch: Batch) -> Any:
         """The model's outputs for a minibatch, which the model file may process too."""
         outputs = self.infer(batch)
@@ -115,7 +124,9 @@ class LoadedModel:
             return None
         records = lease.records
         return self.model_file.batches(
-            self.model_file.blocks(records.uri, records.start, records.stop, lambda: read(records)),
+            self.model_file.blocks(
+                records.uri, records.start, records.stop, lambda: self.read(records)
+            ),
             mode=mode,
             minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
@@ -168,11 +179,9 @@ def describe_optimizer(
     return described
 
 
-def read(records: RecordRange) -> Iterator[list[bytes]]:
-    """The records of a range, in order, in blocks; a file that has changed is an error."""
-    source = recordio.open_source(
-        records.uri, format=records.format or None, version=records.version
-    )
+def read(records: RecordRange, cache: DataCacheSettings) -> Iterator[list[bytes]]:
+    """As ``LoadedModel.read``."""
+    source = _source(records.uri, records.format, records.version, cache)
     return source.read_blocks(
         records.start,
         records.stop,
@@ -180,6 +189,18 @@ def read(records: RecordRange) -> Iterator[list[bytes]]:
         end=records.end_offset,
         exact=True,
     )
+
+
+@functools.lru_cache(maxsize=_KNOWN_FILES)
+def _source(uri: str, format: str, version: str, cache: DataCacheSettings) -> recordio.Source:
+    """A file of records, with what earlier tasks found out about this version of it."""
+    kept = _range_cache(cache) if cache.folder else None
+    return recordio.open_source(uri, format=format or None, version=version, cache=kept)
+
+
+@functools.cache
+def _range_cache(settings: DataCacheSettings) -> RangeCache:
+    return RangeCache(settings.folder, settings.gibibytes << 30)
 
 
 def load(job: JobDescription, context: dict[str, Any]) -> LoadedModel:

@@ -26,7 +26,7 @@ from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.epoch_callbacks import CallbackCaller
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
-from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel, read
+from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
 from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import send_initial_values
@@ -139,7 +139,9 @@ class TaskRunner:
             lease,
             assignment.batches,
             prediction.Postprocessing(
-                kept_features(lambda: read(lease.records), lease.records.columns, settings.keep),
+                kept_features(
+                    lambda: self._loaded.read(lease.records), lease.records.columns, settings.keep
+                ),
                 settings.postprocess,
             ),
             lambda index, batch: self._before_minibatch(assignment.lease, index, batch),

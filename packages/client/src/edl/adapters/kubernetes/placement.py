@@ -279,7 +279,7 @@ def check_locations(job: Submission) -> None:
     folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
     for option in (
         *("data", "validation_data", "output", "trained_model", "init_from"),
-        *("checkpoint_dir", "tensorboard_dir"),
+        *("checkpoint_dir", "tensorboard_dir", "data_cache"),
     ):
         value = getattr(job, option)
         for place in value if isinstance(value, tuple) else (value,):

@@ -35,6 +35,8 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
         )
     _check_image(given, values)
     _check_cluster(given, values)
+    if not values["data_cache"]:
+        _needs("data_cache_size", "--data-cache", given)
     if verb is Verb.PREDICT:
         _check_format(given, values)
     if verb is Verb.TRAIN:

@@ -45,6 +45,25 @@ class DataOptions:
             spec="data_format",
         )
     )
+    data_cache: str = declare(
+        Option(
+            Text("DIR"),
+            "Folder where workers keep what they read of stores, for the next epoch or job.",
+            "~/.cache/edl/data",
+            default_text="nothing is kept",
+            is_path=True,
+            spec="data_cache.folder",
+        )
+    )
+    data_cache_size: int = declare(
+        Option(
+            Integer(1, 1_000_000),
+            "Gibibytes that this folder may hold.",
+            "100",
+            default=10,
+            spec="data_cache.gibibytes",
+        )
+    )
     output: str = declare(
         Option(
             Text("DIR"),

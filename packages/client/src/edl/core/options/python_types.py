@@ -27,6 +27,8 @@ class TrainOptions(TypedDict, total=False):
     data: PathOrUri | Sequence[PathOrUri]
     validation_data: PathOrUri | Sequence[PathOrUri]
     data_format: Literal["recordio", "tfrecord", "csv"]
+    data_cache: PathOrUri
+    data_cache_size: int
     output: PathOrUri
     minibatch_size: int
     records_per_task: int
@@ -112,6 +114,8 @@ class EvaluateOptions(TypedDict, total=False):
     trained_model: PathOrUri
     data: PathOrUri | Sequence[PathOrUri]
     data_format: Literal["recordio", "tfrecord", "csv"]
+    data_cache: PathOrUri
+    data_cache_size: int
     minibatch_size: int
     records_per_task: int
     name: str
@@ -172,6 +176,8 @@ class PredictOptions(TypedDict, total=False):
     trained_model: PathOrUri
     data: PathOrUri | Sequence[PathOrUri]
     data_format: Literal["recordio", "tfrecord", "csv"]
+    data_cache: PathOrUri
+    data_cache_size: int
     output: PathOrUri
     minibatch_size: int
     records_per_task: int

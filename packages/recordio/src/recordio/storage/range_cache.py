@@ -1,0 +1,129 @@
+"""Ranges of objects, kept in a folder of this machine for all of its processes.
+
+A range that is read again, as in the next epoch of a job, comes from there. Every range has a file
+of its own, named after object, version and place, so that no process waits for another one, and
+what has changed in the store is never found. A file appears whole; one that a crash of the machine
+has damaged is read from the store again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from zlib_ng import zlib_ng as zlib
+
+from recordio.storage.stores import StoredObject
+
+_CHECKSUM = 4
+_SHARE = 64
+"""A process looks how full the folder is when it has written this part of the limit."""
+_LEFT = 0.9
+"""Of the limit: what stays when the folder is over it."""
+_ABANDONED_S = 3600.0
+_TEMPORARY = ".tmp"
+
+
+class RangeCache:
+    """Asks a store for what is not in the folder.
+
+    Args:
+        folder: is made when it is needed, for this user alone.
+        nbytes: that it may hold. Each process may exceed this by a 64th until it looks again.
+    """
+
+    def __init__(self, folder: str, nbytes: int) -> None:
+        self._folder = Path(folder)
+        self._nbytes = nbytes
+        self._unseen = 0
+        self._lock = threading.Lock()
+
+    def fetch(self, stored: StoredObject, start: int, stop: int) -> bytes:
+        """As ``stored.fetch``; an object without a version is not kept."""
+        if not stored.version:
+            return stored.fetch(start, stop)
+        path = self._path(stored, start, stop)
+        content = _read(path, stop - start)
+        if content is None:
+            content = bytes(stored.fetch(start, stop))
+            # A disk that is full, or read-only, costs speed, and not the job.
+            with contextlib.suppress(OSError):
+                if len(content) == stop - start:
+                    self._write(path, content)
+        return content
+
+    def _path(self, stored: StoredObject, start: int, stop: int) -> Path:
+        what = "\n".join((stored.uri, stored.version, f"{start}-{stop}"))
+        name = hashlib.blake2b(what.encode(), digest_size=20).hexdigest()
+        return self._folder / name[:2] / name[2:]
+
+    def _write(self, path: Path, content: bytes) -> None:
+        nbytes = len(content) + _CHECKSUM
+        if nbytes > self._nbytes:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f"{uuid.uuid4().hex}{_TEMPORARY}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.write(_checksum(content))
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        self._make_room(nbytes)
+
+    def _make_room(self, written: int) -> None:
+        with self._lock:
+            self._unseen += written
+            if self._unseen * _SHARE < self._nbytes:
+                return
+            self._unseen = 0
+        files = list(_files(self._folder))
+        total = sum(size for _, size in files)
+        if total <= self._nbytes:
+            return
+        # Jobs go through their data in turn: to drop what was not used for longest would drop
+        # each range just before it is wanted.
+        random.shuffle(files)
+        while files and total > self._nbytes * _LEFT:
+            path, size = files.pop()
+            Path(path).unlink(missing_ok=True)
+            total -= size
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Path and size of each file; those that a killed process has not completed are removed."""
+    for entry in os.scandir(folder):
+        if not entry.is_dir(follow_symlinks=False):
+            continue
+        for file in os.scandir(entry):
+            with contextlib.suppress(FileNotFoundError):
+                found = file.stat(follow_symlinks=False)
+                old = time.time() - found.st_mtime > _ABANDONED_S
+                if file.name.endswith(_TEMPORARY) and old:
+                    os.unlink(file)
+                else:
+                    yield file.path, found.st_size
+
+
+def _read(path: Path, nbytes: int) -> bytes | None:
+    try:
+        found = path.read_bytes()
+    except OSError:
+        return None
+    content = found[:-_CHECKSUM]
+    whole = len(content) == nbytes and found[-_CHECKSUM:] == _checksum(content)
+    return content if whole else None
+
+
+def _checksum(content: bytes) -> bytes:
+    return int(zlib.crc32(content)).to_bytes(_CHECKSUM, "little")
