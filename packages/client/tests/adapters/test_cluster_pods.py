@@ -76,6 +76,12 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
     assert "3 Insufficient memory" in problem.what
     assert problem.is_room
     assert not problem.is_final
+    (condition,) = waiting["status"]["conditions"]
+    condition["message"] = "0/1 nodes are available: it has unbound PersistentVolumeClaims."
+    problem = start_problem([waiting])
+    assert problem is not None
+    assert problem.what.startswith("its volume is not there: 0/1 nodes")
+    assert "--state-volume" in problem.remedy
 
 
 @pytest.mark.parametrize(
@@ -85,6 +91,7 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
         ("/usr/bin/python3: No module named edl_master", "the image has no edl_master"),
         ('exec: "python3": executable file not found in $PATH', "the image has no edl_master"),
         ("Traceback\nRuntimeError: lost", "it ended with exit code 1: RuntimeError: lost"),
+        ("E no rights\n  what to do: Ask.", "it ended with exit code 1: E no rights"),
         (r'ack\nRuntimeError: lost"}', "it ended with exit code 1: RuntimeError: lost"),
     ],
 )
@@ -105,6 +112,11 @@ def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
         (403, 'pods is forbidden: User "eve" cannot create', ErrorCode.FORBIDDEN),
         (403, 'pods "x" is forbidden: exceeded quota: small', ErrorCode.LIMIT_EXCEEDED),
         (403, 'pods "x" is forbidden: violates PodSecurity', ErrorCode.FORBIDDEN),
+        (
+            403,
+            'pods "x" is forbidden: maximum memory usage per Container is 700Mi, but limit is 1Gi',
+            ErrorCode.LIMIT_EXCEEDED,
+        ),
         (403, "forbidden: no PriorityClass with name high was found", ErrorCode.USAGE),
         (404, 'namespaces "ns" not found', ErrorCode.USAGE),
         (422, 'Job.batch "x" is invalid', ErrorCode.USAGE),

@@ -56,12 +56,23 @@ def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
         return None if _is_disrupted(newest) else _ended(ended)
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return MasterProblem(
-                f"no node has room for it: {condition.get('message', '')}",
-                "Ask for less with --master-resources, or wait longer with --start-timeout.",
-                is_room=True,
-            )
+            return _unschedulable(condition.get("message", ""))
     return None
+
+
+def _unschedulable(said: str) -> MasterProblem:
+    if "PersistentVolumeClaim" in said or "persistentvolumeclaim" in said:
+        return MasterProblem(
+            f"its volume is not there: {said}",
+            "Check --state-volume and --volumes: kubectl describe pvc says what a claim waits for,"
+            " such as a storage class that does not exist.",
+            is_room=True,
+        )
+    return MasterProblem(
+        f"no node has room for it: {said}",
+        "Ask for less with --master-resources, or wait longer with --start-timeout.",
+        is_room=True,
+    )
 
 
 def _waiting(waiting: JsonObject) -> MasterProblem | None:
@@ -80,7 +91,9 @@ def _waiting(waiting: JsonObject) -> MasterProblem | None:
 
 def _ended(ended: JsonObject) -> MasterProblem:
     said, code = readable(ended.get("message", "").strip()), ended.get("exitCode")
-    last = said.splitlines()[-1] if said else ended.get("reason", "")
+    # Indented lines belong to the one before them, as a remedy does to its error.
+    lines = [line for line in said.splitlines() if not line[:1].isspace()]
+    last = lines[-1] if lines else said or ended.get("reason", "")
     if "exec format error" in said:
         return MasterProblem(
             "the image is for another architecture than the node's",

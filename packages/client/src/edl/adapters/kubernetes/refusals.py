@@ -62,28 +62,9 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
             ErrorCode.FORBIDDEN,
             "They may have expired: log in to the cluster again; kubectl auth whoami tries them.",
         )
-    if _ANONYMOUS in said:
-        return (
-            ErrorCode.FORBIDDEN,
-            "The user of the context has none, or the program that should get them failed: log in"
-            " to the cluster again; kubectl auth whoami tries them.",
-        )
-    if "at the cluster scope" in said:
-        return (
-            ErrorCode.FORBIDDEN,
-            "Look at one namespace, with --namespace, or ask who runs the cluster for the role of"
-            " viewers (deploy/kubernetes).",
-        )
-    if "exceeded quota" in said or "failed quota" in said:
-        return (
-            ErrorCode.LIMIT_EXCEEDED,
-            f"Ask for less with --master-resources, --worker-resources or --num-workers;"
-            f" kubectl --namespace {namespace} describe quota shows what is left.",
-        )
-    if "violates PodSecurity" in said:
-        return ErrorCode.FORBIDDEN, "Remove from the pod template what the namespace forbids."
-    if "no PriorityClass with name" in said:
-        return ErrorCode.USAGE, "kubectl get priorityclasses lists those of the cluster."
+    for words, code, remedy in _REMEDIES:
+        if words in said:
+            return code, remedy.format(namespace=namespace)
     if error.status == 403 and "is forbidden" in said and "namespaces" not in said:
         return (
             ErrorCode.FORBIDDEN,
@@ -95,3 +76,41 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     if error.status in (400, 422):
         return ErrorCode.USAGE, "Correct the option or the pod template that the message names."
     return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."
+
+
+_QUOTA = (
+    "Ask for less with --master-resources, --worker-resources or --num-workers;"
+    " kubectl --namespace {namespace} describe quota shows what is left."
+)
+_LIMIT_RANGE = (
+    "Change --master-resources, --worker-resources or --server-resources;"
+    " kubectl --namespace {namespace} describe limitrange shows what is allowed."
+)
+_REMEDIES = (
+    (
+        _ANONYMOUS,
+        ErrorCode.FORBIDDEN,
+        "The user of the context has none, or the program that should get them failed: log in"
+        " to the cluster again; kubectl auth whoami tries them.",
+    ),
+    (
+        "at the cluster scope",
+        ErrorCode.FORBIDDEN,
+        "Look at one namespace, with --namespace, or ask who runs the cluster for the role of"
+        " viewers (deploy/kubernetes).",
+    ),
+    ("exceeded quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
+    ("failed quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
+    (" usage per ", ErrorCode.LIMIT_EXCEEDED, _LIMIT_RANGE),
+    (
+        "violates PodSecurity",
+        ErrorCode.FORBIDDEN,
+        "Remove from the pod template what the namespace forbids.",
+    ),
+    (
+        "no PriorityClass with name",
+        ErrorCode.USAGE,
+        "kubectl get priorityclasses lists those of the cluster.",
+    ),
+)
+"""What a refusal says, in the order of importance, with code and remedy."""
