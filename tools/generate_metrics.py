@@ -65,20 +65,21 @@ _UNITS = (
 HEAD = """\
 # Metrics
 
-`./dev generate` writes this page from what the services export. `edl_` is the prefix of all names,
-units are base units, and no label grows with tasks, records, workers or processes.
+`./dev generate` writes this page from the metrics that the services export. All names begin with
+`edl_`, units are base units, and no label grows with tasks, records, workers or processes.
 
 | service | where |
 |---|---|
-| master | `/metrics` of the job's page, with its token; it has the figures of the whole job |
+| master | `/metrics` of the job's page, with its token; the metrics cover the whole job |
 | worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; optional |
 | builder | `--metrics-port` |
 
 Heartbeats and the last message of a worker carry its counters to the master, which serves the sum
-over all workers, present and past, under the same names; of histograms it has `_sum` and `_count`.
-Parameter servers report to the master in the same way. After a restart the master continues what
-the job counts from its snapshot; durations, bytes and outcomes of calls begin at 0. Sample values
-are those of real runs on one machine; the builder's are of five requests to it, with a real engine.
+over all workers, present and past, under the same names; for histograms, it serves `_sum` and
+`_count`. Parameter servers report to the master in the same way. After a restart, the master
+restores the counts of the job from the snapshot; durations, bytes and outcomes start again at 0.
+Sample values come from real runs on one machine; the builder's come from five requests to a builder
+with a real engine.
 """
 
 
