@@ -238,10 +238,10 @@ def _rows(values: dict[Run, float]) -> Iterator[str]:
         ]
         found.sort(reverse=trial.bound < trial.chance)
         learned = sum(map(trial.learned, found))
-        deviation = statistics.stdev(found) if len(found) > 1 else math.nan
+        deviation = f" ± {statistics.stdev(found):.3f}" if len(found) > 1 else ""
         yield (
             f"| `{model}` | {workers} | {update} | {trial.metric} | {found[0]:.3f}"
-            f" | {statistics.mean(found):.3f} ± {deviation:.3f} | {trial.bound}"
+            f" | {statistics.mean(found):.3f}{deviation} | {trial.bound}"
             f" | {learned} of {len(found)} |"
         )
 
