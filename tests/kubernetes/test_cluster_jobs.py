@@ -242,8 +242,11 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
         done = submitter.train(*more)
         assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
         assert "what to do: " in done.err, done.err
+    own = yaml.safe_load(submitter.cluster.layout.kubeconfig.read_text())
+    server = own["clusters"][0]["cluster"]["server"]  # without the authority that signed for it
     for kubeconfig, code, said in (
         ("/nonexistent", 11, "there is no kubeconfig"),
+        (submitter.kubeconfig(server=server), 11, "certificate of the cluster's API server"),
         (submitter.kubeconfig(server="https://127.0.0.1:9"), 11, "does not answer"),
         (submitter.kubeconfig(token="expired"), 10, "does not accept your credentials"),
     ):
@@ -315,6 +318,8 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     assert submitter.kubectl("get", "pods", "--output=name") == ""
     scaled = submitter.edl("scale", "digits", "--workers", "3", "-n", submitter.namespace)
     assert (scaled.code, "digits is suspended" in scaled.err) == (2, True), scaled
+    resumed = submitter.edl("resume", "digits", "-n", submitter.namespace)
+    assert (resumed.code, "digits is suspended" in resumed.err) == (2, True), resumed
     shown = submitter.edl("status", "digits", "-n", submitter.namespace)
     assert "waiting: its Job is suspended until a queue, or a person, releases it" in shown.out
     done = submitter.train("--num-epochs", "7")

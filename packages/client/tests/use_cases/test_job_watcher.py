@@ -20,9 +20,9 @@ AWAY = EdlError(ErrorCode.CLUSTER_UNAVAILABLE, "the cluster does not answer", re
 FORBIDDEN = EdlError(ErrorCode.FORBIDDEN, "no")
 
 
-def report(state: JobState) -> Any:
-    status = JobStatus(job="digits", verb=Verb.TRAIN, state=state)
-    return SimpleNamespace(status=status, answered=True, is_over=state.is_over)
+def report(state: JobState, *, answered: bool = True, pending: str = "") -> Any:
+    status = JobStatus(job="digits", verb=Verb.TRAIN, state=state, pending=pending)
+    return SimpleNamespace(status=status, answered=answered, is_over=state.is_over)
 
 
 RUNNING, DONE = report(JobState.RUNNING), report(JobState.SUCCEEDED)
@@ -86,6 +86,12 @@ def test_a_watcher_waits_for_a_cluster_that_has_answered_before(clock: None) -> 
     status, said = watch(RUNNING, AWAY, FORBIDDEN, AWAY, RUNNING, AWAY, DONE)
     assert status.state is JobState.SUCCEEDED
     assert said == 2 * ["the cluster does not answer; digits goes on meanwhile"]
+
+
+def test_a_watcher_waits_for_a_job_in_a_queue(clock: None) -> None:
+    waits = report(JobState.STARTING, answered=False, pending="its Job is suspended")
+    status, _ = watch(*(2 * int(job_watcher.SILENCE_S / job_watcher.POLL_S) * [waits]), DONE)
+    assert status.state is JobState.SUCCEEDED
 
 
 def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:

@@ -103,8 +103,8 @@ class JobWatcher:
             if report.answered:
                 silent_since = None
                 self._display.update(report.status)
-            elif silent_since is None:
-                silent_since = now
+            elif silent_since is None or report.status.pending:
+                silent_since = now  # no master runs while the job waits, as in a queue
             elif now - silent_since > SILENCE_S and not report.is_over:
                 raise self._unanswered()
             if report.is_over:

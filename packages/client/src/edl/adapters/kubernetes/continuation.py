@@ -42,6 +42,15 @@ class ClusterContinuation:
 
     def resume(self, name: str) -> bool:
         job = self._objects.read(name)
+        if not job.status().state.is_over and job.is_suspended:
+            own = objects.object_name(self._objects.locate(name)[1])
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"{name} is suspended, and edl has not stopped it",
+                where=self._objects.location(name),
+                remedy="Wait until its queue releases it; without a queue, a person does:"
+                f""" kubectl patch job {own} -p '{{"spec":{{"suspend":false}}}}'.""",
+            )
         if not job.status().state.is_over:
             return False
         if self._objects.release(name):
