@@ -105,13 +105,29 @@ def test_what_is_larger_than_the_limit_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "ab").mkdir()
-    for name, age_s in (("old.tmp", 10_000), ("new.tmp", 10)):
+    old, new = f"{1:032x}.tmp", f"{2:032x}.tmp"
+    for name, age_s in ((old, 10_000), (new, 10)):
         (tmp_path / "ab" / name).write_bytes(b"half")
         at = os.stat(tmp_path).st_mtime - age_s
         os.utime(tmp_path / "ab" / name, (at, at))
     RangeCache(str(tmp_path), 64_000).fetch(Store().object, 0, 1_000)
     left = {file.name for file in files(tmp_path) if file.suffix}
-    assert left == {"new.tmp"}
+    assert left == {new}
+
+
+def test_what_else_is_in_the_folder_is_never_removed(tmp_path: Path) -> None:
+    """Somebody may name a folder that has other files in it."""
+    others = ["letter.txt", "photos/1.jpg", "ab/notes.tmp", "ab/cd", "abc/" + "0" * 38]
+    for name in others:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(5_000))
+        os.utime(tmp_path / name, (0, 0))
+    cache, store = RangeCache(str(tmp_path), 4_000), Store()
+    for start in range(0, len(CONTENT), 1_000):
+        cache.fetch(store.object, start, start + 1_000)
+    assert all((tmp_path / name).stat().st_size == 5_000 for name in others)
+    held = sum(file.stat().st_size for file in files(tmp_path)) - 5_000 * len(others)
+    assert 0 < held <= 4_000 + 1_004
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -566,16 +566,14 @@ Global___ExportSpec: _TypeAlias = ExportSpec  # noqa: Y015
 
 @_typing.final
 class DataCacheSpec(_message.Message):
-    """All that a user submits. The client resolves every default: a field that is zero or empty means
-    that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
-    """
+    """Where workers keep what they read of stores."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FOLDER_FIELD_NUMBER: _builtins.int
     GIBIBYTES_FIELD_NUMBER: _builtins.int
     folder: _builtins.str
-    """of the workers' machine, for what they read of stores; empty: none"""
+    """of the workers' machine; empty: nothing is kept"""
     gibibytes: _builtins.int
     """that it may hold"""
     def __init__(
@@ -594,6 +592,10 @@ Global___DataCacheSpec: _TypeAlias = DataCacheSpec  # noqa: Y015
 
 @_typing.final
 class JobSpec(_message.Message):
+    """All that a user submits. The client resolves every default: a field that is zero or empty means
+    that, unless its comment says otherwise. edl_proto/job_spec.py has the fields that must be set.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int

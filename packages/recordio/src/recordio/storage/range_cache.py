@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import random
+import re
 import threading
 import time
 import uuid
@@ -29,6 +30,8 @@ _LEFT = 0.9
 """Of the limit: what stays when the folder is over it."""
 _ABANDONED_S = 3600.0
 _TEMPORARY = ".tmp"
+_OWN_FOLDER, _OWN_FILE = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}|[0-9a-f]{32}\.tmp")
+"""Names that the cache gives. Whatever else is in the folder is somebody's, and never removed."""
 
 
 class RangeCache:
@@ -101,11 +104,13 @@ class RangeCache:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Path and size of each file; those that a killed process has not completed are removed."""
+    """Path and size of each range; files that a killed process has not completed are removed."""
     for entry in os.scandir(folder):
-        if not entry.is_dir(follow_symlinks=False):
+        if not _OWN_FOLDER.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
             continue
         for file in os.scandir(entry):
+            if not _OWN_FILE.fullmatch(file.name):
+                continue
             with contextlib.suppress(FileNotFoundError):
                 found = file.stat(follow_symlinks=False)
                 old = time.time() - found.st_mtime > _ABANDONED_S
