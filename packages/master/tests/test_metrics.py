@@ -68,6 +68,7 @@ def test_of_a_worker_only_the_present_instance_is_remembered() -> None:
     memory = "edl_worker_resident_memory_bytes"
     for number in range(1000):
         counters.add(0, f"instance-{number}", {memory: 7.0, "edl_worker_steps_total": 1.0})
+    assert carried(counters) == {("edl_worker_steps_total", ()): 1000.0}, "each began at 0"
     counters.add(1, "other", {memory: 30.0})
     assert counters.usage().resident_nbytes == 37
     counters.forget(0, "instance-0")  # the platform knows the first one alone

@@ -136,6 +136,12 @@ def test_a_few_headers_in_a_row_are_taken(tmp_path: Path) -> None:
     assert [file.path for file in zoo.files] == ["b.py"]
 
 
+def test_an_extension_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    large = _pax(b"20001 comment=" + b"x" * 19986 + b"\n")
+    with pytest.raises(BuilderError, match="too large ones"):
+        repack(large + zoos.tar({"a": "x"}), tmp_path)
+
+
 def test_extensions_are_bounded_in_sum(tmp_path: Path) -> None:
     one = _pax(b"15001 comment=" + b"x" * 14986 + b"\n") + zoos.member("d", type=b"5").tobuf()
     with pytest.raises(BuilderError, match="too many headers"):

@@ -23,6 +23,17 @@ def test_a_record_is_of_one_key_in_one_repository(tmp_path: Path) -> None:
     assert ImageRecords(tmp_path / "images").find("r.com/a", "k") == OTHER
 
 
+def test_a_record_in_the_place_of_another_is_none(tmp_path: Path) -> None:
+    records = ImageRecords(tmp_path)
+    records.add("r.com/a", "k", DIGEST)
+    (first,) = tmp_path.iterdir()
+    records.add("r.com/b", "k", OTHER)
+    assert (records.find("r.com/a", "k"), records.find("r.com/b", "k")) == (DIGEST, OTHER)
+    (second,) = set(tmp_path.iterdir()) - {first}
+    second.write_bytes(first.read_bytes())
+    assert records.find("r.com/b", "k") is None
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"repository": "r.com/a"}', "\0" * 100])
 def test_a_damaged_record_is_none(tmp_path: Path, content: str) -> None:
     records = ImageRecords(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zoos
@@ -51,6 +52,30 @@ def test_an_image_that_somebody_else_pushed_under_the_key_is_not_served(
         found = bench.registry.find(Reference(registry, path, tag))
         assert found is not None
         assert found.digest != EVIL.digest
+
+
+def test_an_image_that_somebody_puts_under_the_tag_during_a_push_is_not_served(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = bench.engine.push
+
+    def push_and_lose(name: Reference, *others: Any) -> str:
+        digest = push(name, *others)
+        bench.registry.put(name, EVIL)
+        return digest
+
+    monkeypatch.setattr(bench.engine, "push", push_and_lose)
+    with bench.stub() as stub:
+        assert EVIL.digest not in build(stub, zoos.tar(ZOO)).last.result.image
+
+
+def test_a_registry_that_gives_another_image_for_a_digest_is_not_believed(bench: Bench) -> None:
+    with bench.stub() as stub:
+        first = build(stub, zoos.tar(ZOO)).last.result
+        bench.registry._images[REPOSITORY][first.image.partition("@")[2]] = EVIL
+        again = build(stub, zoos.tar(ZOO)).last.result
+    assert not again.reused
+    assert again.image == first.image
 
 
 def test_what_was_built_is_known_after_a_restart(tmp_path: Path) -> None:

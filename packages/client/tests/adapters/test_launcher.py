@@ -30,6 +30,7 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     command = shlex.split(FAKE_JOB)
     spec = job_pb2.JobSpec(name="late", type=job_pb2.TRAIN)
     assert store.create("late", spec, supervisor_command(), command)
+    assert tidy.job_dir("late").stat().st_mode & 0o077 == 0, "others may open it"
     starts = tidy.job_dir("late") / "starts"
 
     def clock() -> float:
