@@ -169,7 +169,7 @@ def test_types_of_mariadb(edl: Call, servers: dict[str, Server]) -> None:
     assert [each["label"] for each in examples("labelled")] == [[2], [0], [1]]
     execute(server, "SET sql_mode=''", "INSERT INTO born VALUES ('0000-00-00', 'no')")
     refused = convert(edl, server.url(), "SELECT day FROM born", "--to", "never", code=3).err
-    assert "0000-00-00 is no valid date or time" in refused
+    assert "0000-00-00 is not a valid date or time" in refused
     assert "row 4, column day" in refused
 
 

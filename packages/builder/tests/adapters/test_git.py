@@ -264,7 +264,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     stuck.chmod(0o755)
     monkeypatch.setenv("PATH", str(stuck.parent), prepend=os.pathsep)
     fetch.longest_s = 1.0
-    with pytest.raises(BuilderError, match="not done within 1 s") as refused:
+    with pytest.raises(BuilderError, match="not finish within 1 s") as refused:
         fetch()
     assert refused.value.failure.reason is Reason.SOURCE
 

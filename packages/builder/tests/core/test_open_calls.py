@@ -19,11 +19,11 @@ def open_calls() -> OpenCalls:
 def test_each_limit_refuses_what_is_above_it_and_nothing_else() -> None:
     found = open_calls()
     found.enter(ANN, "/s/One")
-    with pytest.raises(BuilderError, match="1 calls of yours to One are open; the limit is 1"):
+    with pytest.raises(BuilderError, match="1 of your calls to One are open; the limit is 1"):
         found.enter(ANN, "/s/One")
     for _ in range(3):
         found.enter(ANN, "/s/Two")
-    with pytest.raises(BuilderError, match="4 calls of yours are open; the limit is 4"):
+    with pytest.raises(BuilderError, match="4 of your calls are open; the limit is 4"):
         found.enter(ANN, "/s/Three")
     found.enter(BOB, "/s/One")
     found.enter(BOB, "/s/Two")

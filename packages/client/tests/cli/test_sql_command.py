@@ -113,7 +113,7 @@ def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
         ("SELECT 'x' AS role, x'00' AS wage TRAIN a.B LABEL role COLUMN wge INTO m", "mean wage?"),
         ("SELECT role, json('{') AS wage FROM people TRAIN a.B INTO m", "the database reports"),
         ("SELECT wage, role, wage FROM people TRAIN a.B INTO m", "twice"),
-        ("SELEKT * FROM people TRAIN a.B INTO m", "this is no SELECT"),
+        ("SELEKT * FROM people TRAIN a.B INTO m", "this is not a SELECT"),
         ("SELECT * FROM people PREDICT people.p USING damaged", "cannot be read"),
         ("SELECT * FROM people PREDICT people.p USING deep", "cannot be read"),
         ("SHOW TRAIN incomplete", "cannot be read"),

@@ -81,7 +81,7 @@ def test_what_a_record_cannot_hold_is_refused(values: list[Any], words: str) -> 
 def test_a_text_is_no_date(before: list[Any]) -> None:
     column = SqlColumn("born", is_temporal=True)
     column.features(before)
-    with pytest.raises(Unconvertible, match="0000-00-00 is no valid date") as refused:
+    with pytest.raises(Unconvertible, match="0000-00-00 is not a valid date") as refused:
         column.features([date(2000, 1, 2), "0000-00-00"])
     assert "NULLIF(born, '0000-00-00')" in refused.value.remedy
 

@@ -250,7 +250,7 @@ def test_an_output_is_not_named_like_a_format_that_predictions_cannot_have(outpu
 
 def test_a_format_that_the_output_s_name_contradicts() -> None:
     problem = refused(Verb.PREDICT, USE | {"output": "p.csv", "format": "parquet"})
-    assert "does not go with --output p.csv" in problem.what
+    assert "does not match --output p.csv" in problem.what
 
 
 def test_names_to_keep() -> None:

@@ -65,11 +65,11 @@ def receive(
             if nbytes > limits.archive_nbytes:
                 raise too_large(limits.archive_nbytes, "archive")
             if announced and nbytes > announced:
-                raise _damaged(f"{announced} bytes of archive were announced, more came")
+                raise _damaged(f"{announced} bytes of archive were announced, but more arrived")
             digest.update(chunk)
             file.write(chunk)
     if announced and nbytes != announced:
-        raise _damaged(f"{announced} bytes of archive were announced, {nbytes} came")
+        raise _damaged(f"{announced} bytes of archive were announced, but {nbytes} arrived")
     if sha256 and digest.hexdigest() != sha256:
         raise _damaged("the archive is not the one whose SHA-256 was announced")
 
@@ -157,7 +157,7 @@ class _Content(io.RawIOBase):
             or not 0 <= extension <= _LARGEST_EXTENSION
             or self._extensions_nbytes > _EXTENSIONS_NBYTES
         ):
-            raise _damaged("the archive has too many headers that extend others, or too large ones")
+            raise _damaged("the archive has too many extension headers, or too large ones")
 
     def readable(self) -> bool:
         return True
@@ -203,7 +203,7 @@ class _Content(io.RawIOBase):
             if self._position > end:
                 raise BuilderError(
                     Reason.LIMIT,
-                    "the archive goes on after its end",
+                    "the archive has data after its end",
                     where="archive",
                     remedy="Send one tar archive, as it is or in gzip.",
                 )
@@ -228,7 +228,7 @@ class _Content(io.RawIOBase):
             except zlib.error as error:
                 raise _damaged(f"the archive's gzip is damaged: {error}") from error
             if not self._packed and not piece and not self._gzip.eof:
-                raise _damaged("the archive's gzip is cut off")
+                raise _damaged("the archive's gzip is truncated")
             self._packed = self._gzip.unconsumed_tail
         return piece
 
@@ -294,7 +294,7 @@ def _copy(
                     requirements = read_requirements(bytes(hashing.kept))
         # Also where a header is damaged, tarfile takes this for the end.
         if content.newest != bytes(tarfile.BLOCKSIZE):
-            raise _damaged("the archive is cut off or damaged")
+            raise _damaged("the archive is truncated or damaged")
         content.check_padding()
     if not files:
         raise BuilderError(

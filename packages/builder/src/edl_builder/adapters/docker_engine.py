@@ -188,7 +188,7 @@ class DockerEngine:
                 Reason.ENGINE,
                 f"the engine cannot be reached: {type(error).__name__}",
                 where=self._url or "docker",
-                remedy="See whether it runs, and whether the builder may use its socket.",
+                remedy="Check that it runs, and that the builder may use its socket.",
             ) from error
 
 

@@ -112,7 +112,7 @@ class GitRunner:
         if too_long.is_set():
             raise BuilderError(
                 Reason.SOURCE,
-                f"git was not done within {self._longest_s:.0f} s",
+                f"git did not finish within {self._longest_s:.0f} s",
                 where=f"git {command[-1][:80]}",
                 remedy="Try again; a large repository is better sent as a folder of its own.",
             )

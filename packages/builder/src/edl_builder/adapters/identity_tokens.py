@@ -155,5 +155,5 @@ def _verified(token: str, key: jwt.PyJWK, issuer: Issuer) -> str:
         subject = claims["sub"]
         if isinstance(subject, str) and subject:
             return subject
-        what = "the identity token is about nobody"
+        what = "the identity token names no subject"
     raise BadIdentityToken(what)

@@ -69,13 +69,12 @@ def translated_errors() -> Iterator[None]:
     except RegistryError as error:
         registry = error.repository.registry
         remedy = {
-            RegistryFault.UNREACHABLE: "See whether it is up, and whether the builder's machine can"
+            RegistryFault.UNREACHABLE: "Check that it is up, and that the builder's machine can"
             " reach it.",
-            RegistryFault.UNTRUSTED: "See whether the builder trusts its certificate (ca_file); a"
+            RegistryFault.UNTRUSTED: "Check that the builder trusts its certificate (ca_file); a"
             f" registry without TLS is allowed with the builder's --plain-http {registry}.",
             RegistryFault.REFUSED: _CREDENTIAL,
-            RegistryFault.UNREADABLE: "See whether it speaks version 2 of the"
-            " registry's interface.",
+            RegistryFault.UNREADABLE: "Check that it supports version 2 of the registry API.",
         }[error.fault]
         raise BuilderError(
             Reason.REGISTRY, str(error), where=str(error.repository), remedy=remedy

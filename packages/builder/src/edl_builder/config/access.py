@@ -112,16 +112,16 @@ def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Acc
 def _subject(found: Mapping[str, Any], issuers: Container[str], where: str) -> Subject:
     issuer, subject = found.get("issuer"), found.get("subject")
     if set(found) != {"issuer", "subject"} or issuer not in issuers:
-        raise wrong_setting(where, "a subject has an issuer, of [issuers], and a subject")
+        raise wrong_setting(where, "a subject needs an issuer from [issuers], and a subject")
     if not isinstance(subject, str) or not re.fullmatch(r"[^*]+(:\*)?", subject):
-        raise wrong_setting(where, "a subject is a whole name, or a beginning and `:*`")
+        raise wrong_setting(where, "a subject is a whole name, or a prefix that ends in `:*`")
     return Subject(str(issuer), subject)
 
 
 def _digest(token: Mapping[str, Any], where: str) -> str:
     found = str(token.get("sha256", ""))
     if set(token) - {"sha256", "expires"} or not re.fullmatch("[0-9a-f]{64}", found):
-        raise wrong_setting(where, "a token is given by its SHA-256 (and expires), never by itself")
+        raise wrong_setting(where, "give the token's SHA-256 (and expires), never the token itself")
     return found
 
 
@@ -129,7 +129,7 @@ def _expiry(value: object, where: str) -> float | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise wrong_setting(where, "expires is no date and time, such as 2027-01-31T00:00:00Z")
+        raise wrong_setting(where, "expires is not a date and time, such as 2027-01-31T00:00:00Z")
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
 
 
@@ -138,7 +138,7 @@ def _quota(found: Mapping[str, Any], where: str) -> Quota:
     for name, value in found.items():
         if name not in known or isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_setting(
-                f"{where} quota", f"{name} is no number of {', '.join(sorted(known))}"
+                f"{where} quota", f"{name} is not a number for {', '.join(sorted(known))}"
             )
         if value < 0:
             raise wrong_setting(f"{where} quota", f"{name} is negative")

@@ -107,29 +107,29 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT|unix:PATH", help="default %(default)s"
     )
-    add("--state-dir", type=Path, required=True, metavar="DIR", help="kept over restarts")
+    add("--state-dir", type=Path, required=True, metavar="DIR", help="state that outlives restarts")
     add("--config", type=Path, metavar="FILE.toml", help="tenants, credentials, limits")
-    add("--engine", default="", metavar="URL", help="unix:///... or tcp://...; else DOCKER_HOST")
-    add("--network", default="", metavar="NAME", help="of build steps; else the engine's default")
-    add("--registry", action="append", default=[], metavar="HOST[:PORT]", help="may be pushed to")
-    add("--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="without TLS")
-    add("--base-image", default="", metavar="NAME", help="if a request names none")
+    add("--engine", default="", metavar="URL", help="unix:///... or tcp://...; default DOCKER_HOST")
+    add("--network", default="", metavar="NAME", help="network of build steps")
+    add("--registry", action="append", default=[], metavar="HOST[:PORT]", help="allow pushes to it")
+    add("--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="use no TLS")
+    add("--base-image", default="", metavar="NAME", help="for requests that name none")
     add("--allow-base", action="append", default=[], metavar="PATTERN", help="other base images")
     add("--runtime-wheels", type=Path, metavar="DIR", help="wheels of the worker")
     add("--runtime-requirement", action="append", default=[], metavar="REQ", help="edl-worker[cpu]")
     add("--index-url", default="", help="where pip finds packages")
     add("--find-links", default="", help="more places for pip")
-    add("--max-builds", type=int, default=0, metavar="N", help="at a time")
+    add("--max-builds", type=int, default=0, metavar="N", help="number of builds at a time")
     add("--tls-certificate", type=Path, metavar="FILE")
     add("--tls-key", type=Path, metavar="FILE")
     add("--tls-client-ca", type=Path, metavar="FILE", help="require client certificates")
     add("--insecure", action="store_true", help="serve other machines without TLS or tokens")
-    add("--metrics-port", type=int, metavar="PORT", help="0 for any")
+    add("--metrics-port", type=int, metavar="PORT", help="port of the metrics; 0 for any")
     add(
         "--metrics-host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="of the metrics, which have neither TLS nor tokens; default %(default)s",
+        help="address of the metrics, which have neither TLS nor tokens; default %(default)s",
     )
     add("--until-stdin-closes", action="store_true", help="end with the process that started it")
     return found
@@ -197,7 +197,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     )
     if socket is None and host not in _LOOPBACK and not options.insecure:
         if config.tls is None:
-            raise wrong_setting("--listen", f"{host} is reached from other machines, without TLS")
+            raise wrong_setting("--listen", f"{host} is open to other machines, without TLS")
         if config.access.is_open and config.tls.client_ca is None:
             raise wrong_setting("--listen", f"every caller that reaches {host} could push images")
     if config.tls is None and config.access.certificates:
@@ -229,7 +229,7 @@ def _socket(path: Path) -> Path:
     """A socket has no password: the folder decides who may reach it."""
     if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST_SOCKET:
         raise wrong_setting(
-            "--listen", f"{path} is no absolute path of at most {_LONGEST_SOCKET} bytes"
+            "--listen", f"{path} is not an absolute path of at most {_LONGEST_SOCKET} bytes"
         )
     try:
         found = path.parent.stat()
@@ -251,7 +251,7 @@ def _no_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
 def _section(file: Mapping[str, Any], name: str, known: set[str] | None) -> Mapping[str, Any]:
     found = file.get(name, {})
     if not isinstance(found, dict):
-        raise wrong_setting(f"[{name}]", "this is no section")
+        raise wrong_setting(f"[{name}]", "this is not a section")
     if known is not None:
         _no_others(found, known, f"[{name}]")
     return found
@@ -295,7 +295,7 @@ def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
         where = f"[git.{name}]"
         _no_others(each, {"username", "password_file", "hosts"}, where)
         if not each.get("hosts"):
-            raise wrong_setting(where, "hosts are missing: a credential is sent to these alone")
+            raise wrong_setting(where, "hosts are missing: a credential is sent only to these")
         found[name] = GitCredential(
             each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
         )

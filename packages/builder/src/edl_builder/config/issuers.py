@@ -29,13 +29,13 @@ def read_issuers(section: Mapping[str, Any]) -> tuple[Issuer, ...]:
 
 def _issuer(name: str, each: object, where: str) -> Issuer:
     if not isinstance(each, dict):
-        raise wrong_setting(where, "this is no section")
+        raise wrong_setting(where, "this is not a section")
     for setting, value in each.items():
         if setting not in (*_TEXTS, "algorithms"):
             known = ", ".join((*_TEXTS, "algorithms"))
             raise wrong_setting(where, f"there is no setting {setting!r}; known: {known}")
         if setting != "algorithms" and (not isinstance(value, str) or not value):
-            raise wrong_setting(where, f"{setting} is no text")
+            raise wrong_setting(where, f"{setting} is not a text")
     for setting in ("issuer", "audience"):
         if setting not in each:
             raise wrong_setting(where, f"{setting} is missing")
@@ -47,7 +47,7 @@ def _issuer(name: str, each: object, where: str) -> Issuer:
 def _keys(each: Mapping[str, str], where: str) -> KeySource:
     url, file = each.get("jwks_url", ""), each.get("jwks_file", "")
     if bool(url) == bool(file):
-        raise wrong_setting(where, "either jwks_url or jwks_file says where its keys are")
+        raise wrong_setting(where, "set either jwks_url or jwks_file")
     if url:
         _check_url(url, where)
     for setting in ("jwks_file", "ca_file", "bearer_token_file"):
@@ -66,15 +66,15 @@ def _check_url(url: str, where: str) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        raise wrong_setting(where, "jwks_url is no URL") from None
+        raise wrong_setting(where, "jwks_url is not a URL") from None
     # Who answers in the place of the issuer signs as whom it likes.
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
     if not host or not is_safe or "@" in parts.netloc:
-        raise wrong_setting(where, "jwks_url is no https URL, or has a password in it")
+        raise wrong_setting(where, "jwks_url is not an https URL, or contains a password")
 
 
 def _algorithms(each: Mapping[str, Any], where: str) -> tuple[str, ...]:
     found = each.get("algorithms", DEFAULT_ALGORITHMS)
     if not isinstance(found, list | tuple) or not found or set(found) - set(ALGORITHMS):
-        raise wrong_setting(where, f"algorithms are some of {', '.join(ALGORITHMS)}")
+        raise wrong_setting(where, f"algorithms must be some of {', '.join(ALGORITHMS)}")
     return tuple(found)

@@ -68,7 +68,7 @@ class EntryValidator:
         match entry.kind:
             case EntryKind.FOLDER:
                 if path in self._leaves:
-                    raise _unsafe(f"{_show(entry.path)} is there twice", entry.path)
+                    raise _unsafe(f"{_show(entry.path)} appears twice", entry.path)
                 self._folders.add(path)
                 return path
             case EntryKind.FILE:
@@ -78,7 +78,7 @@ class EntryValidator:
             case EntryKind.HARDLINK | EntryKind.OTHER:
                 raise _unsafe(f"{_show(entry.path)} is a {entry.kind}", entry.path)
         if not path or path in self._leaves or path in self._folders:
-            raise _unsafe(f"{_show(entry.path)} is there twice", entry.path)
+            raise _unsafe(f"{_show(entry.path)} appears twice", entry.path)
         self._leaves.add(path)
         return path
 
@@ -98,7 +98,7 @@ class EntryValidator:
         if text.startswith("/"):
             raise _unsafe(f"{_show(text)} is an absolute path", text)
         if "\\" in text or not _is_plain(text):
-            raise _unsafe(f"{_show(text)} has characters that a path should not have", text)
+            raise _unsafe(f"{_show(text)} has characters that are not allowed in a path", text)
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if ".." in parts:
             raise _unsafe(f"{_show(text)} leads out of the zoo", text)
@@ -107,7 +107,7 @@ class EntryValidator:
         for depth in range(1, len(parts)):
             parent = "/".join(parts[:depth])
             if parent in self._leaves:
-                raise _unsafe(f"{_show(text)} lies below a link or a file", text)
+                raise _unsafe(f"{_show(text)} is below a link or a file", text)
             self._folders.add(parent)
         return "/".join(parts)
 

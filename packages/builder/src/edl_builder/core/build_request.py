@@ -176,7 +176,7 @@ def _base(text: str, policy: RequestPolicy) -> Reference:
     if text and text != policy.default_base and not matches(base.repository, policy.bases):
         raise BuilderError(
             Reason.FORBIDDEN,
-            f"{base.repository} is no base image that this builder uses",
+            f"{base.repository} is not a base image that this builder uses",
             where="base image",
             remedy="Choose one that matches: "
             f"{', '.join((policy.default_base, *policy.bases)).strip(', ')}.",

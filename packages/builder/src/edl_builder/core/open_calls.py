@@ -38,11 +38,11 @@ class OpenCalls:
         mine = sum(count for (who, _), count in self._open.items() if who == caller)
         for count, limit, whose in (
             (self._open.total(), limits.all_callers, "calls are open"),
-            (mine, limits.per_caller, "calls of yours are open"),
+            (mine, limits.per_caller, "of your calls are open"),
             (
                 self._open[caller, method],
                 limits.methods.get(method, limits.per_method),
-                f"calls of yours to {method.rpartition('/')[2]} are open",
+                f"of your calls to {method.rpartition('/')[2]} are open",
             ),
         ):
             if count >= limit:

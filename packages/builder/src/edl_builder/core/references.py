@@ -138,7 +138,7 @@ def key_tag(key: Key) -> str:
 def _refuse_reference(what: str, text: str) -> BuilderError:
     return BuilderError(
         Reason.INVALID,
-        f"{text[:80]!r} is no name of an image" if text else f"no {what} is given",
+        f"{text[:80]!r} is not the name of an image" if text else f"no {what} is given",
         where=what,
         remedy="Write registry.example.com/team/name"
         + (", without a tag." if what == "repository" else ":tag or @sha256:digest."),

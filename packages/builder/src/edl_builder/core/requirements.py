@@ -90,9 +90,9 @@ def _read_line(line: str, number: int) -> str:
             return f"{first} {values[0]}"
     raise BuilderError(
         Reason.INVALID,
-        f"{first[:40]!r} is not taken here",
+        f"{first[:40]!r} is not accepted here",
         where=where,
-        remedy="List packages; other files, editable and local packages are not taken.",
+        remedy="List packages; other files, editable and local packages are not accepted.",
     )
 
 
@@ -121,7 +121,7 @@ def _no_package(text: str, where: str) -> BuilderError:
     return BuilderError(
         Reason.INVALID,
         # What follows an @ may hold a password.
-        f"{text.split('@')[0][:80]!r} is no package",
+        f"{text.split('@')[0][:80]!r} is not a package",
         where=where,
         remedy="Write name, name==1.2.3 or name @ https://….",
     )

@@ -196,4 +196,4 @@ class _Chunks:
 
 
 def _left() -> BuilderError:
-    return BuilderError(Reason.CANCELLED, "the caller left before its archive was here")
+    return BuilderError(Reason.CANCELLED, "the caller left before its archive was complete")

@@ -265,6 +265,6 @@ def _token(environ: Mapping[str, str]) -> str:
             ErrorCode.USAGE,
             f"{TOKEN_FILE}: every user of this machine may read the token",
             where=path,
-            remedy=f"chmod 600 {path}, and ask for a new token if others were here.",
+            remedy=f"chmod 600 {path}, and ask for a new token if other users had access.",
         )
     return token

@@ -64,7 +64,7 @@ def _beside(patterns: Iterable[str]) -> str | None:
         raise usage(
             f"no {schema.FILE} describes all of --data",
             where=" and ".join(known[:2]),
-            remedy="Convert all of it at once; or leave the descriptions aside:"
+            remedy="Convert all data at once, or ignore the descriptions:"
             f' --params "{_PARAMETER}=None"',
         )
     return next(iter(places), None)
@@ -139,9 +139,9 @@ def _read(place: str) -> object:
         version = found["version"] if isinstance(found, dict) else None
         if version == schema.VERSION:
             return found
-        reason = f"its version is {version!r}, and this is edl for version {schema.VERSION}"
+        reason = f"its version is {version!r}, but this edl reads version {schema.VERSION}"
     except (OSError, ValueError, KeyError, storage.StoreError) as error:
-        reason = f"it is no such file: {error}"
+        reason = f"it is not a readable description: {error}"
     raise _unreadable(place, reason)
 
 
@@ -150,5 +150,5 @@ def _unreadable(place: str, reason: str) -> EdlError:
         ErrorCode.DATA_UNREADABLE,
         f"the description of the data cannot be read; {reason}",
         where=place,
-        remedy=f'Convert the data again; or leave it aside: --params "{_PARAMETER}=None"',
+        remedy=f'Convert the data again, or ignore the description: --params "{_PARAMETER}=None"',
     )

@@ -55,7 +55,7 @@ class DuckDBDialect(DefaultDialect):
         duckdb = self.import_dbapi()
         found = [each.type for each in duckdb.extract_statements(statement)]
         if found != [duckdb.StatementType.SELECT]:
-            raise duckdb.InvalidInputException("readonly database: this is no SELECT")
+            raise duckdb.InvalidInputException("readonly database: this is not a SELECT")
 
     def do_begin(self, dbapi_connection: Any) -> None:
         """Every SELECT sees one state of a file."""

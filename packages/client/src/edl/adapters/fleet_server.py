@@ -87,7 +87,7 @@ class FleetServer:
         except OSError as error:
             raise EdlError(
                 ErrorCode.PORT_IN_USE,
-                f"port {port} cannot be listened on: {error.strerror}",
+                f"port {port} is not available: {error.strerror}",
                 where=f"{_HOST}:{port}",
                 remedy="Choose another --port, or omit it for any free port.",
             ) from error

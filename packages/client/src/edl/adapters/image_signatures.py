@@ -68,7 +68,7 @@ def _attachments(image: str) -> Iterator[Attachments]:
     except RegistryError as error:
         raise EdlError(
             ErrorCode.REGISTRY_UNAVAILABLE,
-            f"who has signed the image cannot be found out: {error}",
+            f"the signatures of the image cannot be read: {error}",
             where=image,
             remedy="Check that the registry is available; docker login stores your credentials, and"
             " REQUESTS_CA_BUNDLE names the certificates that authenticate it.",

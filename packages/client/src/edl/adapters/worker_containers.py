@@ -210,7 +210,7 @@ class WorkerContainers:
     def _numbers(self, name: str) -> tuple[int, int]:
         found = self._name.fullmatch(name)
         if found is None:
-            raise CallRefusedError(f"{name!r} is no name of a worker's container of this job")
+            raise CallRefusedError(f"{name!r} is not the name of a worker's container of this job")
         return int(found[1]), int(found[2])
 
     def _state(self, engine: Any, name: str) -> Mapping[str, Any] | None:
@@ -295,11 +295,11 @@ def _described(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _texts(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise CallRefusedError("the command is no list of texts")
+        raise CallRefusedError("the command is not a list of texts")
     return value
 
 
 def _pairs(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise CallRefusedError("the environment is no object of texts")
+        raise CallRefusedError("the environment is not an object of texts")
     return value

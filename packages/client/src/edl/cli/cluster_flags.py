@@ -18,7 +18,7 @@ _FLAGS: dict[str, Any] = {
         typer.Option(
             "--platform",
             metavar="kubernetes",
-            help="Look at the jobs of a cluster, too; EDL_PLATFORM and edl.toml say it for good.",
+            help="Look at a cluster's jobs, too; EDL_PLATFORM and edl.toml set this permanently.",
             rich_help_panel=_SECTION,
         ),
     ],

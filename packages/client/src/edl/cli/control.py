@@ -99,7 +99,7 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
             left = [name for name in names if name not in ends]
             raise EdlError(
                 ErrorCode.TIMED_OUT,
-                f"the time is over, but not these jobs: {', '.join(left)}",
+                f"these jobs were not over in time: {', '.join(left)}",
                 where="--timeout",
                 remedy=f"The jobs continue; edl status {left[0]} shows its progress.",
             )
@@ -264,7 +264,7 @@ def delete(
         if not yes:
             if no_input or not sys.stdin.isatty():
                 raise usage(
-                    f"the deletion of {name} has to be confirmed, and stdin is no terminal",
+                    f"the deletion of {name} needs confirmation, but stdin is not a terminal",
                     where="edl delete",
                     remedy=f"edl delete {name} --yes",
                 )

@@ -27,7 +27,7 @@ _JOBS, _WATCH, _FILES, _HERE = (
 
 COMMANDS: dict[str, CommandEntry] = {
     "train": CommandEntry("edl.cli.submit", _JOBS, "train the model of a model file"),
-    "evaluate": CommandEntry("edl.cli.submit", _JOBS, "measure a trained model"),
+    "evaluate": CommandEntry("edl.cli.submit", _JOBS, "evaluate a trained model"),
     "predict": CommandEntry("edl.cli.submit", _JOBS, "predict with a trained model"),
     "sql": CommandEntry("edl.cli.sql", _JOBS, "train and predict with statements of SQL"),
     "list": CommandEntry("edl.cli.status", _WATCH, "list all jobs"),

@@ -148,7 +148,7 @@ def dashboard(
         typer.Option(
             "--prometheus",
             help="With --all: start Prometheus to read the metrics of all jobs. "
-            "All users of this machine can ask it.",
+            "All users of this machine can query it.",
         ),
     ] = False,
     open_: Annotated[

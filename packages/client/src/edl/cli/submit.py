@@ -52,7 +52,7 @@ edl predict --trained-model my_model --data new.csv --keep id --postprocess argm
 
 _ABOUT = {
     Verb.TRAIN: "Train the model of a model file, and write the trained model to a folder.",
-    Verb.EVALUATE: "Measure a trained model on data.",
+    Verb.EVALUATE: "Evaluate a trained model on data.",
     Verb.PREDICT: "Predict with a trained model: one prediction per record, in order.",
 }
 

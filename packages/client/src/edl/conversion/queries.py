@@ -145,7 +145,7 @@ class QuerySource:
     def _choose(self, options: ConversionOptions) -> Chosen:
         if not self._result.returns_rows:
             raise usage(
-                "the query returns no rows: it is no SELECT",
+                "the query returns no rows: it is not a SELECT",
                 where="--query",
                 remedy="For example: SELECT name, salary FROM employee",
             )

@@ -35,7 +35,7 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
     for each in names:
         if each not in known:
             raise usage(
-                f"the table {table} has no column {each}, so it is no table of these results",
+                f"the table {table} has no column {each}, so it is not a table of results",
                 where=f"INTO {table}",
                 remedy="Name another table, which is created, or add the column.",
             )

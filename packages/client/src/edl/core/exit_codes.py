@@ -11,7 +11,7 @@ MEANINGS: dict[int, str] = {
     1: "the job failed",
     2: "wrong option, argument or setting",
     3: "data: missing, empty, unreadable or damaged",
-    4: "model file: missing, broken, or not fitting the data",
+    4: "model file: missing, broken, or unsuitable for the data",
     5: "output, job or port exists or is in use",
     6: "no such job, worker or build; or the job is over",
     7: "the machine: disk full, output cannot be written, no memory",

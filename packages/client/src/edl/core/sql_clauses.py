@@ -98,7 +98,7 @@ class ClauseReader:
         if not _MODEL_NAME.fullmatch(name):
             self.index = start
             raise self.mistake(
-                f"{name!r} is no name of a model", 0, "Use letters, digits, _ . and -"
+                f"{name!r} is not a name for a model", 0, "Use letters, digits, _ . and -"
             )
         return name
 
@@ -173,7 +173,7 @@ class ClauseReader:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             self.index = start
             raise self.mistake(
-                f"the value of {name} is no number, text or list",
+                f"the value of {name} is not a number, text or list",
                 0,
                 f"A text needs quotes: {name}='relu'",
             ) from None

@@ -172,7 +172,7 @@ def _like(form: _Form) -> str:
 def _size(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return ""
-    return f"{value!r} is no integer from 1 on"
+    return f"{value!r} is not an integer of 1 or more"
 
 
 def _bounds(value: object) -> str:
@@ -181,12 +181,12 @@ def _bounds(value: object) -> str:
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
         return "the bounds must be numbers"
     if any(after <= before for before, after in pairwise(value)):
-        return "the bounds must rise"
+        return "the bounds must increase"
     return ""
 
 
 def _combiner(value: object) -> str:
-    return "" if value in _COMBINERS else f"{value!r} is none of {', '.join(_COMBINERS)}"
+    return "" if value in _COMBINERS else f"{value!r} is not one of {', '.join(_COMBINERS)}"
 
 
 _CHECKS = {

@@ -149,7 +149,7 @@ def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
     if not before:
         raise mistake("a SELECT must come first", text, words[0].start, _TRAIN_EXAMPLE)
     if not is_word(words[0], "SELECT", "WITH", "(", "VALUES", "TABLE"):
-        raise mistake("this is no SELECT", text, words[0].start, _TRAIN_EXAMPLE)
+        raise mistake("this is not a SELECT", text, words[0].start, _TRAIN_EXAMPLE)
     select = text[words[0].start : words[before - 1].end]
     word = words[verb].text.upper()
     rest = ClauseReader(text, words[verb + 1 :], _EXAMPLES[word])

@@ -73,7 +73,7 @@ class SqlColumn:
             return None
         if self._is_temporal and isinstance(value, str):
             raise Unconvertible(
-                f"{value} is no valid date or time",
+                f"{value} is not a valid date or time",
                 f"NULLIF({self.name}, '{value}') makes it NULL.",
             )
         is_array = isinstance(value, list | tuple)

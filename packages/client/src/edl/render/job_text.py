@@ -138,7 +138,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         lines.append(f"  parameter servers {servers(status)}")
     if status.dead_letters:
         failed = quantities.plural(len(status.dead_letters), "task")
-        lines.append(f"  NOT done: {failed} failed at every try")
+        lines.append(f"  NOT done: {failed} failed in every attempt")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
     lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.dashboard_url:

@@ -88,7 +88,7 @@ def test_an_item_without_its_key_is_refused() -> None:
         ([], "contains no object"),
         ({"kind": "Deployment"}, "it is a Deployment"),
         ({"containers": []}, "no field containers"),
-        ({"spec": []}, "spec is no object"),
+        ({"spec": []}, "spec is not an object"),
         ({"metadata": {"name": "mine"}}, "edl sets metadata.name itself"),
         ({"metadata": {"labels": {"app.kubernetes.io/name": "x"}}}, "app.kubernetes.io/name"),
         ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy"),

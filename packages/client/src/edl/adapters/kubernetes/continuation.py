@@ -61,7 +61,7 @@ class ClusterContinuation:
             f"{name} is over ({job.status().state.words}); on Kubernetes, only a job that"
             " edl stop --now has stopped can be resumed",
             where=self._objects.location(name),
-            remedy="Train on with a new job: --init-from takes a trained model.",
+            remedy="Continue training with a new job: --init-from takes a trained model.",
         )
 
     def export(self, name: str, output: str = "") -> str:
@@ -105,7 +105,7 @@ class ClusterContinuation:
         if spec.type != job_pb2.TRAIN:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"{job.name} is no training job that you may read: it has no model of its own",
+                f"{job.name} is not a training job that you may read: it has no model of its own",
                 where=where,
                 remedy="edl list shows all jobs.",
             )

@@ -148,7 +148,7 @@ class ClusterPlacement:
                 ErrorCode.FORBIDDEN,
                 f"you may not {', '.join(missing)} in the namespace {connection.namespace}",
                 where=f"{connection.cluster}/{connection.namespace}",
-                remedy="Ask who runs the cluster for the role of submitters (deploy/kubernetes),"
+                remedy="Ask a cluster administrator for the submitters' role (deploy/kubernetes),"
                 " or choose another --namespace.",
             )
 

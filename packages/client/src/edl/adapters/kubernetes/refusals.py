@@ -68,7 +68,7 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     if error.status == 403 and "is forbidden" in said and "namespaces" not in said:
         return (
             ErrorCode.FORBIDDEN,
-            "Ask who runs the cluster for the role of submitters (deploy/kubernetes), or choose"
+            "Ask a cluster administrator for the submitters' role (deploy/kubernetes), or choose"
             " another --namespace.",
         )
     if error.status == 404 and f'namespaces "{namespace}"' in said:

@@ -86,7 +86,7 @@ class JobStart:
             raise codec.error_of(failure)
         if job.status().state.is_over and not job.record:
             raise self._failed(
-                MasterProblem("it ended without a word", "The end of its log is below.", True)
+                MasterProblem("it ended without a message", "The end of its log is below.", True)
             )
 
     def _check_events(self) -> None:

@@ -59,7 +59,7 @@ def check(template: Any, where: str) -> JsonObject:
         )
     for part in ("metadata", "spec"):
         if not isinstance(template.get(part, {}), dict):
-            raise _refused(f"{part} is no object", where, "See: kubectl explain pod")
+            raise _refused(f"{part} is not an object", where, "See: kubectl explain pod")
     owned = list(_owned(template.get("metadata", {}), template.get("spec", {})))
     if owned:
         raise _refused(f"edl sets {owned[0]} itself", where, f"Remove {owned[0]}.")

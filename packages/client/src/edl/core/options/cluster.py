@@ -48,7 +48,7 @@ class ClusterOptions:
         Option(
             CheckedText("CLAIM|SIZE[:CLASS]", check=state_volume),
             "Volume that keeps the job's state when the master's pod is gone: an existing claim, "
-            "or a new one that ends with the job.",
+            "or a new one that is deleted with the job.",
             "20Gi:fast",
             default_text="none: the state lasts as long as the master's pod",
         )
@@ -64,7 +64,7 @@ class ClusterOptions:
     worker_service_account: str = declare(
         Option(
             Text("NAME"),
-            "Service account of the other pods; they get no token of it for the API server.",
+            "Service account of the other pods; these pods get no token for the API server.",
             "reader",
             default_text="that of the namespace",
         )
@@ -75,8 +75,7 @@ class ClusterOptions:
     worker_priority_class: str = declare(
         Option(
             CheckedText("CLASS|CLASS=N,...,CLASS=rest", check=priorities),
-            "Priority class of workers, or a mix: so many workers of one class, the rest of "
-            "another.",
+            "Priority class of workers, or a mix: some workers in one class, the rest in another.",
             "high=2,low=rest",
         )
     )
@@ -199,7 +198,7 @@ class PodOptions:
     worker_pod_template: str = declare(
         Option(
             Text("FILE"),
-            "The same for workers alone, after --pod-template.",
+            "The same for workers only, after --pod-template.",
             "worker.yaml",
             is_path=True,
         )

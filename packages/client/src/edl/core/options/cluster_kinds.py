@@ -61,7 +61,7 @@ def pod_volume(text: str) -> PodVolume:
     kind, _, name = source.partition("/")
     path, _, mode = rest.partition(":")
     if kind not in ("claim", "secret", "configmap"):
-        raise ValueError(f"{text!r} names no claim/NAME, secret/NAME or configmap/NAME")
+        raise ValueError(f"{text!r} does not name a claim/NAME, secret/NAME or configmap/NAME")
     if not path.startswith("/") or path == "/" or mode not in ("", "ro"):
         raise ValueError(
             f"{text!r} has no :PATH, an absolute folder, or has more than :ro after it"
@@ -75,7 +75,7 @@ def toleration(text: str) -> Mapping[str, str]:
     taint, colon, effect = text.partition(":")
     key, equals, value = taint.partition("=")
     if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
-        raise ValueError(f"{text!r} is no taint; write KEY[=VALUE][:EFFECT]")
+        raise ValueError(f"{text!r} is not a taint; write KEY[=VALUE][:EFFECT]")
     if colon and effect not in _EFFECTS:
         raise ValueError(f"{effect!r} is not one of {', '.join(_EFFECTS)}")
     matched = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
@@ -121,7 +121,7 @@ def ingress_host(text: str) -> str:
     except (KeyError, IndexError, ValueError):
         host = ""
     if "{name}" not in text or not _OBJECT.fullmatch(host):
-        raise ValueError(f"{text!r} is no host name with {{name}} in it")
+        raise ValueError(f"{text!r} is not a host name with {{name}} in it")
     return text
 
 
@@ -200,7 +200,7 @@ class Resources(Pairs):
         if not _RESOURCE.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a resource")
         if not _QUANTITY.fullmatch(value):
-            raise ValueError(f"{value!r} is no quantity of {key}; write 4, 500m or 8Gi")
+            raise ValueError(f"{value!r} is not a quantity of {key}; write 4, 500m or 8Gi")
 
 
 def _object(name: str, what: str) -> str:

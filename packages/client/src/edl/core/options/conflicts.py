@@ -30,7 +30,7 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
     _check_name(given, values)
     if values["detach"] and values["timeout"] is not None:
         raise usage(
-            "--timeout cannot go with --detach: no command would be there to stop the job",
+            "--timeout cannot be combined with --detach: no command would be there to stop the job",
             remedy="Leave one out; edl wait NAME --timeout waits for a detached job.",
         )
     _check_image(given, values)
@@ -61,7 +61,7 @@ def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     image = values["image"]
     if image and not _PINNED.fullmatch(image):
         raise usage(
-            f"--image {image}: an image is named by its digest, so that it stays the same",
+            f"--image {image}: name an image by its digest, so that it cannot change",
             where=given["image"].where,
             remedy="Write registry/path@sha256:..., as edl zoo build prints it.",
         )
@@ -86,7 +86,7 @@ def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
     wanted, named = values["format"], prediction.format_of(values["output"])
     if wanted and named and wanted != named:
         raise usage(
-            f"--format {wanted} does not go with --output {values['output']}",
+            f"--format {wanted} does not match --output {values['output']}",
             where=given["format"].where,
             remedy="Leave --format out, or name a folder, which gets a file for each data file.",
         )

@@ -15,7 +15,7 @@ class ImageOptions:
     image: str = declare(
         Option(
             Text("NAME@DIGEST"),
-            "Use this image and build none.",
+            "Use this image instead of building one.",
             "registry.example.com/me/zoo@sha256:" + 64 * "0",
             default_text="the trained model's image, or built from the model zoo",
             spec="image",
@@ -45,7 +45,7 @@ class ImageOptions:
             Text("FILE"),
             "Public keys, in PEM; the job runs only in an image that one of them has signed.",
             "signing.pub",
-            default_text="signatures are not asked for",
+            default_text="no signature is required",
             is_path=True,
         )
     )

@@ -26,7 +26,7 @@ class JobOptions:
     num_workers: WorkerRange = declare(
         Option(
             Workers(),
-            "Number of workers; with MIN:MAX an autoscaler finds how many are worth having.",
+            "Number of workers; with MIN:MAX an autoscaler decides how many to run.",
             "1:4",
             default=WorkerRange(1, 1),
             spec="workers",
