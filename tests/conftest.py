@@ -264,7 +264,7 @@ def numbered(tmp_path: Path) -> Callable[..., Path]:
 
 
 class HeldTraining:
-    """The counting models, which train 50 records a second and worker until they are released.
+    """The counting models, which train and predict 50 records a second and worker until released.
 
     A job cannot be over, however fast the machine is, before the test has done to it what it wants.
 
@@ -278,8 +278,12 @@ class HeldTraining:
         for source in ("model_zoo/counting.py", "model_zoo/counting_rows.py", "tests/zoo/held.py"):
             shutil.copy(ROOT / source, self.zoo)
         self._file = place / "held"
-        self._file.touch()
+        self.hold()
         edl.env["EDL_TEST_HELD"] = str(self._file)
+
+    def hold(self) -> None:
+        """Hold whatever trains or predicts from now on."""
+        self._file.touch()
 
     def release(self) -> None:
         """Train as fast as can be from now on."""

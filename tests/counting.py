@@ -28,9 +28,9 @@ UPDATES = {
 
 
 def train(
-    data: Path,
+    data: Path | str,
     total: int,
-    output: Path,
+    output: Path | str,
     *more: str,
     epochs: int,
     model: str = "counting",

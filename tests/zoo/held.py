@@ -22,5 +22,10 @@ def dataset_fn(dataset, mode):
         number = tf.numpy_function(take_time, [number], tf.int64)
         return features, tf.ensure_shape(number, [])
 
+    def predict_slowly(features):
+        return slowly(features, features["number"])[0]
+
     dataset = counted(dataset, mode)
+    if mode == Mode.PREDICTION:
+        return dataset.map(predict_slowly)
     return dataset.map(slowly) if mode == Mode.TRAINING else dataset
