@@ -45,6 +45,8 @@ export SQLFLOW_FOLDER="$work/job" SQLFLOW_MODEL_ZOO="$here/../../model_zoo"
 python "$here/tables.py" fill "$SQLFLOW_DATABASE"
 edl sql --db "$SQLFLOW_DATABASE" --model-zoo "$SQLFLOW_MODEL_ZOO" --models "$work/models" \
     "$here/statements.sql"
+# The submitter runs the first two of these statements, and writes the same column.
+python "$here/tables.py" rename "$SQLFLOW_DATABASE"
 python "$here/submitter.py"
 if [ "$rows" -gt 0 ]; then
     python "$here/tables.py" generate "$SQLFLOW_DATABASE" "$rows"

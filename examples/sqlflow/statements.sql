@@ -8,14 +8,14 @@ SELECT name, role FROM testdata
 PREDICT testdata.predicted_salary
 USING my_trained_model;
 
--- What submitter.py does.
+-- A real table.
 SELECT age, sex, bmi, bp, s1, s2, s3, s4, s5, s6, progression FROM patients
 TRAIN regressor.DNN
 WITH hidden_units=[10, 100, 20, 5], learning_rate=0.01, train.epoch=20
 INTO progression;
 
 SELECT id, age, sex, bmi, bp, s1, s2, s3, s4, s5, s6 FROM new_patients
-PREDICT new_patients.progression_by_edl_sql
+PREDICT new_patients.predicted_progression
 USING progression;
 
 -- The later form of SQLFlow's statements; classes are texts.

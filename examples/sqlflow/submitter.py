@@ -1,12 +1,12 @@
 """A submitter: the program that SQLFlow would generate from these two statements.
 
-    SELECT age, sex, bmi, bp, s1, s2, s3, s4, s5, s6, progression FROM patients
+    SELECT name, role, salary FROM employee
     TRAIN regressor.DNN
-    WITH hidden_units=[10, 100, 20, 5], learning_rate=0.01, train.epoch=20
+    WITH hidden_units=[10, 100, 20, 5], learning_rate=0.01
     INTO my_trained_model;
 
-    SELECT id, age, sex, bmi, bp, s1, s2, s3, s4, s5, s6 FROM new_patients
-    PREDICT new_patients.predicted_progression
+    SELECT name, role FROM testdata
+    PREDICT testdata.predicted_salary
     USING my_trained_model;
 
 It knows the Python API of edl, and of the builder service the stubs; it needs no container engine.
@@ -28,7 +28,6 @@ FOLDER = os.environ["SQLFLOW_FOLDER"]  # that the job's processes see, too; or g
 MODEL_ZOO = os.environ.get("SQLFLOW_MODEL_ZOO", "/model_zoo")
 BUILDER = os.environ.get("SQLFLOW_BUILDER")  # HOST:PORT; without one, no image is built
 REPOSITORY = os.environ.get("SQLFLOW_REPOSITORY", "")
-FEATURES = "age, sex, bmi, bp, s1, s2, s3, s4, s5, s6"
 
 
 def build_requests() -> Iterator[builder_pb2.BuildRequest]:
@@ -54,8 +53,8 @@ def build_image(builder: str) -> str:
 def train() -> None:
     elasticdl.convert_data(
         DATABASE,
-        query=f"SELECT {FEATURES}, progression FROM patients",
-        label="progression",
+        query="SELECT name, role, salary FROM employee",
+        label="salary",
         output=f"{FOLDER}/rows",
     )
     elasticdl.train(
@@ -64,7 +63,7 @@ def train() -> None:
         input_fn="sqlflow.elasticdl_input_function",
         params="hidden_units=[10, 100, 20, 5], learning_rate=0.01",
         data=f"{FOLDER}/rows",
-        num_epochs=20,
+        num_epochs=100,
         output=f"{FOLDER}/my_trained_model",
         **({"image": build_image(BUILDER)} if BUILDER else {}),
     )
@@ -72,22 +71,22 @@ def train() -> None:
 
 def predict() -> None:
     elasticdl.convert_data(
-        DATABASE, query=f"SELECT id, {FEATURES} FROM new_patients", output=f"{FOLDER}/new_rows"
+        DATABASE, query="SELECT name, role FROM testdata", output=f"{FOLDER}/new_rows"
     )
     elasticdl.predict(
         trained_model=f"{FOLDER}/my_trained_model",
         data=f"{FOLDER}/new_rows",
-        keep="id",
+        keep="name",
         output=f"{FOLDER}/predictions.recordio",
     )
     done = elasticdl.load_data(
         f"{FOLDER}/predictions.recordio",
         to=DATABASE,
-        table="new_patients",
-        column="predicted_progression",
-        key="id",
+        table="testdata",
+        column="predicted_salary",
+        key="name",
     )
-    print(f"{done.rows} predictions in new_patients.predicted_progression")
+    print(f"{done.rows} predictions in testdata.predicted_salary")
 
 
 if __name__ == "__main__":

@@ -199,9 +199,9 @@ def test_a_submitter_needs_no_engine(job_docker_env: DockerEnvironment, tmp_path
         ]
         code, output = _in_container(job_docker_env, image, environment, mounts)
     assert code == 0, output
-    assert "111 predictions in new_patients.predicted_progression" in output
+    assert "90 predictions in testdata.predicted_salary" in output
     assert trained_model(job / "my_trained_model").docker_commit_id.startswith(f"{repository}@sha")
-    assert len(read_all(job / "predictions.recordio")) == 111
+    assert len(read_all(job / "predictions.recordio")) == 90
 
 
 def _in_container(
