@@ -79,7 +79,8 @@ over all workers, present and past, under the same names; for histograms, it ser
 `_count`. Parameter servers report to the master in the same way. After a restart, the master
 restores the counts of the job from the snapshot; durations, bytes and outcomes start again at 0.
 Sample values come from real runs on one machine; the builder's come from five requests to a builder
-with a real engine.
+with a real engine, and the requests to Kubernetes from a job of two workers, one of whose pods was
+deleted.
 """
 
 
