@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ import elasticdl
 import recordio
 import recordio.example
 from edl.__main__ import run
+from edl.adapters.databases import Database
+from edl.core.problem import Problem
 from edl_proto.errors import EdlError
 
 Call = Callable[..., Done]
@@ -250,6 +253,18 @@ def test_databases_that_cannot_be_opened(
         assert word in done.err, done.err
     assert "hunter2" not in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_secret_that_a_container_mounts_may_be_readable_for_all_of_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("hunter2\n")
+    secret.chmod(0o444)
+    with pytest.raises(Problem, match="every user of this machine"):
+        Database(URL, str(secret))
+    monkeypatch.setattr(os, "fstatvfs", lambda file: SimpleNamespace(f_flag=os.ST_RDONLY))
+    assert "hunter2" not in Database(URL, str(secret)).shown
 
 
 @pytest.mark.parametrize(

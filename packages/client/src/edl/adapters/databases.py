@@ -262,10 +262,21 @@ def _shown(url: URL) -> str:
     return shown.render_as_string()
 
 
+def _may_be_read_by_others(file: int) -> bool:
+    """Whether other users may read an open file, and its owner could forbid it.
+
+    A pipe, as a shell gives for <(...), has no other readers. Containers and pods mount secrets
+    read-only, readable for all of their processes.
+    """
+    facts = os.fstat(file)
+    is_fixed = os.fstatvfs(file).f_flag & os.ST_RDONLY
+    return stat.S_ISREG(facts.st_mode) and bool(facts.st_mode & 0o007) and not is_fixed
+
+
 def _first_line(file: str) -> str:
     try:
         with open(Path(file).expanduser(), encoding="utf-8") as text:
-            mode = os.fstat(text.fileno()).st_mode
+            is_open = _may_be_read_by_others(text.fileno())
             found = text.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text"
@@ -274,7 +285,7 @@ def _first_line(file: str) -> str:
             where=file,
             remedy="Its first line is the password.",
         ) from None
-    if stat.S_ISREG(mode) and mode & 0o007:  # not a pipe, as a shell gives for <(...)
+    if is_open:
         raise usage(
             "every user of this machine may read the password's file",
             where=file,
