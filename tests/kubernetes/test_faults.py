@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 from cluster.cluster import Cluster
 from counting_job import CountingJob
-from faults import BY_NAME
+from faults import BY_NAME, kill
+
+from edl_proto.kubernetes import objects
 
 MakeJob = Callable[..., CountingJob]
 RECORDS = 12_000
 RECORD_S = 0.1
 """A held job of two workers takes 20 minutes."""
+
+MORE = 40
+"""Records that take the worker that is left four seconds."""
 
 
 @pytest.fixture
@@ -51,13 +56,34 @@ def inject(job: CountingJob, fault: str, says: str = "") -> None:
         )
 
 
-def test_pods_of_all_roles_are_deleted_evicted_and_killed(make_job: MakeJob) -> None:
+def cut_off_from_the_api_server(job: CountingJob) -> None:
+    """A worker is killed while nobody answers: the other one goes on, and the end is seen later."""
+    job.wait_for_training()
+    job.wait_for_workers()
+    victim = job.pod(objects.WORKER)
+    before, trained = len(job.events()), job.trained
+    job.cluster.stop_api_server()
+    try:
+        kill(job, victim)
+        job.wait(lambda: job.trained >= trained + MORE, "training goes on")
+        assert not any("signal 9" in event for event in job.events()[before:]), "not seen yet"
+    finally:
+        job.cluster.start_api_server()
+    job.wait(lambda: any("signal 9" in event for event in job.events()[before:]), "the end is seen")
+
+
+def test_a_job_counts_each_record_once_whatever_the_cluster_does(make_job: MakeJob) -> None:
     job = make_job("fault-pods", servers=1)
-    inject(job, "worker force-delete", "it was deleted")
-    inject(job, "worker evict", "it was evicted through the API")
+    inject(job, "node drain")
     inject(job, "master kill in a snapshot")
     inject(job, "parameter-server delete", "the job is rolled back")
+    cut_off_from_the_api_server(job)
     inject(job, "workers pre-empt", "a pod of higher priority took its place")
+    inject(job, "node lose")
     inject(job, "master orphan")
     job.release()
     job.check()
+    status = job.record()
+    # A worker each was drained, preempted, and on the node that was lost, perhaps with the master.
+    assert status["preemptions"] >= 3, job.events()
+    assert status["worker_failures"] >= 1, "one was killed"
