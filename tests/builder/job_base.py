@@ -70,6 +70,22 @@ def make_submitter(docker_env: DockerEnvironment) -> str:
     return image
 
 
+def make_with_stores(docker_env: DockerEnvironment) -> str:
+    """The name of an image with ``job_base`` and the clients of stores.
+
+    Raises:
+        Unavailable: a package cannot be had.
+    """
+    image = f"{docker_env.registry}/edl-test/stores:1"
+    if not layers.exists(image):
+        folder = docker_env.folder / f"stores-{os.getpid()}"
+        folder.mkdir()
+        with _removed(folder):
+            image_packages.install_outside(folder / "site", ["gcsfs", "s3fs"])
+            layers.add(docker_env.job_base, folder / "site", SITE, image)
+    return image
+
+
 @contextlib.contextmanager
 def _removed(folder: Path) -> Iterator[None]:
     try:
