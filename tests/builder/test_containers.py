@@ -255,7 +255,7 @@ def test_a_master_can_start_nothing_but_workers_of_its_job(containers: Harness) 
         call(containers.folder, {**request, **more}, 60)
 
     for name in ("root", "edl-other-worker-0-0-00000000", "edl-suite-master-00000000", "../x"):
-        with pytest.raises(CallRefusedError, match="no name of a worker"):
+        with pytest.raises(CallRefusedError, match="not the name of a worker"):
             start(instance=name)
     # What the engine would take, if the call were the engine's own, changes nothing.
     name = "edl-suite-worker-0-0-0123abcd"
