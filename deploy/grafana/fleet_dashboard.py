@@ -63,7 +63,7 @@ _ROWS = {
         Panel(
             "Throughput",
             "Records done per second.",
-            "rec/s",
+            "recps",
             [Query(f"edl_job_records_per_second{{{JOBS}}}", BY_JOB)],
             stacked=True,
         ),

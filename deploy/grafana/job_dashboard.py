@@ -149,7 +149,7 @@ _ROWS = {
         Panel(
             "Records",
             "Records done per second, as the master measures it.",
-            "rec/s",
+            "recps",
             _one("edl_job_records_per_second", "records"),
         ),
         Panel(

@@ -3,7 +3,7 @@
 
 const ROW = 38;
 const COLORS = ["#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#b877d9", "#5794f2", "#ca95e5"];
-const UNITS = { percentunit: "%", bytes: "B", Bps: "B/s", s: "s", ops: "/s", "rec/s": "rec/s" };
+const UNITS = { percentunit: "%", bytes: "B", Bps: "B/s", s: "s", ops: "/s", recps: "rec/s" };
 
 function short(value) {
   const size = Math.abs(value);

@@ -1,7 +1,7 @@
 """Rules modelled on those of Grafana's dashboard-linter, checked by a test of ours.
 
-The linter itself could not be installed where this was written. Rules are named as it names them.
-Exceptions, with their reasons:
+The linter itself cannot be installed everywhere. Rules are named as it names them. Exceptions, with
+their reasons, of which ``deploy/grafana/.lint`` has the first:
 
 - ``template-job-rule``, ``template-instance-rule``, ``target-job-rule``, ``target-instance-rule``:
   ``job`` and ``instance`` of Prometheus are not what a reader chooses by. The port of a job changes
