@@ -32,7 +32,8 @@ class Api:
         if path != JOB:
             raise ApiError(404, "NotFound", path)
         metadata = {"name": "edl-digits", "uid": "1", "resourceVersion": str(self.version)}
-        annotations = {"annotations": dict(self.annotations), "labels": {}}
+        labels = objects.labels("digits", objects.MASTER)
+        annotations = {"annotations": dict(self.annotations), "labels": labels}
         return {"metadata": metadata | annotations, "spec": {"suspend": self.suspend}}
 
     def patch(self, path: str, changes: dict[str, Any]) -> None:

@@ -80,7 +80,7 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
     condition["message"] = "0/1 nodes are available: it has unbound PersistentVolumeClaims."
     problem = start_problem([waiting])
     assert problem is not None
-    assert problem.what.startswith("its volume is not there: 0/1 nodes")
+    assert problem.what.startswith("its volume is not available: 0/1 nodes")
     assert "--state-volume" in problem.remedy
 
 

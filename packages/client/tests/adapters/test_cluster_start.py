@@ -21,16 +21,18 @@ READY: dict[str, Any] = {
 }
 
 
-class Objects:
-    """A job whose master is ready, on a cluster that does not answer the first calls."""
+AWAY, DENIED = ErrorCode.CLUSTER_UNAVAILABLE, ErrorCode.FORBIDDEN
 
-    def __init__(self, unanswered: int, code: ErrorCode.ValueType) -> None:
-        self.unanswered, self._code = unanswered, code
+
+class Objects:
+    """A job whose master is ready, on a cluster whose first calls fail."""
+
+    def __init__(self, *codes: ErrorCode.ValueType) -> None:
+        self.failures = list(codes)
 
     def read(self, name: str) -> ClusterJob:
-        if self.unanswered:
-            self.unanswered -= 1
-            raise EdlError(self._code, "the cluster does not answer")
+        if self.failures:
+            raise EdlError(self.failures.pop(0), "the cluster does not answer")
         return ClusterJob(name, {"metadata": {}, "spec": {}}, {}, job_pb2.JobSpec())
 
     def pods(self, name: str, role: str) -> list[dict[str, Any]]:
@@ -48,17 +50,26 @@ def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_submission_outlives_calls_that_are_not_answered() -> None:
-    objects = Objects(3, ErrorCode.CLUSTER_UNAVAILABLE)
+    # A server that starts denies everybody everything.
+    objects = Objects(AWAY, AWAY, DENIED, DENIED)
     wait(objects, 600.0)
-    assert objects.unanswered == 0
+    assert objects.failures == []
 
 
 @pytest.mark.parametrize(
-    ("code", "timeout_s"), [(ErrorCode.CLUSTER_UNAVAILABLE, -1.0), (ErrorCode.FORBIDDEN, 600.0)]
+    ("codes", "timeout_s"),
+    [((AWAY,), -1.0), ((DENIED,), 600.0), ((AWAY, ErrorCode.JOB_NOT_FOUND), 600.0)],
 )
 def test_a_submission_ends_when_its_time_is_over_or_it_is_refused(
-    code: ErrorCode.ValueType, timeout_s: float
+    codes: tuple[ErrorCode.ValueType, ...], timeout_s: float
 ) -> None:
     with pytest.raises(EdlError) as caught:
-        wait(Objects(3, code), timeout_s)
-    assert caught.value.code == code
+        wait(Objects(*codes), timeout_s)
+    assert caught.value.code == codes[-1]
+
+
+def test_a_denial_that_lasts_ends_a_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_DENIED_S", 0.0)
+    with pytest.raises(EdlError) as caught:
+        wait(Objects(AWAY, DENIED), 600.0)
+    assert caught.value.code == DENIED

@@ -112,11 +112,17 @@ class KubernetesApi:
         """Fails with 409 if ``metadata.resourceVersion`` is not the newest."""
         return self._json("PUT", path, body=item)
 
-    def delete(self, path: str, grace_s: int | None = None) -> None:
-        """Delete an object and, in the background, what it owns."""
+    def delete(self, path: str, grace_s: int | None = None, *, uid: str = "") -> None:
+        """Delete an object and, in the background, what it owns.
+
+        Args:
+            uid: of the object; another one of the same name is left alone, with status 409.
+        """
         body: JsonObject = {"propagationPolicy": "Background"}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
+        if uid:
+            body["preconditions"] = {"uid": uid}
         self._json("DELETE", path, body=body)
 
     def text(self, path: str, query: Mapping[str, str]) -> str:

@@ -49,7 +49,7 @@ MASTER_ACCOUNT = "edl-master"
 """The service account of a master's pod, unless the user names another one."""
 
 ANNOTATION_SUBMITTING = "edl/submitting"
-"""On a Job whose other objects are still being created."""
+"""On a Job whose other objects are still being created; tells one submission from another."""
 
 ANNOTATION_CONTENT = "edl/content"
 """On a Secret that is shown without its content, with the reason."""

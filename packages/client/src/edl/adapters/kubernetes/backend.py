@@ -83,9 +83,9 @@ class KubernetesJobBackend:
         try:
             start = JobStart(self._session, self._objects, job.name, job.start_timeout)
             start.wait()
-        except BaseException:  # Ctrl-C, too
+        except BaseException as failure:  # Ctrl-C, too
             if created and not self._has_reported(job.name):
-                creation.withdraw()
+                creation.withdraw(failure)
             raise
         if not job.detach:
             self._links.forward_page(job.name)
@@ -163,7 +163,14 @@ class KubernetesJobBackend:
             # No master runs that could be asked: the job waits in a queue.
             self._objects.suspend(name, reason)
             return
-        self._links.connect(job)
+        try:
+            self._links.connect(job)
+        except MasterUnreachable:
+            if job.record:
+                raise
+            # None has ever begun to work: there is nobody to ask, and nothing to lose.
+            self._objects.suspend(name, reason)
+            return
         self._links.call(name, lambda it: it.stop(reason))
 
     def finalize(self, name: str, status: JobStatus) -> JobStatus:
@@ -211,13 +218,13 @@ class KubernetesJobBackend:
                 f"the page of {name} ended with its master",
                 where=self._objects.location(name),
                 remedy=f"edl status {name} and edl events {name} show the job;"
-                " --keep-page keeps the page of the next one.",
+                " --keep-page keeps a job's page after its end.",
             )
         url = self._links.forward_page(name, port)
         if not url:
             raise EdlError(
                 ErrorCode.MASTER_LOST,
-                f"the master of job {name} does not run at the moment",
+                f"the master of job {name} is not running at the moment",
                 where=self._objects.location(name),
                 remedy="Try again in a moment.",
             )

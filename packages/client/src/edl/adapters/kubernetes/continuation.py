@@ -43,13 +43,14 @@ class ClusterContinuation:
     def resume(self, name: str) -> bool:
         job = self._objects.read(name)
         if not job.status().state.is_over and job.is_suspended:
-            own = objects.object_name(self._objects.locate(name)[1])
+            namespace, own = self._objects.locate(name)
+            patch = f"kubectl --namespace {namespace} patch job {objects.object_name(own)}"
             raise EdlError(
                 ErrorCode.USAGE,
                 f"{name} is suspended, and edl has not stopped it",
                 where=self._objects.location(name),
-                remedy="Wait until its queue releases it; without a queue, a person does:"
-                f""" kubectl patch job {own} -p '{{"spec":{{"suspend":false}}}}'.""",
+                remedy="Wait until its queue releases it. Without a queue, release it yourself:"
+                f""" {patch} -p '{{"spec":{{"suspend":false}}}}'""",
             )
         if not job.status().state.is_over:
             return False
@@ -76,8 +77,8 @@ class ClusterContinuation:
         if not creation.is_queued:
             try:
                 JobStart(self._session, self._objects, found, _START_S).wait()
-            except BaseException:  # Ctrl-C, too
-                creation.withdraw()
+            except BaseException as failure:  # Ctrl-C, too
+                creation.withdraw(failure)
                 raise
         return found
 
@@ -105,9 +106,9 @@ class ClusterContinuation:
         if spec.type != job_pb2.TRAIN:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"{job.name} is not a training job that you may read: it has no model of its own",
+                f"{job.name} is no training job, or you may not read its Secret",
                 where=where,
-                remedy="edl list shows all jobs.",
+                remedy="Only training jobs have a model to export; edl list shows all jobs.",
             )
         if job.status().state is JobState.SUCCEEDED and not spec.training.checkpoint_dir:
             raise EdlError(

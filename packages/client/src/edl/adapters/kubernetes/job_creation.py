@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import secrets
+import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edl import codec
 from edl.adapters.kubernetes.job_identities import NewIdentities
+from edl.adapters.kubernetes.job_objects import is_managed
+from edl.adapters.kubernetes.outages import RETRY_S, retry_unanswered
 from edl.adapters.kubernetes.owned_objects import create_owned
 from edl.adapters.kubernetes.placement import KINDS, ClusterPlacement, read_templates
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import manifest
 from edl.core.cluster.templates import JsonObject
 from edl.core.submission import Submission
+from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobCreation:
     """The objects of one job.
 
@@ -33,6 +37,9 @@ class JobCreation:
     own: JsonObject
     owned: Callable[[], Iterable[JsonObject]]
     is_queued: bool
+    _mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Tells the Job from others of its name until its uid is known."""
+    _uid: str = ""
 
     @classmethod
     def of_submission(
@@ -41,8 +48,6 @@ class JobCreation:
         """A new job."""
         namespace = session.connect().namespace
         own = manifest.job_object(job, namespace, read_templates(job), suspended=True)
-        annotations = own["metadata"].setdefault("annotations", {})
-        annotations[objects.ANNOTATION_SUBMITTING] = "true"
 
         def owned() -> Iterator[JsonObject]:
             text = codec.to_json(placement.encode(job))
@@ -59,37 +64,95 @@ class JobCreation:
             False if a job of this name exists.
 
         Raises:
-            EdlError: an object was refused; nothing is left.
+            EdlError: an object was refused or exists, or the cluster does not answer. Nothing is
+                left, or the remedy is to remove it.
         """
         connection = self.session.connect()
         try:
-            made = self._create_job(connection)
+            made = retry_unanswered(lambda: self._create_job(connection), RETRY_S)
             if made is None:
                 return False
-            try:
-                for item in self.owned():
-                    create_owned(connection, item, made)
-                self._release(connection)
-            except BaseException:  # Ctrl-C, too
-                self.withdraw()
-                raise
+            self._uid = made["metadata"]["uid"]
+            for item in self.owned():
+                create_owned(connection, item, made)
+            retry_unanswered(lambda: self._release(connection), RETRY_S)
         except (ApiError, ApiUnavailable) as error:
-            raise self.session.translate(error, "creating the job") from None
+            failure = self.session.translate(error, "creating the job")
+            self.withdraw(failure)
+            raise failure from None
+        except BaseException as failure:  # Ctrl-C, too
+            self.withdraw(failure)
+            raise
         return True
 
-    def withdraw(self) -> None:
-        """Delete the Job and, with it, everything else."""
-        connection = self.session.connect()
-        with contextlib.suppress(ApiError, ApiUnavailable):
-            connection.api.delete(self._path(connection))
+    def withdraw(self, failure: BaseException) -> None:
+        """Delete the Job and, with it, everything else.
+
+        Args:
+            failure: why. If the Job cannot be deleted, it gets the command that does so later.
+        """
+        # Nobody who presses Ctrl-C wants to wait.
+        patience_s = RETRY_S if isinstance(failure, Exception) else 0.0
+        try:
+            retry_unanswered(self._delete, patience_s)
+        except (ApiError, ApiUnavailable):
+            left = (
+                "The job may still be in the cluster, and start there. When the cluster answers"
+                f" again, remove the job: {self._removal}"
+            )
+            if isinstance(failure, EdlError):
+                failure.remedy = f"{failure.remedy} {left}".lstrip()
+            else:
+                failure.add_note(left)
+
+    @property
+    def _removal(self) -> str:
+        """A command that removes the job whatever the settings and the current context are."""
+        connection, metadata = self.session.connect(), self.own["metadata"]
+        context = ("--context", connection.context) if connection.context else ()
+        place = (*context, "--namespace", metadata["namespace"])
+        name = metadata["labels"][objects.LABEL_JOB]
+        return shlex.join(("edl", "delete", name, "--stop", "--yes", *place))
 
     def _create_job(self, connection: ClusterConnection) -> JsonObject | None:
+        """The Job as the cluster has it; None if another one has its name."""
+        annotations = self.own["metadata"].setdefault("annotations", {})
+        annotations[objects.ANNOTATION_SUBMITTING] = self._mark
         try:
             return connection.api.create(self._place(connection), self.own)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            found = self._find(connection)
+            if found is not None and not is_managed(found):
+                raise
+        # An earlier attempt may have had an effect although it was not answered.
+        return found if found is not None and self._is_own(found) else None
+
+    def _find(self, connection: ClusterConnection) -> JsonObject | None:
+        """The Job of this name."""
+        try:
+            return connection.api.get(self._path(connection))
+        except ApiError as error:
+            if error.status != 404:
+                raise
             return None
+
+    def _is_own(self, found: JsonObject) -> bool:
+        metadata = found["metadata"]
+        mark = (metadata.get("annotations") or {}).get(objects.ANNOTATION_SUBMITTING)
+        return self._mark == mark or self._uid == metadata["uid"]
+
+    def _delete(self) -> None:
+        connection = self.session.connect()
+        found = self._find(connection)
+        if found is None or not self._is_own(found):
+            return
+        try:
+            connection.api.delete(self._path(connection), uid=found["metadata"]["uid"])
+        except ApiError as error:
+            if error.status not in (404, 409):  # it has gone, or a new one has its name
+                raise
 
     def _release(self, connection: ClusterConnection) -> None:
         changes: JsonObject = {

@@ -55,6 +55,8 @@ class JobObjects:
         with self._calls("reading the job", name):
             connection = self._session.connect()
             item = connection.api.get(f"{connection.place(_JOBS, namespace)}/{own}")
+            if not is_managed(item):
+                raise self._unknown(name)
             record = self._find(f"{connection.place('v1 configmaps', namespace)}/{own}")
             spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
             if needs_spec and not spec.name:
@@ -217,4 +219,10 @@ class JobObjects:
         )
 
 
-_LABEL_MANAGED = "app.kubernetes.io/managed-by=edl"
+_MANAGED = ("app.kubernetes.io/managed-by", "edl")
+_LABEL_MANAGED = "=".join(_MANAGED)
+
+
+def is_managed(item: JsonObject) -> bool:
+    """Whether edl has made an object."""
+    return _MANAGED in (item["metadata"].get("labels") or {}).items()

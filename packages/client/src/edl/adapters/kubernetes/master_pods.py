@@ -63,7 +63,7 @@ def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
 def _unschedulable(said: str) -> MasterProblem:
     if "PersistentVolumeClaim" in said or "persistentvolumeclaim" in said:
         return MasterProblem(
-            f"its volume is not there: {said}",
+            f"its volume is not available: {said}",
             "Check --state-volume and --volumes: kubectl describe pvc says what a claim waits for,"
             " such as a storage class that does not exist.",
             is_room=True,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 
+from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl.adapters.kubernetes.placement import KINDS
 from edl.adapters.kubernetes.session import ClusterConnection
 from edl.core.cluster.templates import JsonObject
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_proto.kubernetes.api_errors import ApiError
 
-_POLL_S = 0.5
 _REMOVAL_S = 120.0
 """How long the objects of a deleted job of the same name may take to disappear."""
-
-_RETRY_S = 30.0
-"""How long an API server that does not answer is asked again."""
 
 
 def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObject) -> None:
@@ -25,36 +22,42 @@ def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObjec
         own: the Job.
 
     Raises:
-        ApiError: it was refused, or another object has its name.
+        ApiError: it was refused, or an object that is no former job's has its name.
         ApiUnavailable: the server does not answer.
     """
     named = {"name": own["metadata"]["name"], "uid": own["metadata"]["uid"]}
     item["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", **named}]
     place = connection.place(KINDS[item["kind"]], item["metadata"]["namespace"])
     began = time.monotonic()
-    while True:
+
+    def create() -> bool:
         try:
             connection.api.create(place, item)
-            return
-        except ApiUnavailable:
-            if time.monotonic() - began > _RETRY_S:
-                raise
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            if _is_owned(connection, f"{place}/{item['metadata']['name']}", named["uid"]):
-                return  # an earlier attempt had an effect although it was not answered
-            if time.monotonic() - began > _REMOVAL_S:
+            owners = _owners(connection, f"{place}/{item['metadata']['name']}")
+            if named["uid"] in owners:
+                return True  # an earlier attempt had an effect although it was not answered
+            if not owners or time.monotonic() - began > _REMOVAL_S:
                 raise
-        time.sleep(_POLL_S)
+            return False
+        return True
+
+    while not retry_unanswered(create, RETRY_S):
+        time.sleep(POLL_S)
 
 
-def _is_owned(connection: ClusterConnection, path: str, owner: str) -> bool:
+_GOING = "being removed"
+
+
+def _owners(connection: ClusterConnection, path: str) -> list[str]:
+    """The uids of an object's owners, or that it is being removed."""
     try:
-        found = connection.api.get(path)
+        metadata = connection.api.get(path)["metadata"]
     except ApiError as error:
         if error.status != 404:
             raise
-        return False
-    owners = found["metadata"].get("ownerReferences") or ()
-    return any(it["uid"] == owner for it in owners)
+        return [_GOING]
+    going = [_GOING] if "deletionTimestamp" in metadata else []
+    return going + [str(it["uid"]) for it in metadata.get("ownerReferences") or ()]

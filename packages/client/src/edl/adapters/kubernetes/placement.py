@@ -148,7 +148,7 @@ class ClusterPlacement:
                 ErrorCode.FORBIDDEN,
                 f"you may not {', '.join(missing)} in the namespace {connection.namespace}",
                 where=f"{connection.cluster}/{connection.namespace}",
-                remedy="Ask a cluster administrator for the submitters' role (deploy/kubernetes),"
+                remedy="Ask a cluster administrator for the role edl-submitter (deploy/kubernetes),"
                 " or choose another --namespace.",
             )
 
@@ -271,7 +271,7 @@ def check_locations(job: Submission) -> None:
     """
     if job.profile is not None and not job.tensorboard_dir:
         raise usage(
-            "--profile: the profiles would lie where only the master's pod sees them",
+            "--profile: only the master's pod could read the profiles",
             where="--profile",
             remedy="Add --tensorboard-dir with a folder of a volume: --volumes claim/NAME:/data"
             f" --tensorboard-dir /data/{job.name}.",

@@ -15,7 +15,7 @@ def no_cluster(what: str, where: str) -> EdlError:
         what,
         where=where,
         remedy="Get a kubeconfig of your cluster, and name it with KUBECONFIG;"
-        " kubectl cluster-info tries it.",
+        " kubectl cluster-info shows whether it works.",
     )
 
 
@@ -31,8 +31,8 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
             ErrorCode.CLUSTER_UNAVAILABLE,
             "the certificate of the cluster's API server is not trusted",
             where=where,
-            remedy="Get a new kubeconfig of the cluster: the certificate-authority of this one is"
-            " another's, or is missing; --context chooses another cluster.",
+            remedy="Get a new kubeconfig: this one lacks the certificate authority of the cluster,"
+            " or names another one; --context chooses another cluster.",
             detail=str(error),
         )
     if isinstance(error, ApiUnavailable):
@@ -60,7 +60,8 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     if error.status == 401:
         return (
             ErrorCode.FORBIDDEN,
-            "They may have expired: log in to the cluster again; kubectl auth whoami tries them.",
+            "They may have expired: log in to the cluster again; kubectl auth whoami shows"
+            " whether they work.",
         )
     for words, code, remedy in _REMEDIES:
         if words in said:
@@ -68,11 +69,13 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     if error.status == 403 and "is forbidden" in said and "namespaces" not in said:
         return (
             ErrorCode.FORBIDDEN,
-            "Ask a cluster administrator for the submitters' role (deploy/kubernetes), or choose"
+            "Ask a cluster administrator for the role edl-submitter (deploy/kubernetes), or choose"
             " another --namespace.",
         )
     if error.status == 404 and f'namespaces "{namespace}"' in said:
         return ErrorCode.USAGE, "kubectl get namespaces lists those of the cluster."
+    if error.reason == "AlreadyExists":
+        return ErrorCode.JOB_EXISTS, "Choose another --name: this object is not of edl."
     if error.status in (400, 422):
         return ErrorCode.USAGE, "Correct the option or the pod template that the message names."
     return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."
@@ -90,14 +93,14 @@ _REMEDIES = (
     (
         _ANONYMOUS,
         ErrorCode.FORBIDDEN,
-        "The user of the context has none, or the program that should get them failed: log in"
-        " to the cluster again; kubectl auth whoami tries them.",
+        "The context has no user, or the program that gets the user's credentials failed: log in"
+        " to the cluster again; kubectl auth whoami shows whether that works.",
     ),
     (
         "at the cluster scope",
         ErrorCode.FORBIDDEN,
-        "Look at one namespace, with --namespace, or ask who runs the cluster for the role of"
-        " viewers (deploy/kubernetes).",
+        "Choose one namespace with --namespace, or ask a cluster administrator for the role"
+        " edl-viewer (deploy/kubernetes).",
     ),
     ("exceeded quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
     ("failed quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),

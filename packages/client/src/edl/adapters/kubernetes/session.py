@@ -26,11 +26,13 @@ class ClusterConnection:
 
     Attributes:
         cluster: name for messages: the context, or ``this cluster``.
+        context: of the kubeconfig; empty in a pod without one.
     """
 
     api: KubernetesApi
     cluster: str
     namespace: str
+    context: str = ""
 
     def place(self, kind: str, namespace: str = "") -> str:
         """The path of a kind of objects, such as ``batch/v1 jobs`` or ``v1 pods``."""
@@ -100,7 +102,7 @@ class ClusterSession:
         except ImportError as error:
             raise EdlError(
                 ErrorCode.USAGE,
-                "the client of Kubernetes is not installed",
+                "the Kubernetes client for Python is not installed",
                 where=f"import {error.name}",
                 remedy="pip install 'edl-client[kubernetes]'",
             ) from None
@@ -132,7 +134,7 @@ class ClusterSession:
             reason = " ".join(str(error).split()) or repr(error)
             raise no_cluster(f"the kubeconfig cannot be used: {reason}", files) from None
         namespace = choice.namespace or current["context"].get("namespace") or "default"
-        return ClusterConnection(api, current["name"], namespace)
+        return ClusterConnection(api, current["name"], namespace, current["name"])
 
     def translate(self, error: ApiError | ApiUnavailable, doing: str) -> EdlError:
         """What a user sees of a failed call.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edl import codec
-from edl.adapters.kubernetes.cluster_job import ClusterJob
+from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_problem
 from edl.adapters.kubernetes.session import ClusterSession
@@ -20,6 +22,9 @@ _STUCK_S = 60.0
 
 _NO_POD_S = 5.0
 """After this time without a pod, Kubernetes' events say why."""
+
+_DENIED_S = 20.0
+"""How long an API server that starts may deny everything: it reads users and roles first."""
 
 _LOG_LINES = 20
 
@@ -43,15 +48,7 @@ class JobStart:
         began = time.monotonic()
         stuck_since: float | None = None
         while True:
-            try:
-                job = self.objects.read(self.name)
-                pods = self.objects.pods(self.name, objects.MASTER)
-            except EdlError as error:
-                # The job exists already: an API server that is away for a while changes nothing.
-                if error.code != ErrorCode.CLUSTER_UNAVAILABLE or self._is_late(began):
-                    raise
-                time.sleep(_POLL_S)
-                continue
+            job, pods = self._look(began)
             if job.status().state.is_over:
                 self._report(job)
                 return
@@ -70,6 +67,24 @@ class JobStart:
                 self._check_events()
             if self._is_late(began):
                 raise self._late(problem)
+            time.sleep(_POLL_S)
+
+    def _look(self, began: float) -> tuple[ClusterJob, Sequence[JsonObject]]:
+        """The job and its master's pods.
+
+        The job exists already: an API server that is away for a while changes nothing.
+        """
+        away_at = -math.inf
+        while True:
+            try:
+                return self.objects.read(self.name), self.objects.pods(self.name, objects.MASTER)
+            except EdlError as error:
+                if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
+                    away_at = time.monotonic()
+                elif error.code != ErrorCode.FORBIDDEN or time.monotonic() - away_at > _DENIED_S:
+                    raise
+                if self._is_late(began):
+                    raise
             time.sleep(_POLL_S)
 
     def _is_late(self, began: float) -> bool:

@@ -43,7 +43,6 @@ def job_object(source: JsonObject, name: str) -> JsonObject:
             "name": objects.object_name(name),
             "namespace": own["namespace"],
             "labels": _labels(own["labels"], name),
-            "annotations": {objects.ANNOTATION_SUBMITTING: "true"},
         },
         "spec": {
             "suspend": True,

@@ -1,0 +1,219 @@
+"""The creation of a job's objects while the API server comes and goes: all of them, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from edl.adapters.kubernetes import job_creation, outages, owned_objects
+from edl.adapters.kubernetes.job_creation import JobCreation
+from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
+from edl.core.cluster.choice import ClusterChoice
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+
+JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
+SECRET = "/api/v1/namespaces/team/secrets/edl-digits"
+REMOVAL = "edl delete digits --stop --yes --context here --namespace team"
+Happens = Callable[[str], object]
+
+
+class Api:
+    """The API of a cluster.
+
+    Attributes:
+        before, after: called with what is called, before and after it has its effect.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.before: Happens = lambda called: None
+        self.after: Happens = lambda called: None
+        self._uids = 0
+
+    def create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
+        return self._call(f"create {item['kind']}", lambda: self._create(place, item))
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self._call("get", lambda: self._found(path))
+
+    def patch(self, path: str, changes: dict[str, Any]) -> None:
+        def change() -> None:
+            item = self._found(path)
+            item["metadata"]["annotations"] = {}
+            item["spec"] |= changes.get("spec", {})
+
+        self._call("patch", change)
+
+    def delete(self, path: str, *, uid: str) -> None:
+        def remove() -> None:
+            if self._found(path)["metadata"]["uid"] != uid:
+                raise ApiError(409, "Conflict", "the uid is another one")
+            del self.objects[path]
+
+        self._call("delete", remove)
+
+    def _call(self, called: str, effect: Callable[[], Any]) -> Any:
+        self.before(called)
+        found = effect()
+        self.after(called)
+        return found
+
+    def _create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
+        path = f"{place}/{item['metadata']['name']}"
+        if path in self.objects:
+            raise ApiError(409, "AlreadyExists", "it exists")
+        self._uids += 1
+        metadata = {**item["metadata"], "uid": str(self._uids)}
+        self.objects[path] = {**item, "metadata": metadata, "spec": dict(item.get("spec", {}))}
+        return dict(self.objects[path])
+
+    def _found(self, path: str) -> dict[str, Any]:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", path)
+        found: dict[str, Any] = self.objects[path]
+        return found
+
+
+def fails(name: str, *errors: Exception) -> Happens:
+    """The first calls of this name fail."""
+    left = list(errors)
+
+    def happen(called: str) -> None:
+        if called == name and left:
+            raise left.pop(0)
+
+    return happen
+
+
+def away(*names: str) -> Happens:
+    """No call of these names is answered."""
+
+    def happen(called: str) -> None:
+        if called in names:
+            raise ApiUnavailable("no route to host")
+
+    return happen
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    for module in (job_creation, owned_objects):
+        monkeypatch.setattr(module, "RETRY_S", 0.05)
+    monkeypatch.setattr(outages, "POLL_S", 0.001)
+    return Api()
+
+
+def creation(api: Api, owned: Callable[[], Iterable[Any]] | None = None) -> JobCreation:
+    session = ClusterSession(ClusterChoice())
+    session._connection = ClusterConnection(api, "here", "team", "here")
+    named = {"name": "edl-digits", "namespace": "team"}
+    own = {"kind": "Job", "spec": {"suspend": True}}
+    own["metadata"] = {**named, "labels": objects.labels("digits", objects.MASTER)}
+    secret = {"kind": "Secret", "metadata": dict(named)}
+    return JobCreation(session, own, owned or (lambda: [secret]), is_queued=False)
+
+
+def test_a_job_is_released_when_everything_exists(api: Api) -> None:
+    assert creation(api).create()
+    job, secret = api.objects[JOB], api.objects[SECRET]
+    assert not job["spec"]["suspend"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert not creation(api).create(), "another one has the name"
+    assert set(api.objects) == {JOB, SECRET}
+
+
+@pytest.mark.parametrize("name", ["create Job", "create Secret", "patch"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_call_that_is_not_answered_is_repeated(api: Api, name: str, moment: str) -> None:
+    # A server that starts denies everybody everything.
+    denied = ApiError(403, "Forbidden", 'User "ada" cannot create resource "jobs"')
+    setattr(api, moment, fails(name, ApiUnavailable("cut"), *[denied] * (moment == "before")))
+    assert creation(api).create(), "its own Job is no other one's"
+    assert set(api.objects) == {JOB, SECRET}
+    assert not api.objects[JOB]["spec"]["suspend"]
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        fails("create Secret", ApiError(403, "Forbidden", "exceeded quota")),
+        fails("patch", ApiError(403, "Forbidden", 'User "ada" cannot patch resource "jobs"')),
+        away("create Secret"),
+        away("patch"),
+    ],
+)
+def test_a_submission_that_fails_leaves_nothing(api: Api, happens: Happens) -> None:
+    api.before = happens
+    with pytest.raises(EdlError) as caught:
+        creation(api).create()
+    assert api.objects.keys() <= {SECRET}, "its owner is gone"
+    assert "edl delete" not in caught.value.remedy
+
+
+def test_a_job_that_cannot_be_withdrawn_comes_with_the_command_that_removes_it(api: Api) -> None:
+    made = creation(api)
+    assert made.create()
+    api.before = away("get", "delete")
+    late = EdlError(ErrorCode.TIMED_OUT, "it was not ready", remedy="Wait longer.")
+    made.withdraw(late)
+    assert late.remedy.startswith("Wait longer. The job may still be in the cluster")
+    assert late.remedy.endswith(REMOVAL)
+    api.objects.clear()
+    api.before = away("patch", "get", "delete")
+    with pytest.raises(EdlError) as caught:
+        creation(api).create()
+    assert caught.value.code == ErrorCode.CLUSTER_UNAVAILABLE
+    assert caught.value.remedy.endswith(REMOVAL)
+
+
+def test_ctrl_c_asks_once_and_notes_the_command(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_creation, "RETRY_S", 600.0)
+    calls: list[str] = []
+
+    def interrupt() -> Iterable[Any]:
+        api.before = lambda called: (calls.append(called), away("get")(called))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        creation(api, interrupt).create()
+    assert calls == ["get"]
+    (note,) = caught.value.__notes__
+    assert note.endswith(REMOVAL)
+
+
+def test_another_job_of_the_name_is_never_withdrawn(api: Api) -> None:
+    made = creation(api)
+    assert made.create()
+    api.objects[JOB]["metadata"]["uid"] = "of another one"
+    made.withdraw(EdlError(ErrorCode.TIMED_OUT, "it was not ready"))
+    assert JOB in api.objects
+
+
+@pytest.mark.parametrize("path", [JOB, SECRET])
+def test_an_object_that_is_not_of_edl_ends_a_submission_at_once(api: Api, path: str) -> None:
+    foreign = {"metadata": {"name": "edl-digits", "uid": "foreign"}}
+    api.objects[path] = foreign
+    with pytest.raises(EdlError) as caught:
+        creation(api).create()
+    assert caught.value.code == ErrorCode.JOB_EXISTS
+    assert "another --name" in caught.value.remedy
+    assert api.objects == {path: foreign}
+
+
+def test_an_object_of_a_former_job_of_the_name_is_waited_for(api: Api) -> None:
+    owners = [{"kind": "Job", "uid": "former"}]
+    api.objects[SECRET] = {"metadata": {"uid": "0", "ownerReferences": owners}}
+    seen: list[str] = []
+
+    def collect(called: str) -> None:
+        seen.append(called)
+        if called == "get" and seen.count("get") == 2:
+            del api.objects[SECRET]
+
+    api.before = collect
+    assert creation(api).create()
+    assert api.objects[SECRET]["metadata"]["ownerReferences"][0]["uid"] != "former"
