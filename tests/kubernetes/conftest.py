@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster import requirements
 from cluster.cluster import Cluster
+from submitter import Submitter
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,3 +37,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def job_image(cluster: Cluster) -> str:
     """The name of an image with client, master, worker and the model zoo, on all real nodes."""
     return cluster.import_job_image()
+
+
+@pytest.fixture
+def submitter(
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Submitter]:
+    for name in [name for name in os.environ if name.startswith("EDL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(cluster.layout.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    made = Submitter(cluster, f"client-{secrets.token_hex(4)}", tmp_path, capsys)
+    yield made
+    cluster.kubectl("delete", "namespace", made.namespace, "--wait=false")

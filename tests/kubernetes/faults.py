@@ -21,6 +21,7 @@ from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 from cluster.layout import FIRST_SERVICE_ADDRESS
 from counting_job import CountingJob
+from counting_objects import WORKER_CPU_M
 
 from edl_proto.kubernetes import objects
 
@@ -263,7 +264,7 @@ def _a_node(job: CountingJob, role: str, random: Random) -> str:
 def _cpu_but_for_a_worker(cluster: Cluster, node: str) -> str:
     """All processors of a node, without the room that even one worker would need."""
     found = json.loads(cluster.kubectl("get", "node", node, "--output=json"))
-    return f"{int(found['status']['allocatable']['cpu']) * 1000 - CountingJob.WORKER_CPU_M // 2}m"
+    return f"{int(found['status']['allocatable']['cpu']) * 1000 - WORKER_CPU_M // 2}m"
 
 
 # --- the control plane ---------------------------------------------------------------------
