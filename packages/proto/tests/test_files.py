@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edl_proto.files import replace_file
+from edl_proto.files import read_regular, replace_file
 
 
 def test_a_reader_sees_the_old_content_or_the_new(tmp_path: Path) -> None:
@@ -61,3 +61,13 @@ def test_a_private_file_is_private_from_its_first_moment(
     finally:
         os.umask(mask)
     assert modes == [0o600, 0o644]
+
+
+@pytest.mark.timeout(60)  # it would wait for ever
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert read_regular(tmp_path / "file") == b"content"
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match="it is not a regular file"):
+            read_regular(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import pickle
@@ -258,3 +259,17 @@ def test_concatenation_of_a_damaged_part_leaves_nothing(path: Path, tmp_path: Pa
     with pytest.raises(recordio.DamagedFile, match=r"bad\.rio: chunk 0, offset 0"):
         recordio.concatenate([str(good), str(bad)], str(path))
     assert sorted(tmp_path.iterdir()) == [bad, good]
+
+
+def test_what_the_disk_does_not_give_is_an_unreadable_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(chunk(THREE, 0, 3))
+
+    class Broken(io.FileIO):
+        def read(self, nbytes: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files, "open", lambda *_: Broken(path), raising=False)
+    with pytest.raises(recordio.UnreadableFile, match=r"a\.recordio: Input/output error"):
+        read(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-from edl.core.exit_numbers import INTERRUPTED, UNWRITABLE
+from edl.core.exit_numbers import INTERRUPTED, UNREAD, UNWRITABLE
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
             stream.flush()
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            code = code or (0 if isinstance(error, BrokenPipeError) else UNWRITABLE)
+            code = code or (UNREAD if isinstance(error, BrokenPipeError) else UNWRITABLE)
     sys.exit(code)
 
 
@@ -64,6 +64,11 @@ def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
         completion_init()
     try:
         answer = command().main(args=list(args), prog_name=prog, standalone_mode=False)
+    except SystemExit as end:
+        # So do the libraries that print help and displays if nobody reads them.
+        if isinstance(end.__context__, BrokenPipeError):
+            return UNREAD
+        raise
     except Exception as error:
         from edl.render.errors import show
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
+from edl_proto.files import open_regular, read_regular
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.monitoring import logs
 from edl_proto.monitoring.log_lines import readable
@@ -173,7 +174,7 @@ class Supervisor:
         workers = []
         for path in (self._job_dir / job_directory.INSTANCES).glob("*.json"):
             try:
-                facts = json.loads(path.read_bytes())
+                facts = json.loads(read_regular(path))
                 workers.append(
                     process_identity.Process(int(facts["pid"]), int(facts["start_time"]))
                 )
@@ -212,7 +213,7 @@ def _now() -> str:
 
 def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             return readable(file.read().decode(errors="replace"))

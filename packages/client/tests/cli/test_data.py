@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
 import os
 import struct
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +21,7 @@ from conftest import Done
 import recordio
 import recordio.example
 from edl.__main__ import run
+from recordio.storage import files
 
 Call = Callable[..., Done]
 
@@ -338,6 +342,21 @@ def test_an_image_that_is_a_pipe_or_announces_gigabytes(edl: Call, photos: Path)
         assert "it is not a regular file" in done.err
 
 
+def test_what_pillow_thinks_of_large_images_is_not_shown(
+    edl: Call, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import PIL.Image
+
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 4)  # it warns of the images, which have 6
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        edl("data", "convert", "photos", "--to", "large")
+        assert [str(warning.message) for warning in warned] == []
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 2)
+    done = edl("data", "convert", "photos", "--to", "larger", code=3)
+    assert "Make it smaller" in done.err
+
+
 # --- idx -----------------------------------------------------------------------------------
 
 
@@ -452,6 +471,7 @@ def test_what_is_half_done_when_it_fails_is_not_there(edl: Call, tmp_path: Path)
     [
         (("none.csv", "--to", "o"), 3, "none.csv does not exist"),
         (("t.csv",), 2, "--to"),
+        (("t.csv", "--to", ""), 2, "the output has no name"),
         (("t.csv", "--to", "o", "--split", "1.5"), 2, "--split"),
         (("t.csv", "--to", "o.recordio", "--split", "0.5"), 2, "Name a folder"),
         (("t.csv", "what.bin", "--to", "o"), 3, "what.bin"),
@@ -472,6 +492,42 @@ def test_a_conversion_that_cannot_be(
     assert word in done.err
     assert "what to do" in done.err
     assert not (tmp_path / "o").exists()
+
+
+class BrokenFile(io.FileIO):
+    """A file on a disk that does not give its content."""
+
+    def read(self, nbytes: int | None = -1) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_what_the_disk_does_not_give_is_not_called_the_output(
+    edl: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EIO, "Error reading bytes from file. Detail: [errno 5] …")
+
+    # The memory of a process is a file whose first bytes cannot be read.
+    for name in ("t.csv", "t.jsonl"):
+        (tmp_path / name).symlink_to("/proc/self/mem")
+    for name in ("t.recordio", "t.parquet"):
+        (tmp_path / name).write_bytes(b"content" * 9)
+    monkeypatch.setattr(files, "open", lambda *_: BrokenFile("t.recordio"), raising=False)
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", broken)
+    for command in (
+        ("inspect", "t.jsonl"),
+        ("inspect", "t.recordio"),
+        ("inspect", "t.parquet"),
+        ("convert", "t.csv", "--to", "out"),
+        ("convert", "t.recordio", "--to", "out"),
+        ("convert", "t.parquet", "--to", "out"),
+    ):
+        done = edl("data", *command, code=3)
+        assert "Input/output error" in done.err, done.err
+        assert "The disk does not give it" in done.err, done.err
+        assert "--to" not in done.err
 
 
 # --- inspect -------------------------------------------------------------------------------

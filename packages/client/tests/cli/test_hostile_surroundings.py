@@ -17,6 +17,7 @@ import recordio
 from edl.__main__ import main
 from edl.cli.root import COMMANDS
 from edl.core.options import BY_NAME
+from edl.render.errors import known_error
 
 TOO_LONG = "x" * 5000
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
@@ -186,6 +187,48 @@ def test_ctrl_c_before_the_command_begins(
     assert not capsys.readouterr().err
 
 
+@pytest.mark.timeout(60)  # it would wait for ever
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "recordio", "tfrecord"])
+def test_a_pipe_with_the_name_of_a_table(attempt: Attempt, tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"t.{suffix}")
+    load = ("data", "load", "--to", "sqlite:///t.db", "--table", "t", "--column", "c", "--from")
+    (tmp_path / "t.db").touch()
+    for command in (("data", "inspect"), load, ("data", "convert", "--to", "out")):
+        done = attempt(*command, f"t.{suffix}")
+        assert done.code == 3, done
+        assert "regular file" in done.err
+
+
+# --- the job's directory ------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_a_pipe_in_the_place_of_any_file_of_a_job(tidy: Edl, attempt: Attempt) -> None:
+    tidy(*tidy.job("--name", "odd"))
+    folder = tidy.job_dir("odd")
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert folder / "spec.json" in files
+    for file in files:
+        kept = file.rename(tidy.place / "kept")
+        os.mkfifo(file)
+        for command in ("list", "status", "events", "logs", "trace"):
+            done = attempt(command, *(["odd"] if command != "list" else []))
+            refused_or_done(done.code, done.err, (command, file))
+            if file.name == "spec.json" and command in ("list", "status"):
+                assert "it is not a regular file" in done.err
+        kept.replace(file)
+    assert "succeeded" in attempt("status", "odd").out
+
+
+def test_a_library_that_does_not_fit_into_memory_is_no_defect() -> None:
+    error = known_error(ImportError("libscipy.so: failed to map segment from shared object"))
+    assert error is not None
+    assert error.what == "there is not enough memory"
+    other = known_error(ImportError("no module named x"))
+    assert other is not None
+    assert other.code_name == "INTERNAL"
+
+
 # --- processes -----------------------------------------------------------------------------
 
 
@@ -197,10 +240,23 @@ def test_streams_that_are_closed_or_full(edl: Edl, redirection: str, code: int) 
     command = f'exec "$0" -m edl version {redirection}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable],
-        capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=60, check=False,
+        capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     refused_or_done(code, done.stderr, redirection)
+
+
+@pytest.mark.parametrize(
+    "words", ["list -o json", "status gone -o json", "version", "--help", "train --help"]
+)
+def test_a_command_whose_reader_has_gone_ends_in_silence(edl: Edl, words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = edl.run(*words.split(), stdout=writer)
+    os.close(writer)
+    assert done.code == 141
+    assert done.err == "" or words.startswith("status"), done.err
+    refused_or_done(0, done.err, words)
 
 
 def test_a_name_that_is_no_utf8_is_shown(edl: Edl) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl.core.exit_codes import MEANINGS, PRESENTATIONS, present
-from edl.core.exit_numbers import INTERRUPTED
+from edl.core.exit_numbers import INTERRUPTED, UNREAD
 from edl_proto.v1 import error_pb2
 
 
@@ -13,7 +13,7 @@ def test_every_error_code_has_a_presentation() -> None:
 
 def test_every_exit_code_has_a_meaning_and_a_use() -> None:
     used = {presentation.exit_code for presentation in PRESENTATIONS.values()}
-    assert used | {0, INTERRUPTED} == set(MEANINGS)
+    assert used | {0, INTERRUPTED, UNREAD} == set(MEANINGS)
 
 
 def test_an_unknown_code_is_an_internal_error() -> None:

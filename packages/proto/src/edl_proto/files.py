@@ -1,11 +1,14 @@
-"""Files that are replaced whole: a reader sees the old content or the new one, never a part."""
+"""Files that are replaced whole, so that no reader sees a part; and readers that never wait."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(
@@ -47,3 +50,26 @@ def flush(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. To open a pipe that nobody writes to would take for ever.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(fd, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_regular(path) as file:
+        return file.read()

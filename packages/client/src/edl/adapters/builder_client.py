@@ -13,6 +13,7 @@ from typing import IO, Any
 import grpc
 
 from edl import codec
+from edl.adapters.input_files import read_input
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.git_source import GitSource
@@ -218,7 +219,7 @@ def _roots(service: BuilderEndpoint) -> bytes | None:
 
 def _read(path: str, option: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_input(Path(path))
     except OSError as error:
         raise EdlError(
             ErrorCode.USAGE,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import read_regular
 from edl_proto.local import job_directory
 from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
@@ -93,7 +94,7 @@ def sweep(path: Path) -> None:
 def read(path: Path) -> Container | None:
     """The container of a job's master, from the job's directory; None for local processes."""
     try:
-        facts = json.loads((path / job_directory.CONTAINER).read_bytes())
+        facts = json.loads(read_regular(path / job_directory.CONTAINER))
         return Container(str(facts["engine"]), str(facts["name"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shlex
@@ -19,6 +20,7 @@ from recordio.formats.detection import sniff
 
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
+_DISK = "The disk does not give it: read a copy of the file; the log of the kernel may say more."
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
 _SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
@@ -35,7 +37,7 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
     """
     for pattern in patterns:
         files = expand(pattern, option)
-        sizes = [_size(file, option) for file in files]
+        sizes = [readable_size(file, option) for file in files]
         if not any(sizes):
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             raise EdlError(
@@ -129,10 +131,16 @@ def _remedy(error: recordio.RecordError, file: str) -> str:
     """What to do with a file that is not damaged, but cannot be read as records."""
     if isinstance(error, recordio.UnreadableFile):
         special = not scheme(file) and os.path.exists(file) and not os.path.isfile(file)
-        return "Write the content to a regular file first." if special else _ACCESS
+        return "Write the content to a regular file first." if special else access(error.__cause__)
     if _is_converted(file):
         return conversion(file)
     return f"Name its format: edl data convert {shlex.quote(file)} --format FORMAT --to data"
+
+
+def access(reason: BaseException | None) -> str:
+    """What to do with a file that the system does not open or read, for this reason."""
+    is_broken = isinstance(reason, OSError) and reason.errno == errno.EIO
+    return _DISK if is_broken else _ACCESS
 
 
 def expand(pattern: str, option: str) -> list[str]:
@@ -159,8 +167,12 @@ def expand(pattern: str, option: str) -> list[str]:
         raise _unreadable(error, pattern, option) from error
 
 
-def _size(file: str, option: str) -> int:
-    """Octets of a local file; 1 for one elsewhere, which its listing has shown to exist."""
+def readable_size(file: str, option: str) -> int:
+    """Octets of a local file; 1 for one elsewhere, which its listing has shown to exist.
+
+    Raises:
+        EdlError: DATA_UNREADABLE; it is a pipe, for example.
+    """
     if scheme(file):
         return 1
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 from edl.adapters.database_errors import database_error
+from edl.adapters.input_files import LONGEST, open_input
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.public_settings import without_passwords
@@ -275,9 +276,9 @@ def _may_be_read_by_others(file: int) -> bool:
 
 def _first_line(file: str) -> str:
     try:
-        with open(Path(file).expanduser(), encoding="utf-8") as text:
+        with open_input(Path(file)) as text:
             is_open = _may_be_read_by_others(text.fileno())
-            found = text.readline().rstrip("\r\n")
+            found = text.readline(LONGEST).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text"
         raise usage(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edl.adapters.input_files import read_input
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.names import is_on_this_machine, repository_of
 from edl_proto.images.signatures import PROVENANCE, PublicKeys, read_public_keys
@@ -77,7 +78,7 @@ def _attachments(image: str) -> Iterator[Attachments]:
 
 def _read(key_file: str) -> PublicKeys:
     try:
-        return read_public_keys(Path(key_file).read_bytes())
+        return read_public_keys(read_input(Path(key_file)))
     except (OSError, ValueError) as error:
         raise EdlError(
             ErrorCode.USAGE,

@@ -9,6 +9,7 @@ from pathlib import Path
 from edl.adapters import processes
 from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
+from edl_proto.files import read_regular
 from edl_proto.local import job_directory, process_identity, supervision
 
 
@@ -17,7 +18,7 @@ def job_workers(runtime: LocalRuntime, path: Path) -> list[LocalInstance]:
     found = runtime.workers(path)
     for record in sorted((path / job_directory.INSTANCES).glob("*.json")):
         try:
-            facts = json.loads(record.read_bytes())
+            facts = json.loads(read_regular(record))
             found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue

@@ -23,7 +23,7 @@ from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError
-from edl_proto.files import flush
+from edl_proto.files import flush, open_regular, read_regular
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.timestamps import rfc3339
@@ -115,7 +115,7 @@ class JobStore:
         """The platform that a job was submitted to, also if its specification is damaged."""
         path = self.path(name)
         try:
-            spec = json.loads((path / job_directory.SPEC).read_bytes())
+            spec = json.loads(read_regular(path / job_directory.SPEC))
             return str(spec.get("platform") or PROCESSES.name)
         except (OSError, ValueError, AttributeError):
             has_container = (path / job_directory.CONTAINER).exists()
@@ -178,13 +178,13 @@ class JobStore:
             raise self.unknown(name)
         spec = job_pb2.JobSpec()
         try:
-            json_format.Parse(
-                (path / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
-            )
+            text = read_regular(path / job_directory.SPEC).decode()
+            json_format.Parse(text, spec, ignore_unknown_fields=True)
         except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise EdlError(
                 error_pb2.DATA_DAMAGED,
-                f"the description of job {name} cannot be read: {error}",
+                f"the description of job {name} cannot be read: {reason}",
                 where=str(path / job_directory.SPEC),
                 remedy=f"Delete the job: edl delete {name} --yes",
             ) from error
@@ -196,7 +196,7 @@ class JobStore:
         """The error for a name that no job has."""
         return EdlError(
             error_pb2.JOB_NOT_FOUND,
-            f"there is no job named {name}",
+            f"there is no job named {name or repr(name)}",
             where=str(self.root),
             remedy="edl list shows all jobs.",
         )
@@ -217,7 +217,7 @@ class JobStore:
     def master(self, name: str) -> MasterRecord | None:
         """What master.json says; None while there is none."""
         try:
-            facts = json.loads((self.path(name) / job_directory.MASTER).read_bytes())
+            facts = json.loads(read_regular(self.path(name) / job_directory.MASTER))
             return MasterRecord(
                 address=str(facts["address"]),
                 process=self.runtime.master(
@@ -272,9 +272,9 @@ class JobStore:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with open_regular(path) as file:
             for line in file:
-                if line.endswith("\n"):
-                    yield line
+                if line.endswith(b"\n"):
+                    yield line.decode(errors="replace")
     except OSError:
         return

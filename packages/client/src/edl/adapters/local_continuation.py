@@ -24,7 +24,7 @@ from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError
-from edl_proto.files import replace_file
+from edl_proto.files import read_regular, replace_file
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.v1 import error_pb2, job_pb2
@@ -176,7 +176,7 @@ def _sole_owner(path: Path) -> Iterator[None]:
 
 def _read_object(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,6 +11,7 @@ from edl import codec
 from edl.adapters.job_store import StoredJob
 from edl.core.job_backend import MasterUnreachable
 from edl.core.timeline import TimelineSpan
+from edl_proto.files import open_regular
 from edl_proto.local import job_directory
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _lines(directory: Path) -> Iterator[bytes]:
     """The lines of both files, the older ones first."""
     for name in (job_directory.FORMER_TIMELINE, job_directory.TIMELINE):
         try:
-            with (directory / name).open("rb") as file:
+            with open_regular(directory / name) as file:
                 yield from file
         except OSError:
             continue

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from edl_proto.files import open_regular
+
 _CHUNK = 256 << 10
 _TAIL_BYTES = 256 << 10
 
@@ -45,7 +47,7 @@ class Tail:
 
     def _read_chunk(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._offset)
                 chunk = file.read(_CHUNK)
         except OSError:
@@ -57,7 +59,7 @@ class Tail:
 def tail(path: Path, lines: int) -> str:
     """The last lines of a text file; empty if there is none."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             content = file.read()

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edl.adapters.input_files import read_input
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
@@ -134,7 +135,7 @@ def _add_fsspec(add: _Adder, schemes: set[str]) -> None:
 
 def _content(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_input(Path(path))
     except OSError:
         return b""
 

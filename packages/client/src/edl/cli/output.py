@@ -46,7 +46,7 @@ def reporting(
     """
     try:
         yield
-    except (KeyboardInterrupt, typer.Exit, GeneratorExit):
+    except (KeyboardInterrupt, typer.Exit, GeneratorExit, terminal.ReaderGoneError):
         raise
     except Exception as error:
         if form is not None and form.is_structured:

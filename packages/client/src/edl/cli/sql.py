@@ -122,14 +122,18 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
 
 
 def _read(file: Path) -> str:
+    from edl.adapters.input_files import read_input
     from edl.core.problem import Problem
 
     try:
-        return file.read_text("utf-8")
+        return read_input(file).decode()
+    except OSError as error:
+        reason, remedy = f"cannot be read: {error.strerror}", "Correct its name, or your access."
     except UnicodeDecodeError:
-        raise Problem(
-            "DATA_UNREADABLE",
-            "the file of statements is not UTF-8",
-            where=str(file),
-            remedy="Write it as UTF-8 text.",
-        ) from None
+        reason, remedy = "is not UTF-8", "Write it as UTF-8 text."
+    raise Problem(
+        "DATA_UNREADABLE",
+        f"the file of statements {reason}",
+        where=str(file),
+        remedy=remedy,
+    )

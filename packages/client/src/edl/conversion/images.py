@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 import recordio.example
 from edl.conversion.source import ConversionOptions
-from edl.conversion.tables import needs, unreadable
+from edl.conversion.tables import needs, unopened, unreadable
 from edl.core.columns import number_classes
 from edl.core.formats import IMAGE_SUFFIXES, ImageForm
 from edl.core.problem import usage
@@ -105,7 +106,7 @@ class ImageFolderSource:
     def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
         """Height, width, channels; uint8, or uint16 for grey images of 16 bits."""
         try:
-            with self._open(file) as image:
+            with warnings.catch_warnings(action="ignore"), self._open(file) as image:
                 deep = image.mode == "I" or image.mode.startswith("I;16")
                 grey = deep or image.mode in ("1", "L", "F", "LA")
                 picture = image.convert("I" if deep else "L" if grey else "RGB")
@@ -117,8 +118,13 @@ class ImageFolderSource:
         except MemoryError:
             raise
         except Exception as error:  # each of Pillow's decoders raises errors of its own
+            if isinstance(error, OSError) and error.errno:
+                raise unopened(error, file) from error
+            is_large = type(error).__name__ == "DecompressionBombError"
             raise unreadable(
-                f"not an image: {error}", str(file), "Repair or remove the file."
+                f"not an image: {error}",
+                str(file),
+                "Make it smaller." if is_large else "Repair or remove the file.",
             ) from error
         return pixels.reshape(*pixels.shape[:2], -1)
 
@@ -188,10 +194,10 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
         with _opened(file) as stream:
             content = stream.read()
     except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise unopened(error, file) from error
         raise unreadable(
-            f"the file cannot be read: {getattr(error, 'strerror', None) or error}",
-            str(file),
-            "Download the complete file again.",
+            f"the file cannot be read: {error}", str(file), "Download the complete file again."
         ) from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UBYTE:
         raise unreadable("not an idx file of bytes", str(file), "MNIST's files begin with 0, 0, 8.")
@@ -219,7 +225,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise unreadable(f"{error.strerror}", str(file), "Repair or remove the file.") from error
+        raise unopened(error, file) from error
 
 
 def _shape(shape: tuple[int, ...]) -> str:

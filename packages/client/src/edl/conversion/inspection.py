@@ -14,7 +14,7 @@ import numpy as np
 import recordio
 import recordio.example
 from edl.adapters import data_files
-from edl.conversion.tables import parquet_file, unreadable
+from edl.conversion.tables import parquet_file, unopened
 from edl.core.formats import InspectedFormat
 from edl.core.quantities import count, one_line, plural, size
 from edl_proto.errors import EdlError, ErrorCode
@@ -75,6 +75,7 @@ def inspect(file: str, form: str, check: bool) -> FileReport:
         EdlError: DATA_NOT_FOUND, DATA_UNREADABLE or DATA_DAMAGED.
     """
     form = form or _table_format(file)
+    data_files.readable_size(file, "FILE")
     if form == InspectedFormat.PARQUET:
         return _inspect_parquet(file, check)
     if form == InspectedFormat.JSONL:
@@ -153,7 +154,7 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
                     first = value if not records else first
                 records += 1
     except OSError as error:
-        raise unreadable(f"the file cannot be read: {error.strerror}", file, "") from None
+        raise unopened(error, Path(file)) from None
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else error
         # Text that is not UTF-8 is noticed while the next line is read.

@@ -16,7 +16,7 @@ import numpy as np
 import recordio
 import recordio.example
 from edl.adapters import data_files, storage
-from edl.conversion.tables import parquet_file, unreadable
+from edl.conversion.tables import parquet_file, unopened, unreadable
 from edl.core.columns import Cell, cell_kind, read_cell
 from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
@@ -120,6 +120,7 @@ def _converted(value: Any, kind: Cell) -> int | float | str:
 
 def _rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Place and values of each row of a file of predictions."""
+    data_files.readable_size(file, "--from")
     rows = _READERS.get(os.path.splitext(file)[1].lower())
     if rows is None:
         yield from _record_rows(file)
@@ -144,7 +145,9 @@ def _csv_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             reader = csv.DictReader(text, strict=True)
             for row in reader:
                 yield f"{file}:{reader.line_num}", row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise unopened(error, Path(file)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise unreadable(f"not a CSV file: {error}", file, "Predict again.") from None
 
 
@@ -158,7 +161,9 @@ def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     if not isinstance(row, dict):
                         raise ValueError("a line is no object")
                     yield f"{file}:{number}", row
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise unopened(error, Path(file)) from None
+    except (ValueError, RecursionError) as error:
         raise unreadable(f"not JSON Lines: {error}", f"{file}:{number}", "Predict again.") from None
 
 

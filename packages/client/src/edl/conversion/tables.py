@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import recordio.example
+from edl.adapters import data_files
 from edl.conversion.source import ConversionOptions
 from edl.core.columns import DELIMITERS, Cell, choose, column_kind, number_classes, read_cell
 from edl.core.quantities import plural
@@ -133,7 +135,9 @@ class CsvTableSource:
                 for row in reader:
                     if row:
                         yield f"{file}:{reader.line_num}", row
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+        except OSError as error:
+            raise unopened(error, file) from error
+        except (UnicodeDecodeError, csv.Error) as error:
             if isinstance(error, UnicodeDecodeError) and error.object[:2] in _UTF_16:
                 raise unreadable(
                     "the text is UTF-16, not UTF-8",
@@ -144,7 +148,7 @@ class CsvTableSource:
             is_ahead = isinstance(error, UnicodeDecodeError)
             line = "" if reader is None or is_ahead else f":{reader.line_num}"
             raise unreadable(
-                f"not a CSV file: {getattr(error, 'strerror', None) or error}",
+                f"not a CSV file: {error}",
                 f"{file}{line}",
                 "Make it a UTF-8 text with one header line.",
             ) from error
@@ -255,6 +259,8 @@ def parquet_file(file: Path) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(file) as table:
             yield table
     except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # without a number: of the content
+            raise unopened(error, file) from error
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(f"not a Parquet file: {first}", str(file), "Write it again.") from error
 
@@ -294,6 +300,12 @@ def _parquet_feature(value: Any, where: str) -> Any:
 def unreadable(what: str, where: str, remedy: str) -> EdlError:
     """The error for a source that cannot be converted."""
     return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
+
+
+def unopened(error: OSError, file: Path) -> EdlError:
+    """The error for a source that the system does not open or read."""
+    reason = os.strerror(error.errno) if error.errno else error  # pyarrow has texts of its own
+    return unreadable(f"the file cannot be read: {reason}", str(file), data_files.access(error))
 
 
 def needs(package: str, what: str) -> EdlError:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import recordio
+from edl.adapters import data_files
 from edl.adapters.preflight_checks import check_output
 from edl.conversion import stored_output
 from edl.conversion.drafts import draft
@@ -85,6 +86,8 @@ def check_layout(output: str, layout: FileLayout) -> str:
             where="--split",
             remedy="For example, to train on nine tenths of the records: --split 0.9",
         )
+    if not output.strip():
+        raise usage("the output has no name", where="--to", remedy="Name a new folder: --to data")
     suffix = PurePosixPath(output).suffix
     if suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
         raise usage(
@@ -180,7 +183,7 @@ def _fill(
             for part in parts
         }
         total = 0
-        for record in source.records():
+        for record in _readable(source):
             part = parts[0]
             if layout.split is not None and draw.random() >= layout.split:
                 part = parts[1]
@@ -238,6 +241,19 @@ class _Shards:
         self._writer = recordio.Writer(str(file), compressor=self._compression.value)
         self.files.append(file)
         return self._writer
+
+
+def _readable(source: ExampleSource) -> Iterator[bytes]:
+    """The records; what the system says of a file that it does not read is about no output."""
+    try:
+        yield from source.records()
+    except OSError as error:
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            f"the source cannot be read: {error.strerror or error}",
+            where=os.fsdecode(error.filename) if error.filename else "SRC",
+            remedy=data_files.access(error),
+        ) from error
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.exit_numbers import INTERRUPTED
+from edl.core.exit_numbers import INTERRUPTED, UNREAD
 
 MEANINGS: dict[int, str] = {
     0: "the command succeeded",
@@ -21,6 +21,7 @@ MEANINGS: dict[int, str] = {
     11: "builder, container engine, registry, cluster or tracker is not available",
     70: "internal error of edl",
     INTERRUPTED: "interrupted by Ctrl-C; the job continues, or was not started",
+    UNREAD: "no process reads the output any more, as in edl list | head -n 1",
 }
 """What each exit code of ``edl`` means, for help and documentation."""
 

@@ -3,3 +3,5 @@
 UNWRITABLE = 7
 DECLINED = 8
 INTERRUPTED = 130
+UNREAD = 141
+"""As of a process that SIGPIPE has ended: the reader of its output has gone."""

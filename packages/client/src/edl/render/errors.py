@@ -11,12 +11,15 @@ import typer
 
 from edl import codec
 from edl.core.exit_codes import present
-from edl.core.exit_numbers import INTERRUPTED
+from edl.core.exit_numbers import INTERRUPTED, UNREAD
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
 from edl.render.job_text import failure_lines
 from edl_proto.errors import EdlError, ErrorCode
+
+_UNMAPPED = ("failed to map segment", "annot allocate memory", "not enough space")
+"""In the error for a library for which there is no memory."""
 
 
 def show(error: BaseException) -> int:
@@ -24,6 +27,8 @@ def show(error: BaseException) -> int:
     if isinstance(error, typer.Abort):  # Ctrl-C, or the end of stdin at a question
         terminal.message("interrupted")
         return INTERRUPTED
+    if isinstance(error, terminal.ReaderGoneError):
+        return UNREAD
     known = known_error(error)
     if known is None:
         return 0
@@ -53,12 +58,9 @@ def known_error(error: BaseException) -> EdlError | None:
                 remedy="Rename the file or folder.",
             )
         case MemoryError():
-            return EdlError(
-                ErrorCode.SYSTEM,
-                "there is not enough memory",
-                where=_place(error),
-                remedy="Free some memory, or work on smaller files.",
-            )
+            return _no_memory(error)
+        case ImportError() if any(text in str(error) for text in _UNMAPPED):
+            return _no_memory(error)
         case _:
             return EdlError(
                 ErrorCode.INTERNAL,
@@ -67,6 +69,15 @@ def known_error(error: BaseException) -> EdlError | None:
                 remedy="Please report this error with the lines below.",
                 detail="".join(traceback.format_exception(error)),
             )
+
+
+def _no_memory(error: Exception) -> EdlError:
+    return EdlError(
+        ErrorCode.SYSTEM,
+        "there is not enough memory",
+        where=_place(error),
+        remedy="Free some memory, or work on smaller files.",
+    )
 
 
 def _system_error(error: OSError) -> EdlError:

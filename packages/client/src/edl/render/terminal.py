@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+
 _RED, _YELLOW, _DIM, _PLAIN = "\033[1;31m", "\033[33m", "\033[2m", "\033[0m"
 _COLOURS = {
     "red": _RED,
@@ -26,6 +27,10 @@ _COLOURS = {
     "magenta": "\033[35m",
     "cyan": "\033[36m",
 }
+
+
+class ReaderGoneError(Exception):
+    """No process reads standard output any more: the command ends, and says nothing."""
 
 
 def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -63,6 +68,9 @@ def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
     Args:
         parts: texts, alone or each with its colour.
         coloured: whether colours are shown.
+
+    Raises:
+        ReaderGoneError, OSError: it cannot be written.
     """
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     shown = "".join(
@@ -74,7 +82,7 @@ def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
     try:
         print(shown, flush=True)
     except BrokenPipeError:
-        raise
+        raise ReaderGoneError from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
+from edl_proto.files import read_regular
 from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2
 
@@ -20,7 +21,7 @@ def read_status(job_dir: Path) -> job_pb2.JobStatus:
     """
     status = job_pb2.JobStatus()
     try:
-        text = (job_dir / job_directory.STATUS).read_text()
+        text = read_regular(job_dir / job_directory.STATUS).decode()
         json_format.Parse(text, status, ignore_unknown_fields=True)
     except (OSError, json_format.ParseError, UnicodeDecodeError):
         status.Clear()

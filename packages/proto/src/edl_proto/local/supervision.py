@@ -22,7 +22,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any
 
-from edl_proto.files import replace_file
+from edl_proto.files import read_regular, replace_file
 from edl_proto.local import job_directory, process_environment
 
 FROZEN_S = 30.0
@@ -57,7 +57,7 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
     """What ``describe`` wrote: the supervisor's command and the master's; None without it."""
     try:
-        facts = json.loads((job_dir / job_directory.SUPERVISOR).read_bytes())
+        facts = json.loads(read_regular(job_dir / job_directory.SUPERVISOR))
         return [str(word) for word in facts["supervisor"]], [str(w) for w in facts["master"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -124,8 +124,9 @@ def hold(job_dir: Path) -> IO[str] | None:
     Returns:
         None if the job has a supervisor already, or is gone.
     """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        file = (job_dir / job_directory.SUPERVISOR_LOCK).open("a")
+        file = os.fdopen(os.open(job_dir / job_directory.SUPERVISOR_LOCK, flags, 0o666), "a")
     except OSError:
         return None
     try:
@@ -147,7 +148,7 @@ def supervisor_pid(job_dir: Path) -> int | None:
     if not _is_locked(path):
         return None
     try:
-        return int(path.read_text())
+        return int(read_regular(path))
     except (OSError, ValueError):
         return None  # it is writing its number at this moment
 
@@ -341,7 +342,7 @@ def _time_of(path: Path) -> int:
 
 
 def _is_locked(path: Path) -> bool:
-    flags = os.O_RDONLY | os.O_CLOEXEC
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(path, flags)
     except OSError:
@@ -359,7 +360,7 @@ def _is_locked(path: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_regular(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

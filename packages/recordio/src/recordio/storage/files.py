@@ -41,7 +41,8 @@ def reading(
         wanted: first byte of what will be read as a whole, and the byte after it.
 
     Raises:
-        UnreadableFile: it cannot be opened, is a directory, a pipe or a device, or has changed.
+        UnreadableFile: it cannot be opened, is a directory, a pipe or a device, or has changed;
+            also from within the context, if it cannot be read.
     """
     try:
         if is_uri(uri):
@@ -60,10 +61,16 @@ def reading(
             file = open(path, "rb")  # noqa: SIM115  (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnreadableFile(f"{uri}: {reason}") from error
+        raise _unreadable(uri, error) from error
     with file:
-        yield file, size
+        try:
+            yield file, size
+        except OSError as error:
+            raise _unreadable(uri, error) from error
+
+
+def _unreadable(uri: str, error: OSError) -> UnreadableFile:
+    return UnreadableFile(f"{uri}: {error.strerror or error}")
 
 
 class AtomicFile:

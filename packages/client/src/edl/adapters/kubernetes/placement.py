@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from edl import codec
 from edl.adapters import model_zoo, trained_models
+from edl.adapters.input_files import read_input
 from edl.adapters.job_store import submission_time
 from edl.adapters.kubernetes.cluster_job import describe
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
@@ -250,8 +252,7 @@ def _read_template(option: str, path: str) -> JsonObject:
     import yaml
 
     try:
-        with open(path, encoding="utf-8") as file:
-            content = yaml.safe_load(file)
+        content = yaml.safe_load(read_input(Path(path)).decode())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise usage(

@@ -1,0 +1,58 @@
+"""Small texts that the user of a command names: in a file, or in a pipe such as ``<(…)``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+LONGEST = 16 << 20
+"""Bytes of such a text; a device may give bytes without end."""
+
+_WRITER_S = 10.0
+"""How long a pipe may be without a writer: a shell starts both sides at about the same time."""
+
+
+def open_input(path: Path) -> BinaryIO:
+    """Open a file or a pipe, whose writer may take its time.
+
+    Raises:
+        OSError: it cannot be opened, or no process writes to the pipe.
+    """
+    path = path.expanduser()
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        return path.open("rb")
+    # The system opens a pipe as soon as it has a writer. Nothing else shows whether it has one.
+    found: list[BinaryIO | OSError] = []
+
+    def wait_for_writer() -> None:
+        try:
+            found.append(path.open("rb"))
+        except OSError as error:
+            found.append(error)
+
+    opening = threading.Thread(target=wait_for_writer, name="pipe", daemon=True)
+    opening.start()
+    opening.join(_WRITER_S)
+    if not found:
+        raise OSError(errno.EAGAIN, "no process writes to this pipe", str(path))
+    (opened,) = found
+    if isinstance(opened, OSError):
+        raise opened
+    return opened
+
+
+def read_input(path: Path) -> bytes:
+    """The content of a file or a pipe.
+
+    Raises:
+        OSError: it cannot be read, or is too long.
+    """
+    with open_input(path) as file:
+        content = file.read(LONGEST + 1)
+    if len(content) > LONGEST:
+        raise OSError(errno.EFBIG, f"it has more than {LONGEST >> 20} MiB", str(path))
+    return content
