@@ -5,7 +5,9 @@ four times: async and sync, disturbed and not. A permutation test over the pairs
 difference of means as large as this would be if kills made none.
 
 ``EDL_BENCH_SEEDS`` is the number of seeds (10), ``EDL_BENCH_EPOCHS`` that of epochs (40),
-``EDL_BENCH_KILLS`` that of kills in each disturbed job (8).
+``EDL_BENCH_KILLS`` that of kills in each disturbed job (8). With ``EDL_BENCH_RESULTS``, a file, a
+later call goes on where an earlier one has ended; ``EDL_BENCH_MINUTES`` is the time after which no
+pair of jobs begins any more.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from bench.measure import ROOT, Measure
 
 sys.path.insert(0, str(ROOT / "tools"))
 
+from results_file import ResultsFile
+
 import digits
 from chaos.faults import FAULTS, Fault, schedule
 from chaos.job import Job
@@ -31,6 +35,8 @@ from chaos.job import Job
 SEEDS = int(os.environ.get("EDL_BENCH_SEEDS", "10"))
 EPOCHS = int(os.environ.get("EDL_BENCH_EPOCHS", "40"))
 KILLS = int(os.environ.get("EDL_BENCH_KILLS", "8"))
+MINUTES = float(os.environ.get("EDL_BENCH_MINUTES", "inf"))
+RESULTS = os.environ.get("EDL_BENCH_RESULTS", "")
 METRICS = ("accuracy", "loss")
 EVERY_S = 1.5
 END_S = 900.0
@@ -41,24 +47,38 @@ _MIXED = [
 
 def measures() -> list[dict[str, Any]]:
     """Mean accuracy and loss on digits that were held out."""
-    rows = []
-    for update in ("async", "sync"):
-        pairs: list[tuple[dict[str, float], dict[str, float]]] = []
-        for seed in range(SEEDS):
-            with tempfile.TemporaryDirectory(prefix="edl-quality-") as place:
-                pairs.append(
-                    (
-                        _trained(Path(place), update, seed, KILLS),
-                        _trained(Path(place), update, seed, 0),
-                    )
-                )
-            print(
-                f"  {update}, seed {seed}: under kills, and undisturbed: {pairs[-1]}",
-                file=sys.stderr,
-            )
-        for metric in METRICS:
-            rows.append(_compared(update, metric, [(a[metric], b[metric]) for a, b in pairs]))
+    results = ResultsFile(Path(RESULTS) if RESULTS else None, ("update", "seed", "kills", "epochs"))
+    pairs: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
+    deadline = time.monotonic() + 60 * MINUTES
+    # A seed of both ways comes before the next seed of either.
+    for seed, update in itertools.product(range(SEEDS), ("async", "sync")):
+        if time.monotonic() > deadline and not _is_known(results, update, seed):
+            continue
+        pair = _result(results, update, seed, KILLS), _result(results, update, seed, 0)
+        pairs.setdefault(update, []).append(pair)
+        print(f"  {update}, seed {seed}: under kills, and undisturbed: {pair}", file=sys.stderr)
+    rows = [
+        _compared(update, metric, [(a[metric], b[metric]) for a, b in found])
+        for update, found in pairs.items()
+        for metric in METRICS
+    ]
     return [row.to_json() for row in rows]
+
+
+def _is_known(results: ResultsFile, update: str, seed: int) -> bool:
+    kinds = ({"update": update, "seed": seed, "kills": kills} for kills in (KILLS, 0))
+    return all(results.find(**kind, epochs=EPOCHS) is not None for kind in kinds)
+
+
+def _result(results: ResultsFile, update: str, seed: int, kills: int) -> dict[str, float]:
+    """The metrics of a job that an earlier call trained, or that this one trains."""
+    what = {"update": update, "seed": seed, "kills": kills, "epochs": EPOCHS}
+    found = results.find(**what)
+    if found is None:
+        with tempfile.TemporaryDirectory(prefix="edl-quality-") as place:
+            found = _trained(Path(place), update, seed, kills)
+        results.add(found, **what)
+    return {metric: float(found[metric]) for metric in METRICS}
 
 
 def _compared(update: str, metric: str, pairs: list[tuple[float, float]]) -> Measure:

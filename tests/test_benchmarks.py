@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from results_file import ResultsFile
 
 from bench.__main__ import names
 from bench.measure import started
@@ -110,3 +113,19 @@ def test_workers_that_compute_nothing_push_to_any_number_of_servers(
             sample = deployment.push(workers, 0.05)
             assert sample.gb_per_s > 0
             assert sample.push_ms > 0
+
+
+def test_a_later_call_goes_on_from_the_results_of_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "results.jsonl"
+    first = ResultsFile(path, ("model", "seed"))
+    assert first.find(model="a", seed=1) is None
+    first.add({"value": 0.5}, model="a", seed=1)
+    first.add({"value": 0.7}, model="a", seed=2)
+    first.add({"value": 0.6}, model="a", seed=1)
+    second = ResultsFile(path, ("model", "seed"))
+    found = second.find(seed=1, model="a")
+    assert found is not None
+    assert found["value"] == 0.6
+    assert found["commit"]
+    assert second.find(model="a", seed=3) is None
+    assert len(path.read_text().splitlines()) == 3

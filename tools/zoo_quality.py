@@ -6,6 +6,7 @@ synchronously. A run that ends below the model's bound is a failure: the bound i
     ./dev zoo_quality                                  all models, ten seeds: hours on two cores
     ./dev zoo_quality mnist.mnist_spec --seeds 3
     ./dev zoo_quality --minutes 30                     as many seeds of all models as fit
+    ./dev zoo_quality --results FILE --minutes 30      the same, and go on from earlier results
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import census
 import clicks
 import numpy as np
+from results_file import ResultsFile
 
 import digits
 import recordio.example
@@ -255,6 +257,9 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="after which no job begins any more"
     )
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="go on from this file's results, and add to it"
+    )
     chosen = parser.parse_args()
     models = chosen.model or list(ZOO)
     if unknown := set(models) - set(ZOO):
@@ -267,21 +272,33 @@ def main() -> int:
         for workers, update in MODES
     ]
     deadline = time.monotonic() + chosen.minutes * 60
-    values: dict[Run, float] = {}
+    results = ResultsFile(chosen.results, ("model", "workers", "update", "seed"))
+    values = {
+        run: float(kept["value"])
+        for run in runs
+        if (kept := results.find(**asdict(run))) is not None
+    }
+    left = [run for run in runs if run not in values]
+    print(f"{len(values)} of {len(runs)} runs were done earlier", flush=True)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.jobs) as threads:
         place = Path(folder)
         (place / "data").mkdir()
-        for model in models:
+        for model in dict.fromkeys(run.model for run in left):
             ZOO[model].write(place / "data" / model)
 
         def train(run: Run) -> float | None:
-            return _value(run, place) if time.monotonic() < deadline else None
+            if time.monotonic() >= deadline:
+                return None
+            value = _value(run, place)
+            if not math.isnan(value):  # a job that failed is tried again
+                results.add({"metric": ZOO[run.model].metric, "value": value}, **asdict(run))
+            return value
 
-        for run, value in zip(runs, threads.map(train, runs), strict=True):
+        for run, value in zip(left, threads.map(train, left), strict=True):
             if value is not None:
                 values[run] = value
                 print(f"{run.model} {run.workers} {run.update} {run.seed}: {value:.4f}", flush=True)
-    print(*_rows(values), sep="\n")
+    print(*_rows({run: values[run] for run in runs if run in values}), sep="\n")
     return 0 if all(ZOO[run.model].learned(value) for run, value in values.items()) else 1
 
 
