@@ -44,7 +44,7 @@ def store(edl: Edl) -> Iterator[S3Server]:
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: S3Server
 ) -> None:
-    total, epochs, output = 301, 12, tmp_path / "model"
+    total, epochs, output = 301, 24, tmp_path / "model"
     given = train(
         *(numbered(total), total, output, "--checkpoint-dir", BUCKET, "--checkpoint-steps", "5"),
         *("--name", "again"),

@@ -22,7 +22,8 @@ from edl_proto.transport.parameters import PARAMETERS, SHARD
 from edl_proto.transport.raw_calls import RawService
 from edl_proto.v1 import parameters_pb2
 
-TOTAL, EPOCHS = 12_007, 1
+TOTAL, EPOCHS = 24_007, 1
+"""Held, this trains for four minutes at least."""
 HERE, FAR = "127.0.0.1", "127.0.0.2"
 """The master is here; what goes to it by the other address goes through relays."""
 

@@ -115,7 +115,7 @@ def test_checkpoints_carry_a_stopped_job_on(
 ) -> None:
     """Stopped in the middle and sent again, stopped, exported and resumed under a storm of kills:
     the counts come out as if never stopped."""
-    total, epochs, output = 201, 12, tmp_path / "model"
+    total, epochs, output = 201, 40, tmp_path / "model"
     arguments = train(
         *(numbered(total), total, output, "--checkpoint-dir", str(tmp_path / "checkpoints")),
         *("--name", "again"),

@@ -117,7 +117,7 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
 def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, model: str
 ) -> None:
-    total, epochs, output = 301, 12, tmp_path / "model"
+    total, epochs, output = 301, 30, tmp_path / "model"
     given = [
         *train(numbered(total), total, output, epochs=epochs, model=model, held=held),
         *("--num-workers", "2", "--checkpoint-dir", str(tmp_path / "checkpoints")),

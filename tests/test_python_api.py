@@ -40,7 +40,7 @@ def test_train_and_predict_from_a_program(edl: Edl, tmp_path: Path, digit_data: 
         capture_output=True,
         text=True,
         env=edl.env,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

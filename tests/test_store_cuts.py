@@ -16,7 +16,7 @@ from store_servers import S3Server
 import recordio.example
 
 BUCKET = "kept"
-TOTAL, EPOCHS = 1_203, 2
+TOTAL, EPOCHS = 2_403, 2
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def environment() -> Path:
 
 def ask(url: str, method: str, **parameters: Any) -> Any:
     query = urllib.parse.urlencode(parameters)
-    with urllib.request.urlopen(f"{url}/api/2.0/mlflow/{method}?{query}", timeout=60) as answer:
+    with urllib.request.urlopen(f"{url}/api/2.0/mlflow/{method}?{query}", timeout=200) as answer:
         return json.load(answer)
 
 

@@ -25,7 +25,7 @@ def test_half_as_many_bytes_travel(edl: Edl, tmp_path: Path, numbered: Callable[
     bytes_of = {}
     for precision in ("float32", "bfloat16"):
         given = train(data, total, tmp_path / precision, "--num-workers", "2", epochs=2)
-        edl(*given, "--wire-precision", precision, "--name", precision, "--keep-page", "60")
+        edl(*given, "--wire-precision", precision, "--name", precision, "--keep-page", "600")
         bytes_of[precision] = traffic(edl, precision)
         edl("delete", precision, "--yes")
     whole, half = bytes_of["float32"], bytes_of["bfloat16"]

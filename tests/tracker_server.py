@@ -6,7 +6,6 @@ The whole of MLflow does not go together with edl's other packages; the client o
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tests import dev_cache
+from tests.ports import free_port
 
 _UV = Path(sys.executable).parent / "uv"
 
@@ -54,9 +54,7 @@ def serving(environment: Path, place: Path) -> Iterator[str]:
     Args:
         place: folder for its database and artifacts.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
             [
@@ -87,7 +85,7 @@ def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + 300
     while True:
         try:
-            urllib.request.urlopen(url, timeout=10).close()
+            urllib.request.urlopen(url, timeout=200).close()
             return
         except OSError:
             if server.poll() is not None or time.monotonic() > deadline:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import Any
 import docker
 
 from tests import debian_base
+from tests.ports import free_port
 
 DEADLINE_S = 200.0
 _PLENTY = 12 << 30
@@ -132,15 +131,6 @@ def _fast_folder() -> str | None:
     return None if flags & (os.ST_NODEV | os.ST_NOEXEC) else str(memory)
 
 
-def free_port() -> int:
-    """A port that is free now, and that the system gives to nobody who asks for any port."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
-
-
 @contextlib.contextmanager
 def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a session of its own, ended with its children."""
@@ -186,7 +176,7 @@ def _registry(folder: Path, port: int) -> Iterator[None]:
             if process.poll() is not None:
                 raise NoEngine(f"docker-registry ended: {log.read_text()[-500:]}")
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=2):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=30):
                     return True
             except OSError:
                 return False

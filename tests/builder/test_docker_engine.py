@@ -18,8 +18,9 @@ from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.recipe import IMAGE_LABEL, SBOM
 from edl_builder.core.references import Reference, parse_reference
 from edl_proto.images.registry import RegistryAccess
+from tests.ports import free_port
 
-from .docker_environment import DockerEnvironment, free_port
+from .docker_environment import DockerEnvironment
 
 
 class _Harness:

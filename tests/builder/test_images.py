@@ -44,7 +44,7 @@ def _names_in_layers(registry: str, repository: str, tag: str) -> list[list[str]
     """The paths in each layer of an image, the lowest layer first."""
     place = f"http://{registry}/v2/{repository}"
     media = "application/vnd.docker.distribution.manifest.v2+json"
-    manifest = requests.get(f"{place}/manifests/{tag}", headers={"Accept": media}, timeout=60)
+    manifest = requests.get(f"{place}/manifests/{tag}", headers={"Accept": media}, timeout=300)
     found = []
     for layer in manifest.json()["layers"]:
         blob = requests.get(f"{place}/blobs/{layer['digest']}", timeout=300).content

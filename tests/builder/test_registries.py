@@ -20,8 +20,9 @@ from edl_builder.core.references import Reference
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import error_pb2
+from tests.ports import free_port
 
-from .docker_environment import DockerEnvironment, free_port, started, until
+from .docker_environment import DockerEnvironment, started, until
 from .service import build, serving
 
 PASSWORD = "only-the-builder-knows"
@@ -67,7 +68,7 @@ def guarded_registry(folder: Path, *, tls: bool) -> Iterator[Guarded]:
             assert process.poll() is None, log.read_text()
             with contextlib.suppress(requests.RequestException):
                 url = f"{scheme}://127.0.0.1:{port}/v2/"
-                return requests.get(url, verify=str(ca) if ca else True, timeout=2).ok is False
+                return requests.get(url, verify=str(ca) if ca else True, timeout=30).ok is False
             return False
 
         until("the registry answers", answers)

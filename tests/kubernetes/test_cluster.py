@@ -25,7 +25,7 @@ def pod(name: str, *command: str, image: str = BUSYBOX_IMAGE, **spec: object) ->
 
 def wait_for_phase(cluster: Cluster, name: str, phase: str) -> None:
     condition = f"--for=jsonpath={{.status.phase}}={phase}"
-    cluster.kubectl("wait", condition, f"pod/{name}", "--timeout=120s")
+    cluster.kubectl("wait", condition, f"pod/{name}", "--timeout=600s")
 
 
 def test_pods_of_both_nodes_reach_each_other_by_the_name_of_a_service(cluster: Cluster) -> None:

@@ -41,7 +41,7 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
     with other.serve_page("live", 0) as page:
         import urllib.request
 
-        with urllib.request.urlopen(page.url, timeout=60) as answer:
+        with urllib.request.urlopen(page.url, timeout=200) as answer:
             assert answer.read() == b"the page of a fake job"
 
     in_namespace = ("-n", submitter.namespace)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.monitoring.shortened_rules import shorten
 from tests.monitoring.test_rules import alerts
 from tests.monitoring.tools import find
 from tests.monitoring.troubled_job import NAME, TroubledJob
+from tests.ports import free_port
 
 DOCS = (ROOT / "docs" / "monitoring.md").read_text()
 RULES = (ROOT / "deploy" / "prometheus" / "rules.yml").read_text()
@@ -81,13 +81,11 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     find("prometheus")  # or there are no tests, and no job is needed
     place = tmp_path_factory.mktemp("monitoring")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     with installed_edl(place / ".edl") as edl, running_builder(place / "builder") as builder:
         job = TroubledJob(edl, place)
         try:
             configure(place, job, builder)
-            with running(place, port) as prometheus:
+            with running(place, free_port()) as prometheus:
                 yield World(job, builder, prometheus, place / "targets")
         finally:
             job.stop()

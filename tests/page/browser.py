@@ -165,7 +165,7 @@ class Chromium:
         return tab
 
     def call(
-        self, method: str, params: Json | None = None, *, session: str = "", within_s: float = 30.0
+        self, method: str, params: Json | None = None, *, session: str = "", within_s: float = 200.0
     ) -> Json:
         """Sends one command and returns its result.
 
@@ -297,7 +297,7 @@ class Tab:
             self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
         )
 
-    def wait_for(self, expression: str, within_s: float = 20.0) -> None:
+    def wait_for(self, expression: str, within_s: float = 200.0) -> None:
         """Waits until a JavaScript expression is true.
 
         Raises:

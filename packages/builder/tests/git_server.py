@@ -48,7 +48,7 @@ def git(folder: Path, *arguments: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout.strip()
 

@@ -54,7 +54,7 @@ class Metrics:
 
 def asked(prometheus: Prometheus, what: str) -> Any:
     """What the API of Prometheus answers."""
-    with urllib.request.urlopen(f"{prometheus.url}/api/v1/{what}", timeout=60) as answer:
+    with urllib.request.urlopen(f"{prometheus.url}/api/v1/{what}", timeout=200) as answer:
         return json.load(answer)["data"]
 
 
@@ -108,7 +108,7 @@ def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> 
             request = urllib.request.Request(
                 f"{prometheus.url}/api/v1/rules", headers={"Origin": origin}
             )
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=200) as answer:
                 assert answer.headers["Access-Control-Allow-Origin"] == granted
         rules = [rule for group in groups() for rule in group["rules"]]
         assert {rule["health"] for rule in rules} == {"ok"}

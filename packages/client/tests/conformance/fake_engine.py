@@ -105,7 +105,7 @@ class FakeEngine:
             container.removed.set()
             return
         _signal(container.process, signal.SIGKILL)
-        container.removed.wait(10)
+        container.removed.wait(200)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

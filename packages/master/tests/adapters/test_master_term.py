@@ -150,7 +150,7 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
     monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
     older.watch()
     for _ in range(10):
-        assert looks.acquire(timeout=60)
+        assert looks.acquire(timeout=200)
     assert not older.is_superseded
     api.before = lambda method, path: None
     term(api).take()

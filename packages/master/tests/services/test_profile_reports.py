@@ -33,7 +33,7 @@ class Sender:
             last=True,
         )
         try:
-            worker.tasks.WriteProfile(request, timeout=60)
+            worker.tasks.WriteProfile(request, timeout=200)
         except grpc.RpcError as error:
             self.refusal = EdlError.from_rpc(error)
 

@@ -22,12 +22,12 @@ def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: P
 
     def hold(worker: int, minibatch: int) -> None:
         working.set()
-        goes_on.wait(120)
+        goes_on.wait(300)
 
     behavior = WorkerBehavior(106, at_minibatch=hold)
     hosting = Hosting(is_superseded=seen.is_set)
     with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior, hosting=hosting) as job:
-        assert working.wait(60)
+        assert working.wait(200)
         seen.set()
         assert job.wait() == SUPERSEDED
         assert any(each.alive for each in job.platform.machine.instances), (

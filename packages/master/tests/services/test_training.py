@@ -288,7 +288,7 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
             pass
         assert caught.value.code == error_pb2.OUTPUT_EXISTS
         assert "job is going to write" in caught.value.what, "not only after it has trained"
-        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=30)
+        job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=DEADLINE_S)
         accepted.set()
         assert job.wait() == 1
         stopped = job.app.report.status()

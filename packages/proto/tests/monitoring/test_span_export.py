@@ -37,7 +37,7 @@ class Collector(otlp_grpc.TraceServiceServicer):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.may_answer.wait(60)
+                collector.may_answer.wait(200)
                 assert self.path == "/v1/traces"
                 collector.requests.append(otlp.ExportTraceServiceRequest.FromString(content))
                 self.send_response(200)

@@ -91,11 +91,11 @@ def test_values_come_back_as_they_went(plane: Any) -> None:
     stub, _ = plane
     values = np.arange(1_000_003, dtype=np.float32)
     reply = stub.initialize(
-        pb.InitializeHeader(nbytes=values.nbytes), memoryview(values), timeout_s=20
+        pb.InitializeHeader(nbytes=values.nbytes), memoryview(values), timeout_s=200
     )
     assert reply.accepted
     received = np.empty_like(values)
-    pulled = stub.pull(pb.PullHeader(), lambda nbytes: memoryview(received), timeout_s=60)
+    pulled = stub.pull(pb.PullHeader(), lambda nbytes: memoryview(received), timeout_s=200)
     assert pulled.nbytes == values.nbytes
     assert np.array_equal(received, values)
 
@@ -106,7 +106,7 @@ def test_nothing_newer_costs_no_buffer(plane: Any) -> None:
     def no_buffer(nbytes: int) -> memoryview:
         raise AssertionError("nothing was to be received")
 
-    assert stub.pull(pb.PullHeader(have_version=1), no_buffer, timeout_s=20).nbytes == 0
+    assert stub.pull(pb.PullHeader(have_version=1), no_buffer, timeout_s=200).nbytes == 0
 
 
 def test_a_push_brings_newer_values_back(plane: Any) -> None:
@@ -120,7 +120,7 @@ def test_a_push_brings_newer_values_back(plane: Any) -> None:
         ),
         (memoryview(gradient), memoryview(state)),
         lambda nbytes: memoryview(received),
-        timeout_s=20,
+        timeout_s=200,
     )
     assert reply.outcome == pb.APPLIED
     assert np.array_equal(received[:300_000], 2 * gradient)
@@ -135,7 +135,7 @@ def test_a_stream_that_ends_early_is_an_error(plane: Any) -> None:
         stub.pull(pb.PullHeader(), lambda nbytes: memoryview(bytearray(nbytes)), timeout_s=1)
     memory.short = 0
     received = bytearray(8)
-    assert stub.pull(pb.PullHeader(), lambda nbytes: received, timeout_s=20).nbytes == 8
+    assert stub.pull(pb.PullHeader(), lambda nbytes: received, timeout_s=200).nbytes == 8
     assert received == b"12345678"
 
 

@@ -89,8 +89,8 @@ class WorkerProcess:
     @property
     def _finish_limit_s(self) -> float:
         """How long the current work may go on after the worker was asked to leave."""
-        return max(0.5, self._session.grace_s - self._settings.grace_margin_s) - min(
-            self._settings.leave_timeout_s, self._session.grace_s / 4
+        return finish_limit_s(
+            self._session.grace_s, self._settings.grace_margin_s, self._settings.leave_timeout_s
         )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -145,3 +145,14 @@ class WorkerProcess:
             # The platform must not take this for a process that ended on its own account.
             return 128 + departure.signal
         return departure.exit_code
+
+
+def finish_limit_s(grace_s: float, margin_s: float, leave_timeout_s: float) -> float:
+    """How long work may go on in a grace period that also has to do for saying goodbye.
+
+    Args:
+        grace_s: after which the platform kills the process.
+        margin_s: of it that the end of the process needs.
+        leave_timeout_s: how long to tell the master may take; less in a short period.
+    """
+    return max(0.5, grace_s - margin_s) - min(leave_timeout_s, grace_s / 4)
