@@ -273,8 +273,13 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
         from edl.adapters.databases import Database
         from edl.conversion.column_loading import Target, load_column
         from edl.conversion.predictions import Predictions
+        from edl.core.problem import usage
         from edl.core.quantities import count, plural
 
+        named = {"--table": table, "--column": column, "--key": key, "--prediction": prediction}
+        for option, name in named.items():
+            if not name.strip():
+                raise usage(f"{option}: it is empty", where=option, remedy="Name it.")
         database = Database(to, password_file)
         values = Predictions(predictions, key, prediction)
         with _progress(None, quiet) as tell:

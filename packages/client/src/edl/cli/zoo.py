@@ -26,20 +26,25 @@ app = typer.Typer(
 
 @app.command(cls=EdlCommand, epilog="edl zoo init my_zoo")
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to create.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder to create.")],
     output_format: Output = None,
 ) -> None:
     """Create a model zoo: a model file that works, and records for it."""
     with reporting(output_format):
         from edl.adapters.zoo_template import create
+        from edl.core.problem import usage
 
-        folder = directory.expanduser().absolute()
+        if not directory.strip():
+            raise usage(
+                "the folder has no name", where="DIR", remedy="For example: edl zoo init my_zoo"
+            )
+        folder = Path(directory).expanduser().absolute()
         written = create(folder)
         put(
             {"model_zoo": str(folder), "files": written},
             output_format,
             [
-                *(f"{directory / name}" for name in written),
+                *(str(Path(directory) / name) for name in written),
                 "",
                 "Try it:",
                 f"  edl train --model-zoo {directory} --model-def circle"
