@@ -284,6 +284,8 @@ def test_a_job_that_a_queue_releases_stays_suspended(flags: Any, suspended: bool
         ("env", "EDL_POD_NAME=x"),
         ("env_from", "s3"),
         ("labels", "a=b c"),
+        ("labels", "app.kubernetes.io/instance=other"),
+        ("annotations", "edl/stopped=x"),
         ("worker_priority_class", "high=2,low=3"),
         ("worker_priority_class", "high=rest,low=rest"),
         ("ingress", "jobs.example.com"),

@@ -103,6 +103,11 @@ STATE_DIRECTORY = "/var/lib/edl"
 """Where the master's pod sees the volume; the job's directory is below, by the job's name."""
 
 
+def is_own_key(key: str) -> bool:
+    """Whether a label or annotation is edl's to set."""
+    return key.startswith("edl/") or key in COMMON_LABELS or key in (LABEL_JOB, LABEL_ROLE)
+
+
 def object_name(job: str) -> str:
     """The name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
     return f"edl-{job}"

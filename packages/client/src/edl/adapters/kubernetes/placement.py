@@ -170,11 +170,12 @@ class ClusterPlacement:
                     continue  # whoever may not look still may use it
                 if error.status != 404:
                     raise
+                scope = "" if kind in _PLACES else f"--namespace {connection.namespace} "
                 raise EdlError(
                     ErrorCode.USAGE,
                     f"there is no {kind} {name}",
                     where=f"{BY_NAME[option].flag}, {connection.cluster}/{connection.namespace}",
-                    remedy=f"kubectl --namespace {connection.namespace} get {kind} lists them.",
+                    remedy=f"kubectl {scope}get {kind} lists them.",
                 ) from None
 
     def _dry_run(self, job: Submission, connection: ClusterConnection) -> None:

@@ -28,11 +28,6 @@ _MERGE_KEYS = {
 
 _DIRECTIVE = "$patch"
 _OWNED_METADATA = ("name", "generateName", "namespace", "ownerReferences")
-_OWNED_LABELS = {
-    *objects.COMMON_LABELS,
-    *(objects.LABEL_JOB, objects.LABEL_ROLE, objects.LABEL_JOB_UID),
-    *(objects.LABEL_NUMBER, objects.LABEL_ATTEMPT),
-}
 
 
 def check(template: Any, where: str) -> JsonObject:
@@ -130,7 +125,7 @@ def _without_directives(value: Any) -> Any:
 def _owned(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[str]:
     found = [f"metadata.{name}" for name in _OWNED_METADATA if name in metadata]
     labels = metadata.get("labels") or {}
-    found += [f"the label {name}" for name in labels if name in _OWNED_LABELS]
+    found += [f"the label {name}" for name in labels if objects.is_own_key(name)]
     if spec.get("restartPolicy", "Never") != "Never":
         found.append("spec.restartPolicy")
     for volume in spec.get("volumes") or ():

@@ -178,14 +178,19 @@ class PodOptions:
     )
     labels: KeysAndValues = declare(
         Option(
-            Labels(),
+            Labels(are_of_objects=True),
             "Labels of the job and its pods.",
             "kueue.x-k8s.io/queue-name=training",
             default=(),
         )
     )
     annotations: KeysAndValues = declare(
-        Option(Pairs(), "Annotations of the job and its pods.", "owner=ada", default=())
+        Option(
+            Pairs(are_of_objects=True),
+            "Annotations of the job and its pods.",
+            "owner=ada",
+            default=(),
+        )
     )
     pod_template: str = declare(
         Option(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.options.kinds import Integer, Text, Texts
+from edl_proto.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -152,10 +153,15 @@ class CheckedTexts(Texts):
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Keys with values, written as ``KEY=VALUE,...`` or as a dict."""
+    """Keys with values, written as ``KEY=VALUE,...`` or as a dict.
+
+    Attributes:
+        are_of_objects: they are of objects, some of whose keys edl sets itself.
+    """
 
     metavar: str = "KEY=VALUE,..."
     annotation: str = "str | dict[str, str]"
+    are_of_objects: bool = False
 
     def read(self, value: object) -> tuple[tuple[str, str], ...]:
         if isinstance(value, Mapping):
@@ -178,6 +184,8 @@ class Pairs:
         """Raises: ValueError: the key or its value has a wrong form."""
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
+        if self.are_of_objects and objects.is_own_key(key):
+            raise ValueError(f"edl sets {key} itself")
 
 
 @dataclass(frozen=True, slots=True)
