@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
 import pytest
-from store_proxy import StoreProxy
+from store_proxy import Fault, StoreProxy
 from store_servers import GoogleServer, S3Server, StoreServer
 
+from edl_master.adapters import object_stores
 from recordio.storage import uploads
 from recordio.storage.stores import filesystem
 
@@ -137,3 +140,36 @@ def test_files_of_a_folder_are_sent_at_the_same_time_and_not_all_of_them(
     there = server.system.find(f"{BUCKET}/folder")
     assert there == sorted(f"{BUCKET}/folder/{name}" for name in names)
     assert server.system.cat_file(f"{BUCKET}/folder/b/c/3") == b"b/c/3"
+
+
+OUTAGE_S = 20.0
+
+
+def test_a_store_that_is_out_of_order_while_a_result_appears_costs_time(
+    server: StoreServer, proxy: StoreProxy, tmp_path: Path
+) -> None:
+    names = [f"{folder}/{number}" for folder in ("a", "b/c") for number in range(3)]
+    for name in (*names, "last"):
+        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "model" / name).write_bytes(name.encode())
+    predictions, part, model = (f"{server.scheme}://{BUCKET}/{name}" for name in "opm")
+    object_stores.put(tmp_path / "model", part, "job")
+    began: list[float] = []
+
+    def out_of_order(method: str, path: str) -> Fault:
+        if not began and method in ("PUT", "POST"):
+            began.append(time.monotonic())
+        return 500 if began and time.monotonic() - began[0] < OUTAGE_S else None
+
+    proxy.fault = out_of_order
+    with ThreadPoolExecutor() as threads:
+        both = [
+            threads.submit(object_stores.put, tmp_path / "model", predictions, "job"),
+            threads.submit(object_stores.move, part, model, "job", "last"),
+        ]
+    for each in both:
+        each.result()
+    there = {path: server.system.cat_file(path) for path in server.system.find(BUCKET)}
+    assert there == {
+        f"{BUCKET}/{place}/{name}": name.encode() for place in "om" for name in (*names, "last")
+    }

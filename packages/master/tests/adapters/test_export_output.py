@@ -197,7 +197,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     def copies(system: Any, source: str, to: str, **options: Any) -> None:
         if killed == "half-way":
             some = system.find(source)[0]
-            system.cp_file(some, some.replace(source, to))
+            system.cp_file(some, some.replace(source.rstrip("/"), to))
         elif killed == "before the description":
             copy(system, source, to, **options)
         raise OSError("as if killed")

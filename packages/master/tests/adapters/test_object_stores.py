@@ -80,6 +80,73 @@ def test_a_slow_store_has_all_the_time_that_it_needs(
     assert bytes(Trouble.store["/bucket/out"].getvalue()) == b"content"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pauses between attempts are short."""
+    monkeypatch.setattr(store_calls, "_FIRST_PAUSE_S", 0.01)
+    with emptied():
+        yield
+
+
+def fail_at(call: str, error: Exception, times: int) -> None:
+    left = [error] * times
+
+    def fail() -> None:
+        if left:
+            raise left.pop()
+
+    trouble(call, fail)
+
+
+def a_folder(place: Path) -> Path:
+    (place / "zoo").mkdir(parents=True)
+    for name in ("weights", "zoo/model.py", "last"):
+        (place / name).write_bytes(name.encode())
+    return place
+
+
+WHOLE = {f"/bucket/out/{name}": name.encode() for name in ("weights", "zoo/model.py", "last")}
+
+
+def stored() -> dict[str, bytes]:
+    return {path: bytes(file.getvalue()) for path, file in Trouble.store.items()}
+
+
+@pytest.mark.parametrize("at", ["exists", "piece", "put /bucket/.out", "copy"])
+def test_a_store_that_is_out_of_order_costs_an_upload_time(
+    patient: None, tmp_path: Path, at: str
+) -> None:
+    fail_at(at, ConnectionResetError("reset"), 3)
+    object_stores.put(a_folder(tmp_path / "m"), "trouble://bucket/out", "j")
+    assert stored() == WHOLE
+
+
+@pytest.mark.parametrize("at", ["exists", "copy", "pipe /bucket/out/last"])
+def test_a_store_that_is_out_of_order_costs_a_move_time(
+    patient: None, tmp_path: Path, at: str
+) -> None:
+    object_stores.put(a_folder(tmp_path / "m"), "trouble://bucket/part", "j")
+    fail_at(at, ConnectionResetError("reset"), 3)
+    object_stores.move("trouble://bucket/part", "trouble://bucket/out", "j", "last")
+    assert stored() == WHOLE
+
+
+def test_a_store_that_stays_out_of_order_is_an_error(
+    patient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_calls, "TIMEOUTS", store_calls.StoreTimeouts(outage_s=0.1))
+    fail_at("copy", ConnectionResetError("reset"), 1000)
+    with pytest.raises(EdlError, match="reset"):
+        object_stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
+
+
+def test_a_store_that_refuses_is_asked_once(patient: None, tmp_path: Path) -> None:
+    fail_at("copy", PermissionError("not today"), 1)
+    with pytest.raises(EdlError, match="not today"):
+        object_stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
+    assert stored() == {}
+
+
 def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
     going_on: threading.Event, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """A store in memory that does what a test wants before it does what it is asked.
 
 Its URIs begin with ``trouble://``. Each call names itself and its path: ``exists``, ``put``,
-``piece`` (of an object that is sent; there are four), ``get``, ``copy``.
+``piece`` (of an object that is sent; there are four), ``pipe``, ``get``, ``copy``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Trouble(MemoryFileSystem):
             type(self).before("piece", rpath)
             callback.relative_update(1)
         super().put_file(lpath, rpath, callback=callback, **kwargs)
+
+    def pipe_file(self, path: str, value: bytes, **kwargs: Any) -> None:
+        type(self).before("pipe", path)
+        super().pipe_file(path, value, **kwargs)
 
     def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
         type(self).before("get", rpath)

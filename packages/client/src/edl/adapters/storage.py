@@ -101,13 +101,34 @@ def remove(place: str) -> None:
         raise StoreError(f"{type(error).__name__}: {error}") from error
 
 
-def names(folder: str) -> list[str]:
-    """Names of what is in a folder of a store; none if there is no such folder.
+def remove_file(place: str) -> None:
+    """Remove a file.
 
     Raises:
-        StoreError: the store cannot be asked.
+        FileNotFoundError: there is none.
+        StoreError: it cannot be removed.
     """
     try:
+        if not scheme(place):
+            os.unlink(place)
+            return
+        system, path = filesystem(place)
+        system.rm_file(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise StoreError(f"{type(error).__name__}: {error}") from error
+
+
+def names(folder: str) -> list[str]:
+    """Names of what is in a folder; none if there is no such folder.
+
+    Raises:
+        StoreError: it cannot be listed.
+    """
+    try:
+        if not scheme(folder):
+            return os.listdir(folder)
         system, path = filesystem(folder.rstrip("/"))
         return [str(each).rstrip("/").rpartition("/")[2] for each in system.ls(path, detail=False)]
     except FileNotFoundError:
@@ -124,7 +145,7 @@ def send(local: Path, place: str) -> None:
     """
     try:
         system, path = filesystem(place.rstrip("/"))
-        uploads.send(system, local, path)
+        uploads.send_persistently(system, local, path)
     except Exception as error:
         raise StoreError(f"{type(error).__name__}: {error}") from error
 

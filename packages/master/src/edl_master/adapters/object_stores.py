@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from edl_master.adapters import store_calls
-from edl_master.adapters.store_calls import StoreCall, run_call
+from edl_master.adapters.store_calls import StoreCall, run_call, run_persistently
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.storage.stores import filesystem
 from recordio.storage.uploads import send
@@ -45,7 +46,7 @@ def exists(uri: str) -> bool:
     def ask(call: StoreCall) -> bool:
         return bool(call.system.exists(call.path))
 
-    return run_call(uri, ask)
+    return run_persistently(uri, ask)
 
 
 def check_writable(uri: str) -> None:
@@ -78,7 +79,7 @@ def read(uri: str) -> bytes:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return b""
 
-    return run_call(uri, fetch)
+    return run_persistently(uri, fetch)
 
 
 def list_objects(uri: str) -> dict[str, int]:
@@ -192,6 +193,7 @@ def put(local: Path, uri: str, job: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE; nothing is left behind.
     """
+    begun: list[str] = []
 
     def copy(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
@@ -199,16 +201,18 @@ def put(local: Path, uri: str, job: str) -> None:
         recursive = local.is_dir()
         system = call.system
         try:
-            if system.exists(beside):
-                system.rm(beside, recursive=True)
+            for left in (beside, *begun):
+                if system.exists(left):
+                    system.rm(left, recursive=True)
             send(system, local, beside, call.transfer_progress())
             call.extend_deadline(sum(_sizes(local)) / store_calls.TIMEOUTS.slowest_bytes_per_s)
-            _move(system, beside, call.path, recursive=recursive)
+            begun[:] = [call.path]
+            _copy(system, beside, call.path, recursive=recursive)
         finally:
             if system.exists(beside):
                 system.rm(beside, recursive=True)
 
-    run_call(uri, copy)
+    run_persistently(uri, copy)
 
 
 def move(source: str, uri: str, job: str, last: str) -> None:
@@ -223,27 +227,35 @@ def move(source: str, uri: str, job: str, last: str) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
+    mark: list[bytes] = []
+    begun: list[str] = []
 
-    def rename(call: StoreCall) -> None:
+    def copy(call: StoreCall) -> None:
         system = call.system
         _, path = filesystem(source)
         marker = _marker_of(call.path)
         nbytes = sum(each["size"] or 0 for each in system.find(path, detail=True).values())
-        mark = system.cat_file(f"{path}/{last}")
+        if not mark:
+            mark.append(system.cat_file(f"{path}/{last}"))
         system.pipe_file(marker, job.encode())
-        system.rm_file(f"{path}/{last}")
+        for left in (f"{path}/{last}", *begun):
+            if system.exists(left):
+                system.rm(left, recursive=True)
+        begun[:] = [call.path]
         call.extend_deadline(nbytes / store_calls.TIMEOUTS.slowest_bytes_per_s)
-        _move(system, path, call.path, recursive=True)
-        system.pipe_file(f"{call.path}/{last}", mark)
+        _copy(system, path, call.path, recursive=True)
+        system.pipe_file(f"{call.path}/{last}", mark[0])
         system.rm_file(marker)
 
-    run_call(uri, rename)
+    run_persistently(uri, copy)
+    with suppress(EdlError):  # the job removes later what is left
+        remove(source)
 
 
-def _move(system: Any, source: str, to: str, *, recursive: bool) -> None:
+def _copy(system: Any, source: str, to: str, *, recursive: bool) -> None:
     """Not with ``mv``: where a store can rename, that leaves half of the objects at each place."""
-    system.copy(source, to, recursive=recursive)
-    system.rm(source, recursive=recursive)
+    # With the slash, a client that takes the target for a directory copies into it, not below it.
+    system.copy(f"{source}/" if recursive else source, to, recursive=recursive)
 
 
 def remove_all(pattern: str) -> None:

@@ -6,6 +6,7 @@ is made in a thread of its own, which is abandoned then.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.storage.stores import filesystem
+from recordio.storage.stores import filesystem, is_transient
 
 T = TypeVar("T")
 
@@ -29,8 +30,12 @@ class StoreTimeouts:
     slowest_bytes_per_s: float = 1e7
     """A move within a store reports no progress; its deadline follows from its size."""
 
+    outage_s: float = 300.0
+    """For being out of order while a job needs it: clients give up sooner."""
+
 
 TIMEOUTS = StoreTimeouts()
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
 
 def store_error(uri: str, error: Exception) -> EdlError:
@@ -90,6 +95,29 @@ class StoreCall:
                 return Progress()
 
         return Progress()
+
+
+def run_persistently(uri: str, act: Callable[[StoreCall], T]) -> T:
+    """Run a call, and again while the store is out of order: resets, 429, 5xx.
+
+    Args:
+        act: may be done again after any part of it.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+    until = time.monotonic() + TIMEOUTS.outage_s
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            return run_call(uri, act)
+        except EdlError as error:
+            cause = error.__cause__
+            is_over = time.monotonic() + pause > until
+            if is_over or not isinstance(cause, Exception) or not is_transient(cause):
+                raise
+        time.sleep(pause * random.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def run_call(uri: str, act: Callable[[StoreCall], T]) -> T:

@@ -14,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from recordio.errors import UnreadableFile
+from recordio.storage.stored_file import retry_transient
+
 PART = 16 << 20
 """Bytes of a request; a multiple of 256 KiB, as Google's store wants it."""
 
@@ -55,6 +58,18 @@ def send(system: Any, local: Path, path: str, callback: Any = None) -> None:
         system.put(f"{local}/", path, recursive=True, callback=callback, **how)
     else:
         system.put_file(str(local), path, callback=callback, **_in_parts(system, _size(local)))
+
+
+def send_persistently(system: Any, local: Path, path: str) -> None:
+    """The same, and all of it again while the store is out of order, for as long as for reading.
+
+    Raises:
+        Exception: whatever the store's client raises.
+    """
+    try:
+        retry_transient(partial(send, system, local, path), path)
+    except UnreadableFile as error:
+        raise error.__cause__ or error from None
 
 
 def _in_parts(system: Any, nbytes: int) -> dict[str, int]:

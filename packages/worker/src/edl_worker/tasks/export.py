@@ -35,7 +35,7 @@ from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, writing_failed
 from edl_worker.tensorflow_internals import without_default_signature
 from recordio.storage.stores import filesystem
-from recordio.storage.uploads import send
+from recordio.storage.uploads import send_persistently
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Exporter:
         with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
             local = Path(folder)
             warnings = self._write(info, local, crashed_forms(info.crashes))
-            send(system, local, path)
+            send_persistently(system, local, path)
         return warnings
 
     # --- contents --------------------------------------------------------------------------
