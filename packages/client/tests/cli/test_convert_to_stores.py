@@ -81,7 +81,8 @@ def test_the_description_comes_last(edl: Call, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(storage, "send", watch)
     edl("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows")
     files = ["rows/part-00000.recordio", "rows/part-00001.recordio"]
-    assert before == [[], files]
+    sign = ".rows.edl-convert"
+    assert before == [[sign], [sign, *files]]
     assert stored() == [*files, "rows/schema.json"]
 
 
@@ -102,6 +103,43 @@ def test_an_output_that_the_store_refuses_leaves_nothing(
     )
     assert "the store does not take the output: PermissionError: not today" in done.err
     assert stored() == []
+
+
+def test_what_a_killed_conversion_left_is_replaced(
+    edl: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """In the place of SIGKILL: nothing is cleared away in the store."""
+
+    convert = ("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows")
+    send = storage.send
+
+    def send_half(local: Path, place: str) -> None:
+        if place.endswith("schema.json"):
+            told = edl(*convert, code=5).err
+            assert "is writing there, or was killed" in told, "it lives"
+            patch.setattr(storage, "remove", lambda place: None)
+            patch.setattr(storage, "remove_file", lambda place: None)
+            raise Killed
+        send(local, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "send", send_half)
+        with pytest.raises(Killed):
+            edl(*convert)
+    STORE.pipe_file("/bucket/of/mine/rows/part-00002.recordio", b"of more rows")
+    left = ["rows/part-00000.recordio", "rows/part-00001.recordio"]
+    assert stored() == [".rows.edl-convert", *left, "rows/part-00002.recordio"]
+    edl(*convert)
+    assert stored() == [*left, "rows/schema.json"]
+    STORE.rm("/bucket", recursive=True)
+    STORE.pipe_file("/bucket/of/mine/.rows.edl-convert", b'{"host": "other", "folder": "/x"}')
+    STORE.pipe_file("/bucket/of/mine/rows/part-00000.recordio", b"")
+    told = edl(*convert, code=5).err
+    assert "a conversion on other is writing there, or was killed" in told
+    assert f"remove {PLACE}/.rows.edl-convert and what is at the place" in told
+    STORE.pipe_file("/bucket/of/mine/.rows.edl-convert", b"[]")
+    assert "a conversion on another machine" in edl(*convert, code=5).err
 
 
 def test_what_cannot_be_is_said_before_anything_is_read(

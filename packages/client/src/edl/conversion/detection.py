@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 import recordio
 from edl.adapters import data_files
 from edl.conversion.images import IdxSource, ImageFolderSource, is_idx
 from edl.conversion.records import RecordSource
 from edl.conversion.source import ConversionOptions, ExampleSource
+from edl.conversion.source_files import open_bytes
 from edl.conversion.tables import CsvTableSource, ParquetSource
 from edl.core.formats import IMAGE_SUFFIXES, SourceFormat
+from edl.core.locations import scheme
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
+from recordio.storage.files import local_path
 
 _SUFFIXES = {
     ".csv": SourceFormat.CSV,
@@ -26,6 +30,8 @@ _SUFFIXES = {
     ".tfrecords": SourceFormat.TFRECORD,
     ".recordio": SourceFormat.RECORDIO,
 }
+_NO_SOURCE = (".json",)
+"""Ends of the names of files that a conversion writes beside records: schema and labels."""
 
 
 def open_source(
@@ -34,14 +40,14 @@ def open_source(
     """The records of files and folders.
 
     Args:
-        sources: paths and globs; one folder of folders for images.
+        sources: paths, URIs of a store, and globs of these; one folder of folders for images.
         form: their format; None: by name and content.
 
     Raises:
         EdlError, Problem: they are missing, unreadable, or not all of one format.
     """
-    places = _places(sources)
-    folders = [place for place in places if place.is_dir()]
+    places = [place for source in sources for place in _found(source)]
+    folders = [place for place in places if not scheme(place) and Path(place).is_dir()]
     if form is SourceFormat.IMAGES or (form is None and folders and _holds_images(folders[0])):
         if len(places) != 1 or not folders:
             raise usage(
@@ -49,43 +55,114 @@ def open_source(
                 where=", ".join(sources),
                 remedy="edl data convert photos --to data",
             )
-        return ImageFolderSource(folders[0], options)
-    files = [file for place in places for file in (_inside(place) if place.is_dir() else [place])]
-    if form is None:
-        kinds = {file: detect(file) for file in files}
-        if len(set(kinds.values())) > 1:
-            named = ", ".join(sorted({kind.value for kind in kinds.values()}))
-            raise usage(
-                f"the files are of several formats: {named}",
-                where=", ".join(sources),
-                remedy="Convert each format by itself, or name the one with --format.",
-            )
-        form = kinds[files[0]]
+        return ImageFolderSource(Path(folders[0]), options)
+    files = [file for place in places for file in (_inside(place) if place in folders else [place])]
+    form = form or _common_format(files, ", ".join(sources))
     match form:
         case SourceFormat.CSV:
             return CsvTableSource(files, options)
         case SourceFormat.PARQUET:
             return ParquetSource(files, options)
         case SourceFormat.IDX:
-            return IdxSource(files, options)
+            return IdxSource([_here(file) for file in files], options)
         case _:
             return RecordSource(files, options, form.value)
 
 
-def _places(sources: Sequence[str]) -> list[Path]:
-    """The files and folders that sources name.
+def _common_format(files: Sequence[str], where: str) -> SourceFormat:
+    """The format that all files have, by name and content.
 
     Raises:
-        EdlError, Problem: one is missing, has no name, or is neither.
+        Problem: they are of several formats.
     """
-    if "" in sources:
+    kinds = {file: detect(file) for file in files}
+    if len(set(kinds.values())) > 1:
+        named = ", ".join(sorted({kind.value for kind in kinds.values()}))
+        raise usage(
+            f"the files are of several formats: {named}",
+            where=where,
+            remedy="Convert each format by itself, or name the one with --format.",
+        )
+    return kinds[files[0]]
+
+
+def _here(file: str) -> Path:
+    """A file of this machine.
+
+    Raises:
+        Problem: it is in a store.
+    """
+    if scheme(file):
+        raise usage(
+            "images and idx files are converted from folders of this machine",
+            where=file,
+            remedy="Download the files first.",
+        )
+    return Path(file)
+
+
+def detect(file: str) -> SourceFormat:
+    """The format of one file, by its name, else by its first bytes.
+
+    Raises:
+        EdlError: DATA_UNREADABLE.
+    """
+    suffix = PurePosixPath(file).suffix.lower()
+    known = _SUFFIXES.get(suffix)
+    if known is not None:
+        return known
+    if not scheme(file) and is_idx(Path(file)):
+        return SourceFormat.IDX
+    try:
+        with open_bytes(file) as stream:
+            if stream.read(4) == b"PAR1":
+                return SourceFormat.PARQUET
+        return SourceFormat(sniff(file))
+    except OSError as error:
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            f"the file cannot be read: {error.strerror}",
+            where=file,
+            remedy="Look at its permissions.",
+        ) from None
+    except recordio.RecordError:
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            "neither the name nor the first bytes of the file identify its format",
+            where=file,
+            remedy=data_files.conversion(file)
+            if suffix in IMAGE_SUFFIXES
+            else f"Name it: --format {'|'.join(SourceFormat)}",
+        ) from None
+
+
+def _found(source: str) -> list[str]:
+    """The files and folders that a source names; of a folder in a store, the files in it.
+
+    Raises:
+        EdlError, Problem: there are none, it has no name, or one is neither.
+    """
+    if not source:
         raise usage(
             "a source has no name",
             where="SRC",
             remedy="Name files or folders; . is the current folder.",
         )
-    places = [place for source in sources for place in _found(source)]
-    for place in places:
+    if scheme(source) not in ("", "file"):
+        return _stored(source)
+    path = Path(local_path(source)).expanduser()
+    if path.exists() or path.is_symlink():
+        found = [str(path)]
+    else:
+        found = list(map(str, sorted(map(Path, glob.glob(str(path), recursive=True)))))
+    if not found:
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            f"{source} does not exist",
+            where=str(path.absolute()),
+            remedy="Name files, folders or patterns.",
+        )
+    for place in map(Path, found):
         if place.exists() and not (place.is_file() or place.is_dir()):
             raise EdlError(
                 ErrorCode.DATA_UNREADABLE,
@@ -93,75 +170,41 @@ def _places(sources: Sequence[str]) -> list[Path]:
                 where=str(place),
                 remedy="Write the content to a file first.",
             )
-    return places
-
-
-def detect(file: Path) -> SourceFormat:
-    """The format of one file, by its name, else by its first bytes.
-
-    Raises:
-        EdlError: DATA_UNREADABLE.
-    """
-    known = _SUFFIXES.get(file.suffix.lower())
-    if known is not None:
-        return known
-    if is_idx(file):
-        return SourceFormat.IDX
-    try:
-        with file.open("rb") as stream:
-            if stream.read(4) == b"PAR1":
-                return SourceFormat.PARQUET
-        return SourceFormat(sniff(str(file)))
-    except OSError as error:
-        raise EdlError(
-            ErrorCode.DATA_UNREADABLE,
-            f"the file cannot be read: {error.strerror}",
-            where=str(file),
-            remedy="Look at its permissions.",
-        ) from None
-    except recordio.RecordError:
-        raise EdlError(
-            ErrorCode.DATA_UNREADABLE,
-            "neither the name nor the first bytes of the file identify its format",
-            where=str(file),
-            remedy=data_files.conversion(str(file))
-            if file.suffix.lower() in IMAGE_SUFFIXES
-            else f"Name it: --format {'|'.join(SourceFormat)}",
-        ) from None
-
-
-def _found(source: str) -> list[Path]:
-    path = Path(source).expanduser()
-    if path.exists() or path.is_symlink():
-        return [path]
-    found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-    if not found:
-        raise EdlError(
-            ErrorCode.DATA_NOT_FOUND,
-            f"{source} does not exist",
-            where=str(path.absolute()),
-            remedy="Name files, folders or patterns of this machine.",
-        )
     return found
 
 
-def _holds_images(folder: Path) -> bool:
+def _stored(source: str) -> list[str]:
+    """The objects that a URI names: one, those that fit a pattern, or those in a folder."""
+    found = data_files.expand(source, "SRC")
+    is_folder = PurePosixPath(found[0]).name != PurePosixPath(source).name
+    if is_folder and not any(sign in source for sign in "*?["):
+        # All of them: files of two formats are an error.
+        found = data_files.expand(f"{source.rstrip('/')}/*", "SRC")
+        found = [file for file in found if not file.endswith(_NO_SOURCE)]
+    return found or _refuse_empty(source)
+
+
+def _holds_images(folder: str) -> bool:
     return any(
         file.suffix.lower() in IMAGE_SUFFIXES
-        for place in folder.iterdir()
+        for place in Path(folder).iterdir()
         for file in (place.iterdir() if place.is_dir() else [place])
     )
 
 
-def _inside(folder: Path) -> list[Path]:
+def _inside(folder: str) -> list[str]:
     files = sorted(
-        place for place in folder.iterdir() if place.is_file() and place.name[0] not in "._"
+        str(place)
+        for place in Path(folder).iterdir()
+        if place.is_file() and place.name[0] not in "._" and not place.name.endswith(_NO_SOURCE)
     )
-    if not files:
-        raise EdlError(
-            ErrorCode.DATA_EMPTY,
-            "the folder contains no files",
-            where=str(folder),
-            remedy="Name a folder of data files, or of folders of images.",
-        )
-    return files
+    return files or _refuse_empty(folder)
+
+
+def _refuse_empty(folder: str) -> NoReturn:
+    raise EdlError(
+        ErrorCode.DATA_EMPTY,
+        "the folder contains no files",
+        where=folder,
+        remedy="Name a folder of data files, or of folders of images.",
+    )

@@ -34,6 +34,23 @@ def draft(output: Path) -> Iterator[Path]:
         os.close(held)
 
 
+def is_held(place: Path) -> bool:
+    """Whether somebody who uses a draft lives; so it is, too, where locks do not tell."""
+    try:
+        held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(held)
+    return False
+
+
 def _remove_abandoned(output: Path) -> None:
     name = re.compile(rf"\.{re.escape(output.name)}\.{_MARK}\w{{8}}")
     for entry in os.scandir(output.parent):

@@ -6,7 +6,6 @@ import json
 import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 import recordio
 import recordio.example
 from edl.adapters import data_files
+from edl.conversion import source_files
 from edl.conversion.tables import parquet_file, unopened
 from edl.core.formats import InspectedFormat
 from edl.core.quantities import count, one_line, plural, size
@@ -113,7 +113,7 @@ def _table_format(file: str) -> str:
 
 
 def _inspect_parquet(file: str, check: bool) -> FileReport:
-    with parquet_file(Path(file)) as table:
+    with parquet_file(file) as table:
         meta = table.metadata
         groups = [meta.row_group(index) for index in range(meta.num_row_groups)]
         packed = Counter(
@@ -131,7 +131,7 @@ def _inspect_parquet(file: str, check: bool) -> FileReport:
         file=file,
         format=InspectedFormat.PARQUET,
         records=meta.num_rows,
-        nbytes=os.path.getsize(file),
+        nbytes=source_files.size(file),
         blocks=len(groups),
         compressors=dict(packed),
         first=None if first is None else {n: _plain(v, types[n]) for n, v in first.items()},
@@ -144,7 +144,7 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
     first: Any = None
     records = at = 0
     try:
-        with open(file, encoding="utf-8") as text:
+        with source_files.open_text(file) as text:
             for line in text:
                 at += 1
                 if not line.strip():
@@ -154,7 +154,7 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
                     first = value if not records else first
                 records += 1
     except OSError as error:
-        raise unopened(error, Path(file)) from None
+        raise unopened(error, file) from None
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else error
         # Text that is not UTF-8 is noticed while the next line is read.
@@ -171,7 +171,7 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
         file=file,
         format=InspectedFormat.JSONL,
         records=records,
-        nbytes=os.path.getsize(file),
+        nbytes=source_files.size(file),
         blocks=1 if records else 0,
         compressors={},
         first=first if first is None or isinstance(first, dict) else str(first),

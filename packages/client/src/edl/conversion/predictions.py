@@ -5,20 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
-import posixpath
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import recordio
 import recordio.example
-from edl.adapters import data_files, storage
+from edl.adapters import data_files
+from edl.conversion.source_files import open_text
 from edl.conversion.tables import parquet_file, unopened, unreadable
 from edl.core.columns import Cell, cell_kind, read_cell
-from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 
 _BATCH = 4096
@@ -124,29 +121,18 @@ def _rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     rows = _READERS.get(os.path.splitext(file)[1].lower())
     if rows is None:
         yield from _record_rows(file)
-    elif not scheme(file):
-        yield from rows(file)
     else:
-        with tempfile.TemporaryDirectory(prefix="edl-load-") as folder:
-            here = Path(folder) / posixpath.basename(file)
-            try:
-                storage.fetch(file, here)
-            except (OSError, storage.StoreError) as error:
-                raise unreadable(
-                    f"the store does not give it: {error}", file, storage.REMEDY
-                ) from None
-            for where, row in rows(str(here)):
-                yield where.replace(str(here), file, 1), row
+        yield from rows(file)
 
 
 def _csv_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        with open(file, encoding="utf-8-sig", newline="") as text:
+        with open_text(file) as text:
             reader = csv.DictReader(text, strict=True)
             for row in reader:
                 yield f"{file}:{reader.line_num}", row
     except OSError as error:
-        raise unopened(error, Path(file)) from None
+        raise unopened(error, file) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise unreadable(f"not a CSV file: {error}", file, "Predict again.") from None
 
@@ -154,7 +140,7 @@ def _csv_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     number = 0
     try:
-        with open(file, encoding="utf-8") as text:
+        with open_text(file) as text:
             for number, line in enumerate(text, 1):
                 if line.strip():
                     row = json.loads(line)
@@ -162,14 +148,14 @@ def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                         raise ValueError("a line is no object")
                     yield f"{file}:{number}", row
     except OSError as error:
-        raise unopened(error, Path(file)) from None
+        raise unopened(error, file) from None
     except (ValueError, RecursionError) as error:
         raise unreadable(f"not JSON Lines: {error}", f"{file}:{number}", "Predict again.") from None
 
 
 def _parquet_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     number = 0
-    with parquet_file(Path(file)) as table:
+    with parquet_file(file) as table:
         for batch in table.iter_batches(batch_size=_BATCH):
             for row in batch.to_pylist():
                 yield f"{file}, row {number}", row
@@ -177,7 +163,6 @@ def _parquet_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 _READERS = {".csv": _csv_rows, ".jsonl": _json_rows, ".parquet": _parquet_rows}
-"""Of formats that are read from this machine alone."""
 
 
 def _record_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import recordio
 from edl.adapters import data_files
@@ -15,7 +14,7 @@ from edl.core.schema import ColumnType
 class RecordSource:
     """Files of records that are tf.Examples already, or whatever else their writer made them."""
 
-    def __init__(self, files: Sequence[Path], options: ConversionOptions, form: str) -> None:
+    def __init__(self, files: Sequence[str], options: ConversionOptions, form: str) -> None:
         if options.columns or options.label:
             raise usage(
                 f"{form} records are copied unchanged; --columns and --label do not apply to them",
@@ -26,10 +25,10 @@ class RecordSource:
         self.total: int | None = 0
         for file in files:
             try:
-                self._sources.append(recordio.open_source(str(file), format=form))
+                self._sources.append(recordio.open_source(file, format=form))
                 self.total += self._sources[-1].count()
             except recordio.RecordError as error:
-                raise data_files.record_error(error, str(file)) from None
+                raise data_files.record_error(error, file) from None
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
         self.types: Mapping[str, ColumnType] = {}

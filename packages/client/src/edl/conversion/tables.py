@@ -6,14 +6,16 @@ import csv
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import recordio.example
 from edl.adapters import data_files
 from edl.conversion.source import ConversionOptions
+from edl.conversion.source_files import open_bytes, open_text
 from edl.core.columns import DELIMITERS, Cell, choose, column_kind, number_classes, read_cell
+from edl.core.locations import scheme
 from edl.core.quantities import plural
 from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
@@ -43,11 +45,11 @@ class CsvTableSource:
     all of its cells. An empty cell of a column of numbers is a feature that is not there.
     """
 
-    def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
+    def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
         self._files = files
         self._delimiter = options.delimiter
         header = self._header(files[0])
-        self._chosen = choose(header, options.columns, options.label, str(files[0]))
+        self._chosen = choose(header, options.columns, options.label, files[0])
         self._header_line = header
         kinds = [Cell.EMPTY for _ in self._chosen.places]
         self.total: int | None = 0
@@ -94,13 +96,13 @@ class CsvTableSource:
         while batch := list(itertools.islice(rows, _CSV_BATCH)):
             yield batch
 
-    def _header(self, file: Path) -> list[str]:
+    def _header(self, file: str) -> list[str]:
         for _, row in self._raw(file):
             return [name.strip() for name in row]
         raise EdlError(
             ErrorCode.DATA_EMPTY,
             "the file has no header line",
-            where=str(file),
+            where=file,
             remedy="The first line names the columns.",
         )
 
@@ -125,12 +127,12 @@ class CsvTableSource:
                     )
                 yield where, [row[place] for place in self._chosen.places]
 
-    def _raw(self, file: Path) -> Iterator[tuple[str, list[str]]]:
+    def _raw(self, file: str) -> Iterator[tuple[str, list[str]]]:
         csv.field_size_limit(_LONGEST_CELL)
         delimiter = self._delimiter or guess_delimiter(file)
         reader = None
         try:
-            with file.open(encoding="utf-8-sig", newline="") as text:
+            with open_text(file) as text:
                 reader = csv.reader(text, delimiter=delimiter, strict=True)
                 for row in reader:
                     if row:
@@ -141,7 +143,7 @@ class CsvTableSource:
             if isinstance(error, UnicodeDecodeError) and error.object[:2] in _UTF_16:
                 raise unreadable(
                     "the text is UTF-16, not UTF-8",
-                    str(file),
+                    file,
                     "Convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv",
                 ) from error
             # Text is decoded ahead of the lines.
@@ -157,7 +159,7 @@ class CsvTableSource:
 class ParquetSource:
     """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
 
-    def __init__(self, files: Sequence[Path], options: ConversionOptions) -> None:
+    def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
         self._files = files
         self.total: int | None = 0
         names: list[str] | None = None
@@ -170,11 +172,11 @@ class ParquetSource:
                 elif list(table.schema_arrow.names) != names:
                     raise unreadable(
                         f"the columns are not those of {files[0]}",
-                        str(file),
+                        file,
                         "Files of one conversion must have the same columns.",
                     )
                 self.total += table.metadata.num_rows
-        self._chosen = choose(names or [], options.columns, options.label, str(files[0]))
+        self._chosen = choose(names or [], options.columns, options.label, files[0])
         self._columns = [(names or [])[place] for place in self._chosen.places]
         self.classes: Mapping[str, int] = self._number_labels()
         self.image_shape = None
@@ -222,11 +224,11 @@ class ParquetSource:
                         number += 1
 
 
-def guess_delimiter(file: Path) -> str:
+def guess_delimiter(file: str) -> str:
     """The delimiter that gives the first rows of a CSV file equally many cells, and the most."""
-    if file.suffix.lower() == ".tsv":
+    if PurePosixPath(file).suffix.lower() == ".tsv":
         return "\t"
-    with suppress(OSError, UnicodeDecodeError), file.open(encoding="utf-8-sig", newline="") as text:
+    with suppress(OSError, UnicodeDecodeError), open_text(file) as text:
         start = list(itertools.islice(text, _GUESSED_FROM))
         return max(DELIMITERS, key=lambda sign: _cells(start, sign))
     return ","
@@ -244,7 +246,7 @@ def _cells(lines: Sequence[str], delimiter: str) -> int:
 
 
 @contextmanager
-def parquet_file(file: Path) -> Iterator[Any]:
+def parquet_file(file: str) -> Iterator[Any]:
     """An open Parquet file, a ``pyarrow.parquet.ParquetFile``.
 
     Raises:
@@ -256,13 +258,14 @@ def parquet_file(file: Path) -> Iterator[Any]:
     except ModuleNotFoundError:
         raise needs("pyarrow", "Parquet") from None
     try:
-        with pyarrow.parquet.ParquetFile(file) as table:
+        opened = open_bytes(file) if scheme(file) else nullcontext(file)
+        with opened as content, pyarrow.parquet.ParquetFile(content) as table:
             yield table
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # without a number: of the content
             raise unopened(error, file) from error
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise unreadable(f"not a Parquet file: {first}", str(file), "Write it again.") from error
+        raise unreadable(f"not a Parquet file: {first}", file, "Write it again.") from error
 
 
 def _parquet_type(arrow: Any) -> ColumnType:
@@ -302,7 +305,7 @@ def unreadable(what: str, where: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
 
 
-def unopened(error: OSError, file: Path) -> EdlError:
+def unopened(error: OSError, file: Path | str) -> EdlError:
     """The error for a source that the system does not open or read."""
     reason = os.strerror(error.errno) if error.errno else error  # pyarrow has texts of its own
     return unreadable(f"the file cannot be read: {reason}", str(file), data_files.access(error))

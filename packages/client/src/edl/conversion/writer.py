@@ -105,6 +105,8 @@ def check_layout(output: str, layout: FileLayout) -> str:
     places = [output]
     if suffix == ".recordio":
         places += [f"{output.removesuffix(suffix)}.{name}" for name in (LABELS, schema.FILE)]
+    if scheme(output):
+        stored_output.remove_abandoned(output, places)
     for place in places:
         check_output(place, "--to")
     if scheme(output):
