@@ -7,6 +7,7 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Callable
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing sends a reset."""
@@ -22,11 +23,15 @@ class TcpRelay:
     Attributes:
         carried: bytes so far, both ways.
         cut_at: connections are cut when so many bytes have been carried.
+        holds: data that this says yes to is held back, with all that follows, until ``restore``.
+        held: whether it has.
     """
 
     def __init__(self, listen: tuple[str, int], to: tuple[str, int] | str) -> None:
         self.carried = 0
         self.cut_at = sys.maxsize
+        self.holds: Callable[[bytes], bool] = lambda piece: False
+        self.held = threading.Event()
         self._at = listen
         self._to = to
         self._open = threading.Event()
@@ -98,6 +103,9 @@ class TcpRelay:
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(1 << 16):
+                if self.holds(piece):
+                    self.block()
+                    self.held.set()
                 self._open.wait()
                 piece = piece[: max(0, self.cut_at - self.carried)]
                 target.sendall(piece)

@@ -1,10 +1,11 @@
-"""Connections to databases break at many places: the same command again makes it whole."""
+"""Connections break and commands are killed at many places; a repetition makes it whole."""
 
 from __future__ import annotations
 
 import gc
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done
+from conftest import COMMAND, Done
 from tcp_relay import TcpRelay
 
 import recordio
@@ -108,6 +109,35 @@ def test_a_conversion_that_is_cut_leaves_nothing_and_is_repeated(
     assert ids == list(range(1, ROWS + 1))
 
 
+def kill_where(relay: TcpRelay, holds: Callable[[bytes], bool], *args: str) -> None:
+    """Kill a command while what it sends or gets is held back; the server sees it leave."""
+    relay.holds = holds
+    with subprocess.Popen([COMMAND, *args], stderr=subprocess.PIPE, text=True) as running:
+        while not relay.held.wait(0.02):
+            assert running.poll() is None, running.stderr and running.stderr.read()
+        running.kill()
+    relay.holds = lambda piece: False
+    relay.held.clear()
+    relay.cut()
+    relay.restore()
+
+
+def test_a_conversion_that_is_killed_is_repeated(
+    edl: Call, server: Server, relay: TcpRelay, url: str
+) -> None:
+    numbers = {
+        "postgresql": f"SELECT i AS id FROM generate_series(1, {ROWS}) AS i",
+        "mysql": f"SELECT seq AS id FROM seq_1_to_{ROWS}",
+    }[server.kind]
+    convert = ("data", "convert", "--from", url, "--query", numbers, "--to", "out")
+    kill_where(relay, lambda piece: relay.carried > 100_000, *convert)
+    assert not Path("out").exists()
+    assert edl(*convert).code == 0
+    source = recordio.open_source("out/part-00000.recordio")
+    ids = [recordio.example.decode(record)["id"][0] for record in source.read(0, source.count())]
+    assert ids == list(range(1, ROWS + 1))
+
+
 def write_predictions(place: str) -> None:
     with recordio.Writer(place) as writer:
         for number in range(PREDICTIONS):
@@ -165,6 +195,32 @@ def test_a_column_that_is_cut_is_there_with_all_values_or_none(
         assert done.code == 0, str(done)
         assert (done.json["rows"], done.json["other_rows"]) == (PREDICTIONS, 0)
         assert loaded(edl, server, table) == complete
+
+
+STAGES = {
+    "batches": b"INSERT INTO edl_load",
+    "check": b"OUTER JOIN",
+    "update": b"UPDATE ",
+    "commit": b"COMMIT",
+}
+"""What a command sends at each stage of loading."""
+
+
+def test_a_load_that_is_killed_has_written_nothing_and_is_repeated(
+    edl: Call, server: Server, relay: TcpRelay, url: str
+) -> None:
+    write_predictions("p.recordio")
+    for stage, sent in STAGES.items():
+        table = f"kill_{stage}"
+        make_table(server, table)
+        load = ("data", "load", "--from", "p.recordio", "--to", url, "--table", table)
+        load = (*load, "--column", "predicted", "-o", "json")
+        kill_where(relay, lambda piece, sent=sent: sent in piece, *load)
+        assert loaded(edl, server, table) == [None] * PREDICTIONS, stage
+        done = edl(*load)
+        assert done.code == 0, str(done)
+        assert (done.json["rows"], done.json["other_rows"]) == (PREDICTIONS, 0)
+        assert loaded(edl, server, table) == [number * 0.5 for number in range(PREDICTIONS)]
 
 
 def test_predictions_wait_for_a_database_that_restarts_during_the_job(

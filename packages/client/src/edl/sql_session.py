@@ -17,6 +17,7 @@ from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
 from edl.adapters.sql_models import SqlModels
+from edl.app import job_catalog
 from edl.conversion.column_loading import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
@@ -35,6 +36,8 @@ from edl.core.sql_statements import (
     parse_statements,
 )
 from edl.core.sql_tokens import Dialect, dialect_of
+from edl.render.line_display import SilentDisplay
+from edl.use_cases.statement_jobs import StatementJobs
 
 _ZOOS = ("model_zoo", "/model_zoo")
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.
@@ -93,6 +96,7 @@ class SqlSession:
         self._url = url
         self._places = places
         self._models = SqlModels(places.models)
+        self._jobs = StatementJobs(self._models, job_catalog(), SilentDisplay(), report)
         self._report = report
         self._progress = progress
 
@@ -128,12 +132,7 @@ class SqlSession:
 
     def _train(self, statement: Train) -> dict[str, Any]:
         output = self._models.place(statement.into)
-        if self._models.exists(statement.into):
-            raise usage(
-                f"there is a model {statement.into} already",
-                where=output,
-                remedy="Choose another name after INTO, or delete the folder.",
-            )
+        self._jobs.check_free(statement.into)
         zoo = self._model_zoo()
         names = column_names(self._database, statement.select)
         source, model = source_of(Path(zoo), statement.model_def)
@@ -157,27 +156,28 @@ class SqlSession:
             }
             epochs = plural(settings["num_epochs"], "epoch")
             self._report(f"{plural(schema['rows'], 'row')}, {epochs}")
-            result = api.train(
-                progress=self._progress,
-                model_zoo=zoo,
-                model_def=statement.model_def,
-                params={**statement.params, **chosen.params, "schema": schema},
-                data=[f"{folder}/rows"],
-                output=output,
-                **settings,
-            )
-        about = {
-            "statement": statement.text,
-            "label": label,
-            "classes": sorted(rows.classes, key=lambda name: rows.classes[name]),
-            "is_classifier": "classifier" in statement.model_def.lower(),
-            "texts": {
-                each["name"]: each["feature"] == "bytes"
-                for each in schema["columns"]
-                if each["name"] != schema["label"]
-            },
-        }
-        self._models.describe(statement.into, about)
+            about = {
+                "statement": statement.text,
+                "label": label,
+                "classes": sorted(rows.classes, key=lambda name: rows.classes[name]),
+                "is_classifier": "classifier" in statement.model_def.lower(),
+                "texts": {
+                    each["name"]: each["feature"] == "bytes"
+                    for each in schema["columns"]
+                    if each["name"] != schema["label"]
+                },
+            }
+            with self._jobs.training(statement.into, statement.model_def, about) as job:
+                result = api.train(
+                    progress=self._progress,
+                    name=job,
+                    model_zoo=zoo,
+                    model_def=statement.model_def,
+                    params={**statement.params, **chosen.params, "schema": schema},
+                    data=[f"{folder}/rows"],
+                    output=output,
+                    **settings,
+                )
         self._report(f"the model {statement.into} is in {output}")
         return {
             "model": statement.into,
@@ -202,14 +202,16 @@ class SqlSession:
             options = self._options_of(Verb.PREDICT)
             if about["is_classifier"]:
                 options["postprocess"] = "argmax"
-            api.predict(
-                progress=self._progress,
-                trained_model=self._models.place(statement.using),
-                data=[f"{folder}/rows"],
-                keep=[key],
-                output=f"{folder}/predictions.recordio",
-                **options,
-            )
+            with self._jobs.running(f"predict-{statement.using}") as job:
+                api.predict(
+                    progress=self._progress,
+                    name=job,
+                    trained_model=self._models.place(statement.using),
+                    data=[f"{folder}/rows"],
+                    keep=[key],
+                    output=f"{folder}/predictions.recordio",
+                    **options,
+                )
             predictions = Predictions(
                 f"{folder}/predictions.recordio", key, "prediction", about["classes"]
             )
@@ -245,13 +247,15 @@ class SqlSession:
         with self._folder() as folder:
             rows = self._convert(folder, statement.select, label=label, classes=about["classes"])
             check_types(about["texts"], rows.schema or {})
-            result = api.evaluate(
-                progress=self._progress,
-                trained_model=self._models.place(statement.model),
-                data=[f"{folder}/rows"],
-                **self._options_of(Verb.EVALUATE),
-                **_with_metrics(statement.settings),
-            )
+            with self._jobs.running(f"evaluate-{statement.model}") as job:
+                result = api.evaluate(
+                    progress=self._progress,
+                    name=job,
+                    trained_model=self._models.place(statement.model),
+                    data=[f"{folder}/rows"],
+                    **self._options_of(Verb.EVALUATE),
+                    **_with_metrics(statement.settings),
+                )
         number = sum(rows.records.values())
         metrics = {name: float(value) for name, value in result.metrics.items()}
         self._report(

@@ -20,12 +20,14 @@ from edl.__main__ import run
 from edl.conversion.predictions import Predictions
 from edl.core import exit_codes
 from edl.core.columns import Cell
+from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
 from edl.core.model_file import learns_label
 from edl.core.sql_selection import Selection, select
 from edl.core.sql_statements import Train, parse_statements
 from edl.core.sql_tokens import Dialect, ends_with_semicolon
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import model_pb2
 
 Call = Callable[..., Done]
 
@@ -78,6 +80,12 @@ def test_show_train(sql: Call) -> None:
 def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
     Path("s.sql").write_bytes("SHOW TRAIN wages;".encode("utf-16"))
     assert "not UTF-8\n  where: s.sql" in sql("s.sql", code=3).err
+    assert "cannot be read: No such file" in sql("none.sql", code=3).err
+
+
+def test_a_file_of_windows(sql: Call) -> None:
+    Path("s.sql").write_bytes(b"\xef\xbb\xbfSHOW TRAIN\r\n wages;\r\n")
+    assert sql("s.sql").out == "SELECT … INTO wages\n"
 
 
 @pytest.mark.parametrize(
@@ -278,6 +286,150 @@ def test_models_are_in_a_store(sql: Call, monkeypatch: pytest.MonkeyPatch) -> No
     assert "no statement has trained a model n here" in other
     unknown = sql("--models", "nosuch://bucket/models", "-e", "SHOW TRAIN n", code=4).err
     assert "the store of the models cannot be accessed" in unknown
+
+
+class Killed(BaseException):
+    """In the place of SIGKILL: nothing more is done than ``finally`` and ``with`` do."""
+
+
+def write_model(place: str, job: str) -> None:
+    """What the job leaves at the output."""
+    model = model_pb2.TrainedModel(model_def="a.B", job=job)
+    system, path = fsspec.core.url_to_fs(place)
+    system.makedirs(path, exist_ok=True)
+    system.pipe_file(f"{path}/trained_model.pb", model.SerializeToString())
+
+
+def files_of(place: str) -> list[str]:
+    system, path = fsspec.core.url_to_fs(place)
+    return sorted(found.removeprefix(path).lstrip("/") for found in system.find(path))
+
+
+TRAIN_M = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
+
+
+@pytest.mark.parametrize("place", ["kept", "memory://bucket/kept"])
+def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
+    sql: Call, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    jobs: list[str] = []
+
+    def train(**options: Any) -> JobResult:
+        jobs.append(options["name"])
+        raise Killed
+
+    monkeypatch.setattr("edl.api.train", train)
+    models = ("--models", place)
+    with pytest.raises(Killed):
+        sql(*models, "-e", TRAIN_M)
+    told = sql(*models, "-e", "SHOW TRAIN m", code=4).err
+    assert "the model m is not there yet" in told
+    assert f"edl status {jobs[0]}" in told
+    write_model(f"{place}/m", jobs[0])
+    assert sql(*models, "-e", "SHOW TRAIN m").out == f"{TRAIN_M}\n"
+    assert files_of(place) == ["m/statement.json", "m/trained_model.pb"]
+    assert sql(*models, "-e", "SHOW TRAIN m").out == f"{TRAIN_M}\n"
+    assert "there is a model m already" in sql(*models, "-e", TRAIN_M, code=2).err
+    if "://" in place:
+        fsspec.filesystem("memory").rm("/bucket", recursive=True)
+
+
+def test_a_model_of_another_job_is_not_taken_for_the_killed_statement_s(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(**_: Any) -> JobResult:
+        raise Killed
+
+    monkeypatch.setattr("edl.api.train", train)
+    with pytest.raises(Killed):
+        sql("-e", TRAIN_M)
+    write_model("models/m", "somebody-elses")
+    assert "no statement has trained a model m" in sql("-e", "SHOW TRAIN m", code=4).err
+
+
+def test_a_statement_whose_job_was_not_started_leaves_nothing(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(**_: Any) -> JobResult:
+        assert files_of("new"), "what is kept about the model comes first"
+        raise EdlError(ErrorCode.USAGE, "no", where="", remedy="")
+
+    monkeypatch.setattr("edl.api.train", train)
+    sql("--models", "new", "-e", TRAIN_M, code=2)
+    assert files_of("new") == []
+
+
+class FakeJobs:
+    """In the place of the catalog, all backends and the watcher of one job."""
+
+    def __init__(self, is_over: bool) -> None:
+        self.is_over = is_over
+        self.stopped: list[str] = []
+
+    def has(self, name: str) -> bool:
+        return True
+
+    def find(self, name: str) -> FakeJobs:
+        return self
+
+    def status(self, name: str) -> FakeJobs:
+        return self
+
+    def stop(self, reason: str) -> None:
+        self.stopped.append(reason)
+
+    def run(self) -> None:
+        self.is_over = True
+
+
+def test_a_model_that_is_being_trained_is_not_trained_twice(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[str] = []
+
+    def train(**options: Any) -> JobResult:
+        jobs.append(options["name"])
+        raise Killed
+
+    fake = FakeJobs(is_over=False)
+    monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
+    with pytest.raises(Killed):
+        sql("-e", TRAIN_M)
+    told = sql("-e", TRAIN_M, code=2).err
+    assert f"the job {jobs[0]} is training a model m" in told
+    assert len(jobs) == 1
+    fake.is_over = True  # and has left no model
+    with pytest.raises(Killed):
+        sql("-e", TRAIN_M)
+    first, second = jobs
+    assert first != second
+    assert [file for file in files_of("models") if ".m." in file] == [f".m.{second}.statement.json"]
+
+
+def test_ctrl_c_ends_the_job_before_its_records_go(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeJobs(is_over=False)
+    records: list[Path] = []
+
+    def train(*, data: list[str], **_: Any) -> JobResult:
+        records.append(Path(data[0]))
+        raise KeyboardInterrupt
+
+    def run(self: FakeJobs) -> None:
+        assert records[0].is_dir()
+        self.is_over = True
+
+    monkeypatch.setattr(FakeJobs, "run", run)
+    monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl.use_cases.statement_jobs.JobWatcher", lambda *_: fake)
+    done = sql("-e", TRAIN_M, code=INTERRUPTED)
+    assert "stopping a-b-" in done.err
+    assert fake.is_over
+    assert fake.stopped == ["edl sql was interrupted"]
+    assert not records[0].exists()
 
 
 def test_jobs_have_the_options_of_the_command(

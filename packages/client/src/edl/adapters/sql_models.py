@@ -1,14 +1,21 @@
-"""The trained models that statements name, in a folder of this machine or of a store."""
+"""The trained models that statements name, in a folder of this machine or of a store.
+
+What a statement knows about its model is written before the job starts, beside the model's place
+and under the job's name, and into the model when the job has succeeded. If the command that waits
+for the job is killed, the model names the job, and so finds what was written.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edl.adapters import storage
+from edl.adapters import storage, trained_models
 from edl.core.locations import absolute, scheme
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
@@ -42,46 +49,89 @@ class SqlModels:
         except storage.StoreError as error:
             raise self._unreachable(error) from None
 
-    def describe(self, name: str, about: Mapping[str, Any]) -> None:
-        """Write what ``about`` will read.
+    def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
+        """Write what ``about`` will read once the model of this job is there.
+
+        Raises:
+            EdlError: it cannot be written.
+        """
+        place = self._announcement(name, job)
+        try:
+            if not scheme(place):
+                Path(place).parent.mkdir(parents=True, exist_ok=True)
+            storage.write(place, _encoded(about))
+        except (OSError, storage.StoreError) as error:
+            raise EdlError(
+                ErrorCode.OUTPUT_UNWRITABLE,
+                f"nothing can be written beside the model: {error}",
+                where=place,
+                remedy="Name another place with --models.",
+            ) from None
+
+    def withdraw(self, name: str, job: str) -> None:
+        """Remove what was announced: the job was not started, or its model is described."""
+        with contextlib.suppress(FileNotFoundError, storage.StoreError):
+            storage.remove_file(self._announcement(name, job))
+
+    def announced(self, name: str) -> list[str]:
+        """The jobs that are to train a model, and those that have failed to.
+
+        Raises:
+            EdlError: the store does not answer.
+        """
+        pattern = re.compile(rf"\.{re.escape(name)}\.([^.]+)\.{re.escape(ABOUT)}")
+        try:
+            found = storage.names(self._place)
+        except storage.StoreError as error:
+            raise self._unreachable(error) from None
+        return sorted(match[1] for match in map(pattern.fullmatch, found) if match)
+
+    def describe(self, name: str, job: str, about: Mapping[str, Any]) -> None:
+        """Write into a trained model what ``about`` will read.
 
         Raises:
             EdlError: it cannot be written.
         """
         place = f"{self.place(name)}/{ABOUT}"
-        content = (json.dumps(about, indent=2) + "\n").encode()
         try:
-            storage.write(place, content)
+            storage.write(place, _encoded(about))
         except (OSError, storage.StoreError) as error:
             raise EdlError(
                 ErrorCode.OUTPUT_UNWRITABLE,
                 f"the model {name} is trained, but its statement cannot be written: {error}",
                 where=place,
-                remedy="Statements cannot use this model. edl predict can, by its place.",
+                remedy="The next statement that uses the model tries again.",
             ) from None
+        self.withdraw(name, job)
 
     def about(self, name: str) -> dict[str, Any]:
-        """What was written when a model was trained.
+        """What a statement wrote about the model that it has trained.
 
         Raises:
             EdlError: there is no such model, it is damaged, or the store does not answer.
         """
-        place = f"{self.place(name)}/{ABOUT}"
         try:
-            about = _checked(json.loads(storage.read(place)))
+            return self._read(name, f"{self.place(name)}/{ABOUT}")
         except (FileNotFoundError, NotADirectoryError):
-            known = self._names()
-            raise EdlError(
-                ErrorCode.MODEL_NOT_FOUND,
-                f"no statement has trained a model {name} here",
-                where=self.place(name),
-                remedy=did_you_mean(name, known)
-                or (
-                    f"There are {', '.join(sorted(known))}."
-                    if known
-                    else "Check its name, or train it first."
-                ),
-            ) from None
+            pass
+        try:
+            job = trained_models.read(self.place(name)).job
+            about = self._read(name, self._announcement(name, job))
+        except (FileNotFoundError, NotADirectoryError, EdlError):
+            raise self._unknown(name) from None
+        with contextlib.suppress(EdlError):  # whoever only reads models can use this one
+            self.describe(name, job, about)
+        return about
+
+    def _read(self, name: str, place: str) -> dict[str, Any]:
+        """What is kept in a file about a model.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such file.
+            EdlError: it is damaged, or the store does not answer.
+        """
+        try:
+            return _checked(json.loads(storage.read(place)))
         except storage.StoreError as error:
             raise self._unreachable(error) from None
         except (ValueError, RecursionError):
@@ -91,7 +141,31 @@ class SqlModels:
                 where=place,
                 remedy="Restore the file, or train the model anew under another name.",
             ) from None
-        return about
+
+    def _unknown(self, name: str) -> EdlError:
+        if not self.exists(name) and (jobs := self.announced(name)):
+            return EdlError(
+                ErrorCode.MODEL_NOT_FOUND,
+                f"the model {name} is not there yet",
+                where=self.place(name),
+                remedy=f"edl status {jobs[-1]} shows the job that trains it.",
+            )
+        known = self._names()
+        return EdlError(
+            ErrorCode.MODEL_NOT_FOUND,
+            f"no statement has trained a model {name} here",
+            where=self.place(name),
+            remedy=did_you_mean(name, known)
+            or (
+                f"There are {', '.join(sorted(known))}."
+                if known
+                else "Check its name, or train it first."
+            ),
+        )
+
+    def _announcement(self, name: str, job: str) -> str:
+        """Beside a model: what its statement is, if this job trains it. No job has a dot."""
+        return f"{self._place}/.{name}.{job}.{ABOUT}"
 
     def _names(self) -> list[str]:
         if scheme(self._place):
@@ -105,6 +179,10 @@ class SqlModels:
             where=self._place,
             remedy=storage.REMEDY,
         )
+
+
+def _encoded(about: Mapping[str, Any]) -> bytes:
+    return (json.dumps(about, indent=2) + "\n").encode()
 
 
 def _checked(about: Any) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""The jobs that statements of SQL run, and the models that these jobs leave."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from edl.adapters.sql_models import SqlModels
+from edl.core import names
+from edl.core.problem import usage
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher
+
+
+class StatementJobs:
+    """Names the jobs of statements, and keeps their models usable whenever this process ends.
+
+    Args:
+        models: that statements name.
+        catalog: of all jobs.
+        display: of a job that is being stopped.
+        report: called with a line about what is done.
+    """
+
+    def __init__(
+        self,
+        models: SqlModels,
+        catalog: JobCatalog,
+        display: JobDisplay,
+        report: Callable[[str], None],
+    ) -> None:
+        self._models = models
+        self._catalog = catalog
+        self._display = display
+        self._report = report
+
+    def check_free(self, model: str) -> None:
+        """Check that no model of this name is there or is being trained.
+
+        Raises:
+            Problem: one is.
+            EdlError: the store of the models does not answer.
+        """
+        # Other machines may train models of the same place: of their jobs, nothing is known.
+        known = [job for job in self._models.announced(model) if self._catalog.has(job)]
+        running = [job for job in known if not self._catalog.find(job).status(job).is_over]
+        if running:
+            raise usage(
+                f"the job {running[0]} is training a model {model}",
+                where=self._models.place(model),
+                remedy=f"Wait for it: edl wait {running[0]}. Then statements can use the model."
+                f" Or end it: edl stop {running[0]}",
+            )
+        if self._models.exists(model):
+            raise usage(
+                f"there is a model {model} already",
+                where=self._models.place(model),
+                remedy="Choose another name after INTO, or delete the folder.",
+            )
+        for job in known:
+            self._models.withdraw(model, job)
+
+    @contextmanager
+    def training(self, model: str, model_def: str, about: Mapping[str, Any]) -> Iterator[str]:
+        """The name of a job, while it trains a model that statements are to use.
+
+        Args:
+            about: what statements have to know about the model.
+
+        Raises:
+            EdlError: nothing can be written where models are.
+        """
+        with self.running(names.subject_of(model_def)) as job:
+            self._models.announce(model, job, about)
+            try:
+                yield job
+            except Exception:
+                if not self._catalog.has(job):  # otherwise edl resume may finish it
+                    self._models.withdraw(model, job)
+                raise
+            self._models.describe(model, job, about)
+
+    @contextmanager
+    def running(self, subject: str) -> Iterator[str]:
+        """The name of a job, while it runs. Ctrl-C ends it: its records go with the statement.
+
+        Args:
+            subject: any text that the name is made from.
+        """
+        job = names.with_suffix(names.slug(subject) or "job", secrets.token_hex(3))
+        try:
+            yield job
+        except KeyboardInterrupt:
+            if self._catalog.has(job):
+                self._report(f"stopping {job}")
+                watcher = JobWatcher(self._catalog.find(job), job, self._display)
+                watcher.stop("edl sql was interrupted")
+                watcher.run()
+            raise
