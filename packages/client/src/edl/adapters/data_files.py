@@ -21,6 +21,7 @@ from recordio.formats.detection import sniff
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk does not give it: read a copy of the file; the log of the kernel may say more."
+_SPECIAL = "Write the content to a regular file first."
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
 _SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
@@ -131,7 +132,7 @@ def _remedy(error: recordio.RecordError, file: str) -> str:
     """What to do with a file that is not damaged, but cannot be read as records."""
     if isinstance(error, recordio.UnreadableFile):
         special = not scheme(file) and os.path.exists(file) and not os.path.isfile(file)
-        return "Write the content to a regular file first." if special else access(error.__cause__)
+        return _SPECIAL if special else access(error.__cause__)
     if _is_converted(file):
         return conversion(file)
     return f"Name its format: edl data convert {shlex.quote(file)} --format FORMAT --to data"
@@ -178,7 +179,7 @@ def readable_size(file: str, option: str) -> int:
     try:
         about = os.stat(file)
         if not stat.S_ISREG(about.st_mode):  # to open a pipe may take forever
-            raise _unreadable("it is not a regular file", file, option)
+            raise _unreadable("it is not a regular file", file, option, _SPECIAL)
         with open(file, "rb"):
             return about.st_size
     except OSError as error:
@@ -240,12 +241,12 @@ def _check_delimiter(file: str, option: str) -> None:
         )
 
 
-def _unreadable(error: object, where: str, option: str) -> EdlError:
+def _unreadable(error: object, where: str, option: str, remedy: str = _ACCESS) -> EdlError:
     foreign = isinstance(error, Exception) and not isinstance(error, recordio.RecordError)
     reason = f"{type(error).__name__}: {error}" if foreign else str(error)
     return EdlError(
         ErrorCode.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",
         where=where,
-        remedy=_ACCESS,
+        remedy=remedy,
     )
