@@ -39,4 +39,8 @@ def test_every_panel_says_what_it_shows(name: str) -> None:
         assert panel["datasource"]["uid"] == "$datasource", title
         for target in panel["targets"]:
             assert "$namespace" in target["expr"] or "ALERTS" in target["expr"], title
-            assert target["legendFormat"], title
+            assert target["legendFormat"].strip(), title
+            assert (target.get("datasource") or panel["datasource"])["uid"] == "$datasource", title
+        references = [target["refId"] for target in panel["targets"]]
+        assert references, title
+        assert len(set(references)) == len(references), title
