@@ -307,7 +307,7 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
     running = {"loading", "ready", "working"}
     until(lambda: {each["state"] for each in master.status()["workers"]} <= running, "two workers")
-    workers = master.instance_records()
+    workers, started_at = master.instance_records(), master.status()["started_at"]
     assert master.process is not None
     master.process.kill()
     master.wait()
@@ -318,6 +318,7 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     assert master.wait() == 0, master.log()
     status = master.status()
     assert (status["preemptions"], status["worker_failures"]) == (3, 0)
+    assert status["started_at"] == started_at, "the job has not started anew"
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     events = (master.job_dir / "events.jsonl").read_text()
     assert "CheckpointRestored" in events

@@ -308,7 +308,7 @@ class MasterServices:
         return JobReport(
             facts,
             self.controller.view,
-            JobHistory(self._state.journal, curves, self.timeline),
+            JobHistory(self._state.journal, curves, self.timeline, self._state.started_at),
             self.metrics,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,

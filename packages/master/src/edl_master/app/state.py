@@ -6,6 +6,7 @@ and the job is new or restored from its newest snapshot or checkpoint.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_proto.errors import EdlError
 from edl_proto.local import job_directory, output_reservation
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 _SNAPSHOTS_KEPT = 2
@@ -73,6 +75,7 @@ class MasterState:
         storage: where position and result are kept.
         restored: the job, new or restored.
         keeps_workers: instances of an earlier master may continue: they have the job's state.
+        started_at: RFC 3339; when the job's first master started.
     """
 
     settings: JobSettings
@@ -82,6 +85,7 @@ class MasterState:
     storage: Storage
     restored: RestoredJob
     keeps_workers: bool
+    started_at: str
 
     def locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
         """The file and records of a lease; None for tasks without records."""
@@ -103,6 +107,7 @@ def open_state(
     """
     spec, trains = config.spec, config.type is JobType.TRAIN
     last_seen = directory.last_seen()
+    started_at = directory.read_status().started_at or rfc3339(time.time())
     directory.remove_drafts()
     directory.reserve()
     journal = Journal(config.job_dir / job_directory.EVENTS)
@@ -147,6 +152,7 @@ def open_state(
         restored=restored,
         # A training job that starts again needs workers that have not trained yet.
         keeps_workers=restored.resumed or not trains,
+        started_at=started_at,
     )
 
 

@@ -48,11 +48,13 @@ class JobHistory:
         journal: its events.
         curves: its loss and metrics.
         timeline: what its workers did when.
+        started_at: RFC 3339; when its first master started.
     """
 
     journal: Journal
     curves: Curves
     timeline: TimelineRecorder
+    started_at: str
 
 
 class JobReport:
@@ -81,7 +83,7 @@ class JobReport:
         servers: Callable[[], list[job_pb2.ParameterServerStatus]] = list,
         table_rows: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self.started_at = rfc3339(time.time())
+        self.started_at = history.started_at
         self._facts = facts
         self._settings = settings_of(facts.spec)
         self._environment = installed_versions()
