@@ -1,27 +1,43 @@
-"""Write the rules into the client's package, which gives them to its own Prometheus.
+"""Write the rules beside this file to where they are used; ``--check`` only compares.
 
-``--check`` only compares. Run by ``./dev generate``: change rules.yml beside this file, not the
-copy.
+That is the client's package, for its own Prometheus, and an object for the Prometheus operator. Run
+by ``./dev generate``.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-COPY = HERE.parents[1] / "packages" / "client" / "src" / "edl" / "prometheus" / "rules.yml"
+ROOT = HERE.parents[1]
+
+_OBJECT = """\
+# Written by ./dev generate from deploy/prometheus/rules.yml.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: edl}
+spec:
+"""
 
 
 def main() -> int:
-    text = (HERE / "rules.yml").read_text()
-    if "--check" not in sys.argv:
-        COPY.parent.mkdir(exist_ok=True)
-        COPY.write_text(text)
-    elif not COPY.exists() or COPY.read_text() != text:
-        print("stale rules in the client's package, run ./dev generate", file=sys.stderr)
-        return 1
-    return 0
+    rules = (HERE / "rules.yml").read_text()
+    wanted = {
+        ROOT / "packages/client/src/edl/prometheus/rules.yml": rules,
+        ROOT / "deploy/kubernetes/monitoring/rules.yaml": _OBJECT + textwrap.indent(rules, "  "),
+    }
+    stale = []
+    for path, text in wanted.items():
+        if "--check" not in sys.argv:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            stale.append(str(path.relative_to(ROOT)))
+    if stale:
+        print(f"stale rules, run ./dev generate: {', '.join(stale)}", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

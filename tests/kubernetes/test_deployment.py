@@ -141,8 +141,13 @@ def test_policies_and_scraping_name_the_labels_and_ports_that_pods_have() -> Non
     assert ports == [objects.MASTER_PORT, objects.STREAM_PORT]
     values = inner["spec"]["podSelector"]["matchExpressions"][0]["values"]
     assert values == [objects.MASTER, objects.SERVER]
-    monitor = yaml.safe_load((DEPLOYMENT / "monitoring/pod-monitor.yaml").read_text())
-    assert monitor["spec"]["selector"]["matchLabels"].items() >= role.items()
+    monitors = yaml.safe_load_all((DEPLOYMENT / "monitoring/pod-monitors.yaml").read_text())
+    selected = {one["metadata"]["name"]: one["spec"]["selector"]["matchLabels"] for one in monitors}
+    assert selected["edl-masters"].items() >= role.items()
+    built = yaml.safe_load((DEPLOYMENT / "builder/kustomization.yaml").read_text())
+    assert selected["edl-builder"].items() <= built["labels"][0]["pairs"].items()
     scraping = (DEPLOYMENT / "monitoring/scrape-config.yaml").read_text()
     assert f"{objects.LABEL_ROLE}={objects.MASTER}" in scraping
+    ((label, value),) = selected["edl-builder"].items()
+    assert f"label: {label}={value}\n" in scraping
     assert objects.MASTER_ACCOUNT == MASTER

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -193,3 +194,15 @@ def test_prometheus_evaluates_every_rule(world: World) -> None:
     eventually(lambda: "unknown" not in states().values(), "all rules were evaluated")
     assert set(states().values()) == {"ok"}, states()
     assert {alert["alert"] for alert in alerts()} <= states().keys()
+
+
+def test_alerts_fire_when_masters_and_builders_are_gone(world: World) -> None:
+    """The last test, for the next command that looks at the job starts it again."""
+    before = time.time()
+    world.builder.app.close()
+
+    def both_fire() -> bool:
+        world.job.lose_machine()
+        return {"EdlMasterDown", "EdlBuilderDown"} <= world.prometheus.fired(before)
+
+    eventually(both_fire, "both fire", every=0.5)

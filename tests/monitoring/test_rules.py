@@ -32,9 +32,9 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
 
 def test_each_alert_has_a_runbook_that_names_it() -> None:
     for alert in alerts():
-        page = ROOT / alert["annotations"]["runbook"]
+        page = ROOT / alert["annotations"]["runbook_url"]
         assert f"`{alert['alert']}`" in page.read_text(), page
-    used = {ROOT / alert["annotations"]["runbook"] for alert in alerts()}
+    used = {ROOT / alert["annotations"]["runbook_url"] for alert in alerts()}
     assert set(RUNBOOKS.glob("*.md")) == used
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from conftest import ROOT, Edl, eventually, write_numbers
 
+from edl_proto.local import supervision
+
 NAME = "my-job"
 
 _STOPPED_S, _GOING_ON_S = 1.5, 0.5
@@ -77,6 +79,14 @@ class TroubledJob:
         """After which the supervisor starts the next one."""
         written = json.loads((self._edl.job_dir(NAME) / "master.json").read_text())
         os.kill(int(written["pid"]), signal.SIGKILL)
+
+    def lose_machine(self) -> None:
+        """Kill all processes, until none is left that starts the others again."""
+        job_dir = self._edl.job_dir(NAME)
+        while found := {supervision.supervisor_pid(job_dir), *self._edl.processes()} - {None}:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def slow_server_down(self, until: Callable[[], bool]) -> None:
         """One of the parameter servers gets little time, until something is true."""

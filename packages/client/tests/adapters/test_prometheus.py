@@ -16,8 +16,12 @@ from typing import Any
 import pytest
 from conftest import eventually
 
-from edl.adapters.prometheus import Prometheus, ScrapeTarget
+from edl.adapters.prometheus import Prometheus, ScrapeTarget, scrape_target
+from edl.core.job_backend import StatusReport
+from edl.core.job_status import JobState, JobStatus, Verb
 from edl_proto.errors import EdlError
+from edl_proto.identity.page_key import metrics_token_file
+from edl_proto.local import job_directory
 
 
 class Metrics:
@@ -117,6 +121,35 @@ def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> 
         process = prometheus._process
     assert process is not None
     assert process.poll() is not None, "it ends with its context"
+
+
+@pytest.mark.parametrize(
+    ("state", "served", "found"),
+    [
+        (JobState.RUNNING, "http://127.0.0.1:2/", "127.0.0.1:2"),
+        (JobState.RUNNING, "", "127.0.0.1:1"),
+        (JobState.SUCCEEDED, "http://127.0.0.1:2/", "127.0.0.1:2"),
+        (JobState.SUCCEEDED, "", ""),
+    ],
+)
+def test_a_job_without_a_master_keeps_its_target_until_it_is_over(
+    tmp_path: Path, state: JobState, served: str, found: str
+) -> None:
+    token = metrics_token_file(tmp_path / job_directory.PAGE)
+    token.parent.mkdir()
+    token.write_text("token")
+    status = JobStatus("one", Verb.TRAIN, state, dashboard_url="http://127.0.0.1:1/")
+    report = StatusReport(
+        status=status,
+        answered=False,
+        location=str(tmp_path),
+        keep_page_s=0.0,
+        dashboard_url=served,
+        page_link=str,
+        description=dict,
+        details=dict,
+    )
+    assert scrape_target(report) == (ScrapeTarget("one", found, token) if found else None)
 
 
 def test_without_prometheus_a_person_hears_what_to_do(

@@ -53,11 +53,16 @@ class ScrapeTarget:
 
 
 def scrape_target(report: StatusReport) -> ScrapeTarget | None:
-    """Where the metrics of a job of this machine are; None while nobody serves them."""
+    """Where the metrics of a job of this machine are; None if nobody serves them any more.
+
+    A job that is not over keeps its target while it has no master, so that Prometheus sees that.
+    """
+    recorded = "" if report.is_over else report.status.dashboard_url
+    url = report.dashboard_url or recorded
     token_file = metrics_token_file(Path(report.location) / job_directory.PAGE)
-    if not report.dashboard_url or not token_file.exists():
+    if not url or not token_file.exists():
         return None
-    return ScrapeTarget(report.status.job, urlsplit(report.dashboard_url).netloc, token_file)
+    return ScrapeTarget(report.status.job, urlsplit(url).netloc, token_file)
 
 
 class Prometheus:
