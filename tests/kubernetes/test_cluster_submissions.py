@@ -55,6 +55,8 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
         ("/nonexistent", 11, "there is no kubeconfig"),
         (submitter.kubeconfig(server=server), 11, "certificate of the cluster's API server"),
         (submitter.kubeconfig(server="https://127.0.0.1:9"), 11, "does not answer"),
+        (submitter.kubeconfig(server=server.replace("https", "http")), 11, "an HTTPS server"),
+        (submitter.kubeconfig(token="two\nlines"), 11, "the token contains a line break"),
         (submitter.kubeconfig(token="expired"), 10, "does not accept your credentials"),
     ):
         monkeypatch.setenv("KUBECONFIG", kubeconfig)

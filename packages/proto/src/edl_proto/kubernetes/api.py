@@ -88,6 +88,10 @@ class KubernetesApi:
         """
         configuration = client.Configuration()
         config.load_kube_config(path, context, configuration)
+        if any(not key.isprintable() for key in configuration.api_key.values()):
+            raise config.ConfigException(
+                "the token contains a line break or the like"
+            )
         return cls(_client(configuration))
 
     def get(self, path: str) -> JsonObject:
@@ -244,7 +248,7 @@ def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:
     try:
         said = json.loads(body or "")
     except ValueError:
-        said = {"message": str(body)}
+        said = {"message": str(body).strip()}
     if status in (0, 429) or status >= 500:
         return ApiUnavailable(said.get("message") or f"HTTP {status}")
     return _refusal(status, said)

@@ -75,7 +75,7 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     if error.status == 404 and f'namespaces "{namespace}"' in said:
         return ErrorCode.USAGE, "kubectl get namespaces lists those of the cluster."
     if error.reason == "AlreadyExists":
-        return ErrorCode.JOB_EXISTS, "Choose another --name: this object is not of edl."
+        return ErrorCode.JOB_EXISTS, "Choose another --name: edl has not made this object."
     if error.status in (400, 422):
         return ErrorCode.USAGE, "Correct the option or the pod template that the message names."
     return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."
@@ -101,6 +101,11 @@ _REMEDIES = (
         ErrorCode.FORBIDDEN,
         "Choose one namespace with --namespace, or ask a cluster administrator for the role"
         " edl-viewer (deploy/kubernetes).",
+    ),
+    (
+        "HTTP request to an HTTPS server",
+        ErrorCode.CLUSTER_UNAVAILABLE,
+        "The address of the cluster in your kubeconfig must begin with https://.",
     ),
     ("exceeded quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
     ("failed quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
