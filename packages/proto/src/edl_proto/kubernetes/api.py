@@ -89,9 +89,7 @@ class KubernetesApi:
         configuration = client.Configuration()
         config.load_kube_config(path, context, configuration)
         if any(not key.isprintable() for key in configuration.api_key.values()):
-            raise config.ConfigException(
-                "the token contains a line break or the like"
-            )
+            raise config.ConfigException("the token contains a line break or the like")
         return cls(_client(configuration))
 
     def get(self, path: str) -> JsonObject:
