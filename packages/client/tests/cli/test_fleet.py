@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -126,3 +128,27 @@ def test_a_name_or_all(tidy: Edl) -> None:
         done = tidy.run("dashboard", *args)
         assert done.code == 2
         assert "--all" in done.err
+
+
+def answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/-/healthy", timeout=WAIT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None and not os.environ.get("CI"),
+    reason="Prometheus is not installed (apt install prometheus)",
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_no_prometheus_outlives_the_command(tidy: Edl, number: signal.Signals) -> None:
+    child = tidy.start("dashboard", "--all", "--prometheus")
+    assert child.stderr is not None
+    url = child.stderr.readline().split()[-1]
+    eventually(lambda: answers(url), "Prometheus answers")
+    child.send_signal(number)
+    child.communicate(timeout=WAIT_S)
+    assert child.returncode == 0
+    assert not answers(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -217,6 +218,10 @@ def _serve_all(
     from edl.use_cases.fleet import Fleet, repeated
     from edl_proto.local import job_directory
 
+    # As with Ctrl-C, no Prometheus is left behind; nohup has SIGHUP ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     with ExitStack() as opened:
         fleet = opened.enter_context(Fleet(catalog))
         prometheus = None
