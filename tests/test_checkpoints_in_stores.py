@@ -74,9 +74,9 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     assert done.json["records_trained"] == epochs * total
     check(output, total, epochs)
     told = edl("events", "again").out
-    assert f"Checkpoint {names[-1]} is damaged and passed over" in told
+    assert f"Checkpoint {names[-1]} is damaged and was skipped" in told
     assert "part-1/array-0000.npy is missing" in told
-    assert f"Goes on from checkpoint {names[-2]}" in told
+    assert f"Continues from checkpoint {names[-2]}" in told
 
 
 def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(

@@ -92,8 +92,8 @@ print(result.records_trained)
         ("https://me:secret@host/zoo.git", 2, "user name or password"),
         ("ssh://host/zoo.git", 2, "only https"),
         ("git@host:me/zoo.git", 2, "only https"),
-        ("https://host/zoo.git#--upload-pack=x", 2, "no branch, tag or commit"),
-        ("https://host/zoo.git#main:../x", 2, "no folder"),
+        ("https://host/zoo.git#--upload-pack=x", 2, "not a branch, tag or commit"),
+        ("https://host/zoo.git#main:../x", 2, "not a folder"),
     ],
 )
 def test_what_cannot_be_fetched_is_reported(

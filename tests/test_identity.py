@@ -22,7 +22,7 @@ from edl_proto.identity.names import Role
 from edl_proto.identity.page_key import metrics_token_file
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
-from edl_testing.scraping import scrape
+from edl_testing.scrape import scrape
 
 TOTAL, EPOCHS = 30_011, 1
 """Held, this trains for five minutes."""

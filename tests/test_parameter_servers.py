@@ -139,5 +139,5 @@ def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
         edl("delete", "again", "--yes")
     held.release()
     assert edl(*given).json["records_trained"] == epochs * total
-    assert "Goes on from checkpoint" in edl("events", "again").out
+    assert "Continues from checkpoint" in edl("events", "again").out
     check(output, total, epochs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from conftest import Edl
 from counting import train
 
-from edl_testing.scraping import scrape
+from edl_testing.scrape import scrape
 
 
 def traffic(edl: Edl, name: str) -> dict[str, float]:

@@ -107,7 +107,7 @@ def _build(
             if line.strip():
                 last = [*last[-15:], line]
                 say(line)
-    EngineImages(client).settle(f"{tag}-steps", tag, say)
+    EngineImages(client).tag_reproducibly(f"{tag}-steps", tag, say)
     return str(client.inspect_image(tag)["Id"])
 
 

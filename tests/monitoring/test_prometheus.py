@@ -19,7 +19,7 @@ import yaml
 from conftest import ROOT, eventually, installed_edl
 from prometheus_client import start_http_server
 
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.processes import CertificateCollector
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role

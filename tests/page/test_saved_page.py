@@ -82,5 +82,5 @@ def test_a_job_is_compared_with_the_saved_page_of_an_earlier_one(
     tab.choose_file("#earlier", other)
     tab.wait_for(
         "document.getElementById('earlier-note').innerText"
-        " === 'other.html is no page that edl saved.'"
+        " === 'other.html is not a page that edl saved.'"
     )

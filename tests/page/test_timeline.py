@@ -63,7 +63,7 @@ def test_a_slow_phase_is_seen_in_strip_and_figures(serve: Serve, visit: Visit) -
     assert when == "50 s after the start (09:30:50)"
     assert what == "input 72 %, compute 18 %, exchange 10 %"
     tab.point(5, 5)
-    assert told(tab)[0].startswith("Point at a strip")
+    assert told(tab)[0].startswith("To read a strip")
     assert tab.text("#timeline-key") == "2 starts of workers\n1 preemption\n1 death of a worker"
     marks = tab.evaluate(
         f"[0, 1, 2].map(n => [...{STRIP.format('n')}.querySelectorAll('.mark')]"
@@ -99,7 +99,7 @@ def test_strips_are_read_with_keys(serve: Serve, visit: Visit) -> None:
     tab.press("End")
     assert focused("valuenow") == focused("valuemax")
     tab.press("Escape")
-    assert told(tab)[0].startswith("Point at a strip")
+    assert told(tab)[0].startswith("To read a strip")
 
 
 def test_of_many_workers_those_that_waited_most_come_first(serve: Serve, visit: Visit) -> None:

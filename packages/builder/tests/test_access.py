@@ -149,5 +149,5 @@ def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
     assert signing is not None
     assert signing.builder_id == "urn:edl:builder"
     key.write_text("nonsense")
-    with pytest.raises(BuilderError, match="no private key"):
+    with pytest.raises(BuilderError, match="not a PEM private key"):
         builder_config.read(arguments)

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.status import PlaneStatus, ServerFigures, TableFigures
+from edl_master.metrics.instruments import Metrics, Served
 from edl_master.metrics.job import TableCollector
-from edl_master.metrics.observed import Metrics, Served
 from edl_master.metrics.processes import (
     ServersCollector,
     UsageCollector,

@@ -64,7 +64,7 @@ def test_without_a_header_every_line_is_a_record(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"1,2.5,-3e4\n4,5,6\n", "numbers alone"),
+        (b"1,2.5,-3e4\n4,5,6\n", "only numbers"),
         (b"a,,c\n1,2,3\n", "a name is missing"),
         (b"a,b,a\n1,2,3\n", "'a' twice"),
         (b"\xff,b\n1,2\n", "is not UTF-8"),

@@ -74,7 +74,7 @@ def test_nothing_matches(place: Path) -> None:
     with pytest.raises(recordio.NoSuchData, match=r"holds no data file; .*empty is empty"):
         recordio.expand("empty")
     for nothing in ("", " ", [], [""]):
-        with pytest.raises(recordio.NoSuchData, match="no data file is named"):
+        with pytest.raises(recordio.NoSuchData, match="no data file was given"):
             recordio.expand(nothing)
 
 

@@ -104,19 +104,19 @@ SNAPPY = bytes(cramjam.snappy.compress(THREE * 100))
         (chunk(THREE, 0, 3, magic=7), "not a RecordIO chunk (magic 0x00000007)"),
         (chunk(THREE, 0, 3, crc=7), "CRC"),
         (chunk(THREE, 9, 3), "unknown compressor 9"),
-        (chunk(THREE, 0, 3, size=1_000), "needs 1000 bytes and has 16"),
-        (chunk(THREE, 0, 3)[:-1], "needs 16 bytes and has 15"),
+        (chunk(THREE, 0, 3, size=1_000), "16 of 1000 bytes"),
+        (chunk(THREE, 0, 3)[:-1], "15 of 16 bytes"),
         (chunk(THREE, 0, 2), "5 bytes are left over after 2 records"),
-        (chunk(THREE, 0, 4), "longer than the chunk"),
-        (chunk(THREE, 0, 5), "5 records cannot be in a chunk of 16 bytes"),
-        (chunk(b"\xff\xff\xff\xff" + THREE, 0, 1), "longer than the chunk"),
-        (chunk(b"\x05\x00\x00\x00abcd", 0, 1), "longer than the chunk"),
+        (chunk(THREE, 0, 4), "longer than its chunk"),
+        (chunk(THREE, 0, 5), "a chunk of 16 bytes cannot hold 5 records"),
+        (chunk(b"\xff\xff\xff\xff" + THREE, 0, 1), "longer than its chunk"),
+        (chunk(b"\x05\x00\x00\x00abcd", 0, 1), "longer than its chunk"),
         (chunk(THREE, 1, 3), "not a framed snappy stream"),
-        (chunk(SNAPPY[:-1], 1, 300), "snappy stream is cut short"),
+        (chunk(SNAPPY[:-1], 1, 300), "snappy stream is truncated"),
         (chunk(SNAPPY[:-1] + b"?", 1, 300), "cannot be decompressed"),
         (chunk(SNAPPY[:10] + b"\x02\x04\x00\x00....", 1, 3), "unknown kind 2"),
         (chunk(THREE, 2, 3), "cannot be decompressed"),
-        (chunk(gzip.compress(THREE, mtime=0)[:-1], 2, 3), "gzip stream is cut short"),
+        (chunk(gzip.compress(THREE, mtime=0)[:-1], 2, 3), "gzip stream is truncated"),
         (chunk(gzip.compress(THREE, mtime=0) + b"more", 2, 3), "cannot be decompressed"),
     ],
 )
@@ -142,7 +142,7 @@ def test_bytes_left_from_a_larger_chunk_are_no_records(path: Path) -> None:
     # The buffer that is kept holds the first chunk's bytes when the second is read.
     large = b"".join(struct.pack("<I", 100) + b"L" * 100 for _ in range(100))
     path.write_bytes(chunk(large, 0, 100) + chunk(b"\x20\x00\x00\x00abcd", 0, 1))
-    with pytest.raises(recordio.DamagedFile, match="longer than the chunk of 8"):
+    with pytest.raises(recordio.DamagedFile, match="longer than its chunk of 8"):
         read(path)
 
 

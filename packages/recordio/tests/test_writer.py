@@ -74,7 +74,7 @@ def test_a_dropped_writer_leaves_nothing(place: Path, make: Make) -> None:
         make(str(place)).write(b"one")
         gc.collect()
 
-    with pytest.warns(ResourceWarning, match="without close"):
+    with pytest.warns(ResourceWarning, match="never closed"):
         drop()
     assert list(place.parent.iterdir()) == []
 
@@ -185,7 +185,7 @@ def test_a_record_over_the_format_is_refused_and_the_rest_is_kept(tmp_path: Path
     with recordio.Writer(path) as writer:
         writer.write(b"a")
         # Zeros that nobody touches take no memory.
-        with pytest.raises(recordio.RecordError, match="4294967292 bytes is over the format"):
+        with pytest.raises(recordio.RecordError, match="4294967292 bytes exceeds the format"):
             writer.write(bytes(2**32 - 4))
         writer.write(b"b")
     assert read(path) == [b"a", b"b"]
@@ -216,6 +216,6 @@ def test_buffers_are_taken_as_they_are_now(tmp_path: Path) -> None:
 
 
 def test_an_unknown_compressor(tmp_path: Path) -> None:
-    with pytest.raises(recordio.RecordError, match="there are none, snappy and gzip"):
+    with pytest.raises(recordio.RecordError, match="use none, snappy or gzip"):
         recordio.Writer(str(tmp_path / "x"), compressor="zstd")
     assert list(tmp_path.iterdir()) == []

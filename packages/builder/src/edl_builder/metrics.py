@@ -22,7 +22,7 @@ class Metrics:
     """The metrics of one builder."""
 
     def __init__(self) -> None:
-        # A series of its own for when each other one was made doubles what is stored.
+        # The series of creation times would double what Prometheus stores.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
         self.builds = Counter(

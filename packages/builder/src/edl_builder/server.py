@@ -30,7 +30,7 @@ _HEALTH_THREADS = 4
 
 OPTIONS = {
     **dict(SERVER_OPTIONS),
-    # A connection that never says a word, and one without calls, are closed.
+    # Connections that never send a byte, and those without calls, are closed.
     "grpc.server_handshake_timeout_ms": 10_000,
     "grpc.max_connection_idle_ms": 120_000,
     "grpc.max_concurrent_streams": 128,

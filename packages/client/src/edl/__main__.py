@@ -53,7 +53,7 @@ def repeat_interrupt(dropped: sys.UnraisableHookArgs) -> None:
 
 def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     """Carry out one command line and report errors; returns the exit code."""
-    # What gRPC's own code says of connections that end would stand amid the display.
+    # gRPC's own messages about ended connections would disturb the display.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Here and not above: completion and errors aside, nothing else is needed to parse.
     from edl.cli.root import command

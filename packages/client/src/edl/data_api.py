@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edl import codec
 from edl.adapters.databases import Database
-from edl.conversion.column_loading import LoadResult, Target, load_column
+from edl.conversion.column_loader import LoadResult, Target, load_column
 from edl.conversion.origin import Origin, open_origin
 from edl.conversion.predictions import Predictions
 from edl.conversion.source import ConversionOptions

@@ -1,4 +1,4 @@
-"""From a submission to the message that a master is started with.
+"""Encodes a submission as the message that a master starts with.
 
 This module sets every field of a ``JobSpec``: master and worker check them, and have no defaults.
 """

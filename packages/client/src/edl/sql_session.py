@@ -18,7 +18,7 @@ from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
 from edl.adapters.sql_models import SqlModels
 from edl.app import job_catalog
-from edl.conversion.column_loading import Target, load_column
+from edl.conversion.column_loader import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns

@@ -193,13 +193,13 @@ def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
     workers = (WorkerStatus(0, "working"), *waiting, WorkerStatus(12, "starting", pending=quota))
     lines = job_text.status_lines(replace(RUNNING, workers=workers))
     assert lines[-2:] == [
-        f"  workers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more wait for a place: {room}",
-        f"  worker 12 waits for a place: {quota}",
+        f"  workers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more are waiting to start: {room}",
+        f"  worker 12 is waiting to start: {quota}",
     ]
     assert not job_text.waits(replace(RUNNING, workers=workers[:1]))
     servers = (ParameterServerStatus(0, "starting", pending=room),)
     before_workers = replace(RUNNING, workers=(), servers=servers)
-    waits = f"  parameter server 0 waits for a place: {room}"
+    waits = f"  parameter server 0 is waiting to start: {room}"
     assert job_text.status_lines(before_workers)[-1] == waits
     over = replace(before_workers, state=JobState.CANCELLED)
     assert waits not in job_text.status_lines(over)

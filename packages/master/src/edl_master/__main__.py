@@ -24,16 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--job-dir", type=Path, metavar="DIR", help="directory with spec.json")
     what.add_argument(
-        "--in-pod", action="store_true", help="the job of this pod, as its Secret describes it"
+        "--in-pod", action="store_true", help="run the job that the Secret of this pod describes"
     )
     what.add_argument(
-        "--view", type=Path, metavar="DIR", help="serve the page of this job, which is over"
+        "--view", type=Path, metavar="DIR", help="serve the page of this finished job"
     )
-    parser.add_argument("--port", type=int, default=0, help="of the page of --view; 0: any")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port of the page of --view; 0: any free one"
+    )
     parser.add_argument(
         "--end-with-parent",
         action="store_true",
-        help="end when standard input ends, which the parent process holds open",
+        help="end when the parent process closes standard input",
     )
     options = parser.parse_args(arguments)
     logs.set_up()

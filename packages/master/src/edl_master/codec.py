@@ -90,7 +90,7 @@ def malformed(what: str) -> EdlError:
     return EdlError(
         error_pb2.USAGE,
         what,
-        remedy="Client, master and worker must be of one version of edl.",
+        remedy="Use the same version of edl for client, master and worker.",
     )
 
 
@@ -138,7 +138,7 @@ def task_from(message: task_pb2.TaskKey) -> TaskKey:
         EdlError: USAGE; the type of the task is unknown.
     """
     if message.type not in _TASK_TYPES:
-        raise malformed(f"there is no task type {message.type}")
+        raise malformed(f"unknown task type {message.type}")
     return TaskKey(_TASK_TYPES[message.type], message.round, message.number)
 
 
@@ -155,7 +155,7 @@ def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
 def leases_from(messages: Sequence[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
     """Leases that a worker names; raises as ``task_from``."""
     if len(messages) > _MOST_LEASES:
-        raise malformed(f"nobody holds {len(messages)} leases")
+        raise malformed(f"a worker names {len(messages)} leases, more than {_MOST_LEASES}")
     return tuple(map(lease_from, messages))
 
 
@@ -206,10 +206,10 @@ def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
         EdlError: USAGE; the state is too large, or the learning rate is no number.
     """
     if len(message.state) > MOST_CALLBACK_STATE:
-        raise malformed(f"the state of callbacks has {len(message.state)} bytes")
+        raise malformed(f"the state of callbacks is too large: {len(message.state)} bytes")
     rate = message.learning_rate if message.HasField("learning_rate") else None
     if rate is not None and not isfinite(rate):
-        raise malformed(f"callbacks have set the learning rate to {rate}")
+        raise malformed(f"callbacks have set the learning rate to {rate}, which is not finite")
     return events.CallbackReply(
         message.state, message.stopped_by, rate, message.keep_best, message.restore_best
     )
@@ -253,7 +253,7 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
 
 def _metrics_from(values: Mapping[str, float]) -> dict[str, float]:
     if len(values) > _MOST_METRICS or any(len(name) > _LONGEST_NAME for name in values):
-        raise malformed(f"{len(values)} metrics are too many, or their names too long")
+        raise malformed(f"a worker sent {len(values)} metrics: too many, or with too long names")
     return dict(values)
 
 
@@ -380,7 +380,7 @@ def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
         EdlError: USAGE; the precision is unknown.
     """
     if message not in _PRECISIONS:
-        raise malformed(f"numbers do not travel in precision {message}")
+        raise malformed(f"unknown precision {message}")
     return _PRECISIONS[message]
 
 

@@ -251,7 +251,7 @@ def test_a_part_that_holds_less_than_it_should_is_found(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
 
 
-@pytest.mark.parametrize("wait", [PredictionOutput.finish, PredictionOutput.settle])
+@pytest.mark.parametrize("wait", [PredictionOutput.finish, PredictionOutput.flush])
 def test_joining_and_keeping_wait_for_a_completion_that_is_under_way(
     predictions: PredictionOutput, tmp_path: Path, wait: Callable[[PredictionOutput], None]
 ) -> None:

@@ -337,7 +337,7 @@ def test_a_pod_that_no_job_has_made_is_no_master(
 ) -> None:
     api.put(POD, {"metadata": {}})
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
-    assert "no Job has made it" in caplog.text
+    assert "no Job has created it" in caplog.text
     assert work.hostings == []
 
 

@@ -73,12 +73,12 @@ def test_an_evaluation_lasts_from_its_start_to_its_metrics() -> None:
     now[0] = 103.0
     spans.record_log(LogEvent("EvaluationEnded", "", facts={"accuracy": "0.9"}))
     spans.record_log(LogEvent("EvaluationStarted", "", facts={"evaluation": "1", "tasks": "4"}))
-    spans.record_log(LogEvent("EvaluationEnded", "Evaluation 2 gave no metrics."))
+    spans.record_log(LogEvent("EvaluationEnded", "Evaluation 2 has no metrics."))
     first, second = export.records
     assert (first.name, first.began, first.seconds, first.failure) == ("evaluation", 100.0, 3.0, "")
     assert first.attributes["edl.metric.accuracy"] == "0.9"
     assert first.attributes["edl.tasks"] == "4"
-    assert second.failure == "Evaluation 2 gave no metrics."
+    assert second.failure == "Evaluation 2 has no metrics."
 
 
 def test_later_masters_of_a_job_continue_its_trace() -> None:

@@ -25,7 +25,7 @@ from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
-from edl_testing.scraping import scrape
+from edl_testing.scrape import scrape
 
 
 class Gate:

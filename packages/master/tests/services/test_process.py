@@ -356,7 +356,7 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
     events = (master.job_dir / "events.jsonl").read_text()
     assert "CheckpointDamaged" in events
     assert kept[-1].name in events
-    assert f"Goes on from checkpoint {kept[0].name}" in events
+    assert f"Continues from checkpoint {kept[0].name}" in events
 
 
 def failed_later(master: Master) -> dict[str, Any]:

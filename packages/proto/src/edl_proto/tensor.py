@@ -24,7 +24,7 @@ def encode(array: np.ndarray[Any, Any]) -> task_pb2.Tensor:
         ValueError: the dtype is not one of numpy's numbers or bool.
     """
     if array.dtype.name not in _DTYPES:
-        raise ValueError(f"a tensor of dtype {array.dtype.name} cannot travel")
+        raise ValueError(f"a tensor of dtype {array.dtype.name} cannot be sent")
     # Not ascontiguousarray, which turns a scalar into an array of one element.
     array = np.asarray(array, order="C")
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)

@@ -59,7 +59,7 @@ def check_owner(connection: socket.socket) -> None:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     _, user, _ = _CREDENTIALS.unpack(credentials)
     if user != os.geteuid():
-        raise PermissionError(f"the other end of a connection is of user {user}")
+        raise PermissionError(f"the other end of a connection belongs to user {user}")
 
 
 @contextlib.contextmanager

@@ -106,9 +106,9 @@ def test_only_keys_on_the_curve_of_cosign_are_taken() -> None:
             SigningKey(private_pem(wrong))
         with pytest.raises(ValueError, match="P-256"):
             read_public_keys(public_pem(first) + public_pem(wrong.public_key()))
-    with pytest.raises(ValueError, match="no public key"):
+    with pytest.raises(ValueError, match="no PEM public key"):
         read_public_keys(private_pem())
-    with pytest.raises(ValueError, match="no private key"):
+    with pytest.raises(ValueError, match="not a PEM private key"):
         SigningKey(public_pem(first))
 
 

@@ -93,8 +93,8 @@ def test_what_is_no_url_of_a_repository(url: str, words: str) -> None:
         (f"{URL}#", "the ref is empty"),
         (f"{URL}@", "the ref is empty"),
         (f"{URL}@a#b", "twice"),
-        (f"{URL}#-x", "no branch"),
-        (f"{URL}#a:../b", "no folder"),
+        (f"{URL}#-x", "not a branch"),
+        (f"{URL}#a:../b", "not a folder"),
     ],
 )
 def test_what_names_no_source(text: str, words: str) -> None:
@@ -116,7 +116,7 @@ def test_names_that_git_accepts_are_refs(ref: str) -> None:
     ],
 )
 def test_other_refs_are_errors(ref: str) -> None:
-    with pytest.raises(GitSourceError, match="no branch"):
+    with pytest.raises(GitSourceError, match="not a branch"):
         checked(PARSED, ref, "")
 
 
@@ -124,7 +124,7 @@ def test_other_refs_are_errors(ref: str) -> None:
     "folder", ["..", "a/..", "../a", "/a", "/b", "-x", "a//b", "a\n", ".", "a:b"]
 )
 def test_folders_outside_of_the_repository_are_errors(folder: str) -> None:
-    with pytest.raises(GitSourceError, match="no folder"):
+    with pytest.raises(GitSourceError, match="not a folder"):
         checked(PARSED, "", folder)
 
 

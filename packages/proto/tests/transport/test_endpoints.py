@@ -87,9 +87,9 @@ def test_the_socket_is_its_users_alone(
     other = connect_local(local, WAIT_S)
     assert call(other) == b"to one"
     monkeypatch.setattr(unix_socket.os, "geteuid", lambda: true + 1)
-    with pytest.raises(PermissionError, match=f"of user {true}"):
+    with pytest.raises(PermissionError, match=f"to user {true}"):
         unix_socket.check_owner(other)  # as a server and as a caller of another user would
-    with pytest.raises(PermissionError, match=f"of user {true}"):
+    with pytest.raises(PermissionError, match=f"to user {true}"):
         connect_local(local, WAIT_S)
     with unix_socket.connect(path, WAIT_S) as connection:
         with contextlib.suppress(BrokenPipeError):  # it is closed already

@@ -100,7 +100,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
         tag, at = _varint(content, at)
         begin, kind = at, tag & 7
         if not 0 < tag >> 3 < 1 << 29:
-            raise _Malformed(f"there is no field {tag >> 3}")
+            raise _Malformed(f"field number {tag >> 3} is invalid")
         if kind == _LENGTH:
             size, begin = _varint(content, at)
             at = begin + size
@@ -109,7 +109,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
         else:
-            raise _Malformed(f"wire type {kind}")
+            raise _Malformed(f"unknown wire type {kind}")
         if at > end:
             raise _Malformed("a field is longer than its message")
         yield tag >> 3, kind, content[begin:at]
@@ -126,13 +126,13 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 7 * WIDEST, 7):
         if at >= len(content):
-            raise _Malformed("a number is cut short")
+            raise _Malformed("a number is truncated")
         byte = content[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
-    raise _Malformed(f"a number of more than {WIDEST} bytes")
+    raise _Malformed(f"a number has more than {WIDEST} bytes")
 
 
 def _feature(content: bytes) -> Value:
@@ -161,7 +161,7 @@ def _floats(content: bytes) -> np.ndarray[Any, Any]:
     for number, kind, part in _fields(content):
         if number == 1 and kind in (_LENGTH, _FIXED32):
             if len(part) % 4:
-                raise _Malformed("a list of floats is cut short")
+                raise _Malformed("a list of floats is truncated")
             parts.append(part)
     return np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
 
@@ -173,7 +173,7 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
     for number, kind, part in _fields(content):
         if number == 1 and kind in wanted:
             if part and part[-1] >= 0x80:
-                raise _Malformed("a number is cut short")
+                raise _Malformed("a number is truncated")
             parts.append(part)
     packed = b"".join(parts)
     if len(packed) <= _FEW:
@@ -188,7 +188,7 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
     widths = ends - begins + 1
     widest = int(widths.max())
     if widest > WIDEST:
-        raise _Malformed(f"a number of more than {WIDEST} bytes")
+        raise _Malformed(f"a number has more than {WIDEST} bytes")
     values = np.zeros(len(ends), dtype=np.uint64)
     for place in range(widest):
         longer = widths > place

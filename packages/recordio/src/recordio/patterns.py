@@ -45,7 +45,7 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
         )
         found.update(dict.fromkeys(matches))
     if not found:
-        raise NoSuchData("no data file is named")
+        raise NoSuchData("no data file was given")
     return list(found)
 
 
@@ -117,7 +117,7 @@ def _nearest_remote(system: Any, path: str) -> str:
     try:
         return _found_remote(system, path)
     except Exception:  # who may read an object need not be allowed to list what is beside it
-        return "what is there instead cannot be listed"
+        return "the contents of its folder cannot be listed"
 
 
 def _found_remote(system: Any, path: str) -> str:

@@ -177,7 +177,10 @@ class _Iteration:
 def _begin(feed: Any) -> Any:
     found = _feeds.get(int(feed))
     if found is None:
-        raise RuntimeError("the dataset of these records is gone; keep what from_blocks gave")
+        raise RuntimeError(
+            "the dataset of these records no longer exists; keep a reference to what "
+            "from_blocks returned"
+        )
     if found.relay is not None:
         found.relay.error = None
     iteration = next(_numbers)

@@ -3,6 +3,6 @@
 - ``fake_master``: the services Tasks and Parameters of one job, for tests of workers.
 - ``fake_job``: a process with the service Job and a job's directory, for tests of the client.
 - ``fake_worker``: a worker without TensorFlow, for tests of masters.
-- ``scraping``: the metrics of a job that runs.
+- ``scrape``: the metrics of a job that runs.
 - ``conformance``: the suite that the fake master and the real one pass.
 """

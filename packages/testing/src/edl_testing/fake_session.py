@@ -158,7 +158,7 @@ class FakeSession:
             self.held[reply.lease.token] = ref(reply.lease)
         return reply
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         while not self.stopped.wait(HEARTBEAT_S) and not self.instance.killed.is_set():
             request = task_pb2.HeartbeatRequest(
                 worker_id=self.id,

@@ -92,7 +92,7 @@ class FakeWorker(FakeSession):
 
     def live(self) -> int:
         self.join()
-        threading.Thread(target=self.beat, daemon=True).start()
+        threading.Thread(target=self.heartbeat, daemon=True).start()
         while not self.instance.asked.is_set():
             self.instance.check()
             if self.leave:

@@ -35,7 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", required=True, metavar="HOST:PORT", help="the job's master")
     parser.add_argument("--worker-id", required=True, type=int, metavar="N")
     parser.add_argument(
-        "--identity", default="", metavar="FILE", help="proves who this worker is to its master"
+        "--identity",
+        default="",
+        metavar="FILE",
+        help="file that proves to the master who this worker is",
     )
     options = parser.parse_args(arguments)
     try:
@@ -64,7 +67,7 @@ def _check(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--end-with-parent",
         action="store_true",
-        help="end when standard input ends, which the parent process holds open",
+        help="end when the parent process closes standard input",
     )
     options = parser.parse_args(arguments)
     if options.end_with_parent:

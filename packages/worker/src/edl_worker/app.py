@@ -132,5 +132,5 @@ def _serve_metrics(metrics: WorkerMetrics, state: SharedState, settings: Setting
         if not port:
             raise
         # Several workers of one machine have the same environment.
-        log.warning("metrics are served on another port than %d: %s", port, error)
+        log.warning("port %d cannot serve the metrics, so another port does: %s", port, error)
         return MetricsServer(metrics.registry, is_ready, host, 0)

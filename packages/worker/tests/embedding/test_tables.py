@@ -14,7 +14,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker.embedding.initial_rows import initial_of
 from edl_worker.embedding.layer import Embedding
-from edl_worker.embedding.lookup_stages import LayerPurpose, serving
+from edl_worker.embedding.lookup_stages import LayerPurpose, layers_for
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
@@ -48,7 +48,7 @@ def served(
     make: Callable[[], Any], features: Any, threshold: int = 0
 ) -> tuple[File, EmbeddingTables]:
     """A model as in a job, built on features, with its tables."""
-    with serving(LayerPurpose.TRAINING):
+    with layers_for(LayerPurpose.TRAINING):
         file = File(make())
         file.call(features, training=True)
     return file, EmbeddingTables(file, 5, threshold)
@@ -184,7 +184,7 @@ def test_initializers_spread_as_keras_does(name: str) -> None:
     theirs = initializer((2000, 50)).numpy()
     layer = Embedding(50, embeddings_initializer=name, input_dim=2000)
     assert layer.initial == initial_of(initializer, 50, 2000)
-    with serving(LayerPurpose.TRAINING):
+    with layers_for(LayerPurpose.TRAINING):
         mine = layer(np.arange(2000)).numpy()
     assert mine.std() == pytest.approx(theirs.std(), rel=0.02)
     assert np.abs(mine).max() <= np.abs(theirs).max() * 1.3
@@ -309,7 +309,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
     assert len(file.model.weights) == 2  # of the dense layer: rows are the job's again
     loaded = keras.models.load_model(tmp_path / "m.keras")
     np.testing.assert_allclose(loaded(ids), expected, rtol=1e-6)
-    with serving(LayerPurpose.ANSWERING):
+    with layers_for(LayerPurpose.ANSWERING):
         again = functional()
     weight_files.assign(again, weight_files.read(tmp_path / "v.safetensors"))
     np.testing.assert_allclose(again(ids), expected, rtol=1e-6)
@@ -320,7 +320,7 @@ def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     file, tables = served(functional, ids)
     with tables.stored_rows(trained_rows):
         weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
-    with serving(LayerPurpose.TRAINING):
+    with layers_for(LayerPurpose.TRAINING):
         again = File(functional())
         weight_files.assign(again.model, weight_files.read(tmp_path / "v.safetensors"))
     ((number, begin_ids, begin_rows),) = EmbeddingTables(again, 5, 0).initial_rows()
@@ -394,5 +394,5 @@ class Tied(keras.Model):
 def test_weights_that_are_used_otherwise_than_by_looking_up_are_reported() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
     file, tables = served(Tied, ids, threshold=1)
-    with pytest.raises(EdlError, match="in other ways than looking up"):
+    with pytest.raises(EdlError, match="for more than looking up"):
         step_of(file, tables, ids, tf.zeros((1, 4, 50)), 1)

@@ -261,7 +261,7 @@ class Net(tf.keras.Model):
         ("pass", "returned a NoneType"),
         ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
         ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
-        ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset without end"),
+        ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset forever"),
         (
             "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
             "deterministic=False",

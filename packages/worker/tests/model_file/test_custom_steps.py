@@ -296,7 +296,7 @@ REFUSED = {
     ),
     "a maximum": (
         NET + TEST_STEP.replace("tf.reduce_mean(y)", "tf.reduce_max(y)") + LOSS,
-        "halves do not add up to",
+        "differ from the sums over its two halves",
     ),
     "metrics twice": (
         NET + TEST_STEP + LOSS + "def eval_metrics_fn(): return {'a': lambda labels, outputs: 1.}",

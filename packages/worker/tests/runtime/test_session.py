@@ -127,7 +127,7 @@ def test_a_worker_stuck_in_user_code_leaves_within_its_grace_time(
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
     assert [lease.token for lease in master.received.returned[0].leases] == [1]
-    assert "does not end in time" in logs(0).read_text()
+    assert "has not ended in time" in logs(0).read_text()
 
 
 @pytest.mark.parametrize("grace_s", [2.0, 4.0, 10.0, 600.0])

@@ -161,7 +161,7 @@ callbacks = [Own()]
         ("tf.keras.callbacks.ModelCheckpoint('x.keras', save_freq=10)", "save_freq=10"),
         ("tf.keras.callbacks.LambdaCallback(on_train_batch_end=print)", "on_train_batch_end"),
         ("tf.keras.callbacks.SwapEMAWeights()", "on_test_begin"),
-        ("'early stopping'", "has a str, which is no Keras callback"),
+        ("'early stopping'", "has a str, which is not a Keras callback"),
     ],
 )
 def test_what_cannot_be_called_is_refused_by_name(zoo: ZooFolder, made: str, what: str) -> None:

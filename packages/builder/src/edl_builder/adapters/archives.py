@@ -241,7 +241,7 @@ class _Header(tarfile.TarInfo):
         content = cast(_Content, tar.fileobj)
         content.expect(self.size if self.type in _EXTENSIONS else None)
         if self.type == tarfile.GNUTYPE_SPARSE:
-            # Refused as an entry, without its map.
+            # The validator refuses the entry anyway, so its map is not read.
             return cast(tarfile.TarInfo, cast(Any, self)._proc_builtin(tar))
         return cast(tarfile.TarInfo, cast(Any, super())._proc_member(tar))
 

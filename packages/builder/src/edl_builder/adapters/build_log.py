@@ -72,7 +72,7 @@ class BuildLog(WrittenLines):
         self._lock = threading.Lock()
         self._left = nbytes - self._nbytes
         self._file = path.open("ab")
-        # What was cut off when the service ended would hide what is added.
+        # A line that was cut off when the service ended would swallow the next one.
         self._file.truncate(self._nbytes)
 
     @property

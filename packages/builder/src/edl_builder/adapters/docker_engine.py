@@ -98,7 +98,9 @@ class DockerEngine:
                         cached += line == _CACHED
                         last = [*last[-_LAST:], line]
                         on_line(line)
-            EngineImages(client).settle(str(steps_name(name)), str(name), on_line, str(base))
+            EngineImages(client).tag_reproducibly(
+                str(steps_name(name)), str(name), on_line, str(base)
+            )
         return StepCounts(layers, cached)
 
     def push(self, name: Reference, on_line: WriteLine, cancellation: Cancellation) -> str:
@@ -116,7 +118,7 @@ class DockerEngine:
                 if "error" in message:
                     raise _transfer_failed(name, str(message["error"]))
                 digest = message.get("aux", {}).get("Digest", digest)
-                if status := _settled(message):
+                if status := _status_line(message):
                     on_line(status)
             if not digest:
                 raise _transfer_failed(name, "the engine named no digest")
@@ -150,7 +152,7 @@ class DockerEngine:
             for message in calls.follow(messages):
                 if "error" in message:
                     raise _transfer_failed(base, str(message["error"])) from None
-                if status := _settled(message):
+                if status := _status_line(message):
                     on_line(status)
 
     def _auth(self, name: Reference) -> dict[str, str] | None:
@@ -247,7 +249,7 @@ def _lines(text: str) -> list[str]:
     ]
 
 
-def _settled(message: Mapping[str, Any]) -> str:
+def _status_line(message: Mapping[str, Any]) -> str:
     """A line for what has happened, nothing for bars that move."""
     if message.get("progressDetail"):
         return ""

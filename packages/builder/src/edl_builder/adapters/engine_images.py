@@ -45,7 +45,7 @@ class EngineImages:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def settle(self, steps: str, name: str, on_line: WriteLine, base: str = "") -> None:
+    def tag_reproducibly(self, steps: str, name: str, on_line: WriteLine, base: str = "") -> None:
         """Give a name to an image with the layers of another and nothing that chance decides.
 
         An engine that cannot do that, because it wants to have all layers sent again, gives the
@@ -62,7 +62,7 @@ class EngineImages:
         """
         built = self._client.inspect_image(steps)
         below = len(self._client.inspect_image(base)["RootFS"]["Layers"]) if base else 0
-        config = json.dumps(_settled(built, base, below), sort_keys=True).encode()
+        config = json.dumps(_reproducible_config(built, base, below), sort_keys=True).encode()
         image = f"sha256:{hashlib.sha256(config).hexdigest()}"
         try:
             list(self._client.load_image(_archive(config, len(built["RootFS"]["Layers"]))))
@@ -88,7 +88,7 @@ class EngineImages:
             kept.update(names, (f"{name}{_STEPS}" for name in names))
         for _, names in found:
             for name in set(names) - kept:
-                # In use by a container: it goes another time.
+                # In use by a container: a later run removes it.
                 with contextlib.suppress(APIError):
                     self._client.remove_image(name)
 
@@ -96,7 +96,7 @@ class EngineImages:
         return str(self._client.inspect_image(image["Id"])["Metadata"]["LastTagTime"])
 
 
-def _settled(built: Mapping[str, Any], base: str, below: int) -> dict[str, Any]:
+def _reproducible_config(built: Mapping[str, Any], base: str, below: int) -> dict[str, Any]:
     layers = built["RootFS"]["Layers"]
     config = {
         name: value

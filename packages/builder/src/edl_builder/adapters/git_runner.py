@@ -97,7 +97,7 @@ class GitRunner:
         watcher.start()
         unregister = self._stop.on_cancel(lambda: _end(process))
         try:
-            # The watcher sees to its end.
+            # Needs no deadline: the watcher ends the process, and with it the output.
             output = consume(process.stdout)
             process.wait()
         finally:

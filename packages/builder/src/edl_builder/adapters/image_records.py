@@ -1,4 +1,4 @@
-"""Which images this builder has built: the only ones that it hands out again.
+"""Records of the images that this builder has built; it reuses no others.
 
 A tag in a registry says nothing about who has pushed it. What counts is the digest, which
 the builder noted when it pushed the image.

@@ -109,7 +109,7 @@ class CachedIssuerKeys:
             self._keys = _parse(_load(self._source))
             self._fetched = self._clock()
         except (OSError, ValueError, requests.RequestException) as error:
-            # The keys that are known serve on for a while.
+            # The known keys stay in use for a while.
             place = self._source.url or self._source.file
             log.error("%s: the keys of an issuer cannot be read: %s", place, error)
         finally:
@@ -129,7 +129,7 @@ def _load(source: KeySource) -> bytes:
         headers=headers,
         timeout=_TIMEOUT_S,
         verify=source.ca_file or True,
-        # Whoever answers elsewhere is not the issuer.
+        # A redirect could lead to keys of somebody else.
         allow_redirects=False,
         stream=True,
     ) as answer:

@@ -67,7 +67,7 @@ def _check_url(url: str, where: str) -> None:
         host = parts.hostname or ""
     except ValueError:
         raise wrong_setting(where, "jwks_url is not a URL") from None
-    # Who answers in the place of the issuer signs as whom it likes.
+    # Whoever can answer in the issuer's place can sign tokens for every subject.
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
     if not host or not is_safe or "@" in parts.netloc:
         raise wrong_setting(where, "jwks_url is not an https URL, or contains a password")

@@ -51,7 +51,7 @@ class DailyUsage:
         """What a tenant has used on the day of ``now`` (seconds since 1970), to be added to."""
         day = int(now // _DAY_S)
         if day > self.day:
-            # A clock that goes back gives nothing back.
+            # Only for a later day: a clock that was set back returns no quota.
             self.day = day
             self.usages.clear()
         used = self.usages.setdefault(tenant, Usage())

@@ -104,8 +104,8 @@ def dockerfile(
 
 def _run(command: str) -> str:
     """A step whose layer has no times of its own; Python's own files are compiled without, too."""
-    settle = f'{_program("settle.py")} "$begin" {EPOCH}'
-    return f"RUN export SOURCE_DATE_EPOCH={EPOCH} begin=$(date +%s.%N) && {command} && {settle}"
+    set_times = f'{_program("set_times.py")} "$begin" {EPOCH}'
+    return f"RUN export SOURCE_DATE_EPOCH={EPOCH} begin=$(date +%s.%N) && {command} && {set_times}"
 
 
 def _program(name: str) -> str:

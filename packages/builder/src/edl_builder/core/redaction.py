@@ -1,4 +1,4 @@
-"""Secrets never leave, nor what a terminal would obey: every line and message passes here."""
+"""Redaction: removes secrets and control characters from every line and message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before every method: who calls, whether one more call may be open, and the record.
+"""Guards every method: authenticates the caller, limits open calls, and records the call.
 
 All of it happens before a message of the call is read.
 """
@@ -134,7 +134,7 @@ def _status(error: Exception, context: grpc.ServicerContext) -> str:
         return str(code.name)
     if not context.is_active():
         return "CANCELLED"
-    # What the interceptor around this one makes of it.
+    # The outer interceptor translates the error after this one: the record needs its result.
     known = error_to(error.failure) if isinstance(error, BuilderError) else error
     return known.status.name if isinstance(known, EdlError) else "INTERNAL"
 

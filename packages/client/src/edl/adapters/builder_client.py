@@ -212,7 +212,7 @@ def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
 def _roots(service: BuilderEndpoint) -> bytes | None:
     if service.ca:
         return _read(service.ca, "--builder-ca")
-    # gRPC's own list knows nothing of what this machine's administrator trusts.
+    # gRPC's own list lacks the certificates that this machine's administrator trusts.
     machine = ssl.get_default_verify_paths().cafile
     return Path(machine).read_bytes() if machine else None
 

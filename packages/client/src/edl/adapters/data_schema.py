@@ -83,7 +83,7 @@ def _places(pattern: str, there: _Listings) -> set[str | None]:
         return {_place(file, os.path.isfile) for file in files}
     if len(files) == 1:
         return {_place(files[0], _is_stored)}
-    # One listing tells of thousands of files.
+    # One listing covers thousands of files.
     return {_place(file, there.has) for file in files}
 
 

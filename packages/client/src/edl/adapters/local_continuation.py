@@ -1,4 +1,4 @@
-"""Takes up the state of jobs of this machine: resumes them, and exports their models."""
+"""Continues jobs of this machine: resumes them, and exports their models."""
 
 from __future__ import annotations
 

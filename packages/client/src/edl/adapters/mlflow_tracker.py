@@ -39,10 +39,10 @@ _LONGEST_MESSAGE = 200
 _UNREACHABLE = re.compile(r"ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\d+)\)")
 
 _OWN_DEFAULTS = {
-    # By itself it tries for minutes; edl tries again later, and says so at once.
+    # By itself MLflow retries for minutes. edl retries later, and says so at once.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    # It reports its use to its makers unless it is told not to.
+    # MLflow reports its use to its makers unless this is set.
     "MLFLOW_DISABLE_TELEMETRY": "true",
     # Stdout is for results.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

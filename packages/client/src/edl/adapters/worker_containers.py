@@ -39,7 +39,7 @@ MOST = 1024
 """Containers of one job at a time."""
 
 CONFINEMENT: Mapping[str, Any] = {
-    # Number 1 of a container heeds no signal that it has not asked for.
+    # The first process of a container ignores every signal that it does not handle.
     "init": True,
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges"],

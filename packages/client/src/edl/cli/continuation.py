@@ -8,8 +8,8 @@ import typer
 
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, Quiet, put, reporting
-from edl.cli.submit import finish, follow, make_display, put_detached
+from edl.cli.output import Name, Output, Quiet, errors_as_output, print_result
+from edl.cli.submit import finish, follow, make_display, print_detached
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def resume(
     output_format: Output = None,
 ) -> None:
     """Continue a job that was stopped, has failed or was lost, from its last snapshot."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.render import terminal
 
@@ -43,7 +43,7 @@ def resume(
             page = report.page_link() or url or f"edl dashboard {name}"
             terminal.message(f"{name} {how}, page: {page}")
         if detach:
-            put_detached(catalog, name, url, output_format, quiet=quiet)
+            print_detached(catalog, name, url, output_format, quiet=quiet)
             return
     status = follow(backend, name, make_display(quiet), output_format)
     finish(backend, status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
@@ -63,7 +63,7 @@ def export(
     output_format: Output = None,
 ) -> None:
     """Write the model of a job as it is in its newest snapshot. The job itself is not changed."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
 
         write_model(job_catalog(), name, output, output_format, quiet=quiet)
@@ -88,6 +88,6 @@ def write_model(
         told = [f"the model of {name}, parameter version {status.version}, is in {status.output}"]
         told += [f"  warning: {text}" for text in status.warnings]
         terminal.message("\n".join(told))
-    put(of_status(status).to_dict(), form, [status.output], [name])
+    print_result(of_status(status).to_dict(), form, [status.output], [name])
     if status.failure is not None:
         raise typer.Exit(show(codec.error_of(status.failure)))

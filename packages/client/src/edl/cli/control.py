@@ -11,7 +11,7 @@ import typer
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.completion import job_names
-from edl.cli.output import Name, NoInput, Output, Quiet, put, reporting
+from edl.cli.output import Name, NoInput, Output, Quiet, errors_as_output, print_result
 
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
@@ -41,7 +41,7 @@ def wait(
     quiet: Quiet = False,
 ) -> None:
     """Wait for the end of jobs. Exits with the code of the first job that did not succeed."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl import codec
         from edl.app import job_catalog
         from edl.core.job_result import of_status
@@ -57,7 +57,7 @@ def wait(
                 known = catalog.recorded(status.job)
                 told = summary(status, known.keep_page_s, known.page_link())
                 terminal.message("\n".join(told))
-        put(
+        print_result(
             results[0] if len(results) == 1 else results,
             output_format,
             [f"{status.job} {status.state.words}" for status in ends],
@@ -119,7 +119,7 @@ def scale(
     output_format: Output = None,
 ) -> None:
     """Change the number of workers of a running job. Workers that leave return their tasks."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.core.job_backend import MasterUnreachable
         from edl.core.options.kinds import Workers
@@ -141,7 +141,7 @@ def scale(
                 where=name,
                 remedy=f"edl logs {name} --master may show the reason; try again.",
             ) from error
-        put(
+        print_result(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
             [f"{name}: {now} {'worker' if now.max == 1 else 'workers'}"],
@@ -182,7 +182,7 @@ def stop(
     output_format: Output = None,
 ) -> None:
     """Stop a job. Workers return their tasks; its state stays, and edl resume continues it."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.cli.continuation import write_model
         from edl.core.job_result import of_status
@@ -201,7 +201,7 @@ def stop(
             return
         if (steps := backend.continuation.next_steps(status)) and output_format is None:
             terminal.message(steps)
-        put(of_status(status).to_dict(), output_format, lines, [name])
+        print_result(of_status(status).to_dict(), output_format, lines, [name])
 
 
 def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:
@@ -245,7 +245,7 @@ def delete(
     output_format: Output = None,
 ) -> None:
     """Delete a finished job: its state, logs and events. Its output stays."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.core.exit_numbers import DECLINED
         from edl.core.problem import usage
@@ -274,4 +274,4 @@ def delete(
         if state and not is_damaged:
             end(backend, name, "edl delete --stop")
         backend.delete(name)
-        put({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])
+        print_result({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.output import Output, PasswordFile, Quiet, put, reporting
+from edl.cli.output import Output, PasswordFile, Quiet, errors_as_output, print_result
 from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceFormat
 
 app = typer.Typer(
@@ -119,7 +119,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     Reads CSV, Parquet, TFRecord, RecordIO, folders of images, MNIST's idx files, and the rows of a
     query, and writes records of tf.Example. schema.json beside them describes the columns.
     """
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.conversion.origin import Origin, open_origin
         from edl.conversion.source import ConversionOptions
         from edl.conversion.writer import FileLayout, check_layout, write
@@ -159,7 +159,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             shown = {one_line(name): feature for name, feature in done.features.items()}
             width = max(map(len, shown))
             lines += [f"  {name:<{width}}  {feature}" for name, feature in shown.items()]
-        put(
+        print_result(
             {
                 "output": str(done.output),
                 "records": sum(done.records.values()),
@@ -269,9 +269,9 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
     Each prediction goes into the row with its key, all of them in one transaction. The predictions
     need the key: edl predict --keep id.
     """
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.adapters.databases import Database
-        from edl.conversion.column_loading import Target, load_column
+        from edl.conversion.column_loader import Target, load_column
         from edl.conversion.predictions import Predictions
         from edl.core.problem import usage
         from edl.core.quantities import count, plural
@@ -289,7 +289,7 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
             lines.append(f"the column {column} is new")
         if done.others:
             lines.append(f"{count(done.others)} other rows have no prediction and are as they were")
-        put(
+        print_result(
             {
                 "table": table,
                 "column": column,
@@ -325,14 +325,14 @@ def inspect(
 
     Reads RecordIO, TFRecord, CSV, Parquet and JSON Lines.
     """
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.adapters.data_files import expand
         from edl.conversion.inspection import inspect as look
         from edl.conversion.inspection import lines
 
         found = [file for pattern in files for file in expand(pattern, "FILE")]
         reports = [look(file, form.value if form else "", check) for file in found]
-        put(
+        print_result(
             [report.to_dict() for report in reports],
             output_format,
             [line for report in reports for line in lines(report)],

@@ -11,7 +11,7 @@ import typer
 
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, reporting
+from edl.cli.output import Name, Output, errors_as_output
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _printer(
 @finds_jobs
 def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
     """Show a job's events, oldest first; with -o json, one object per line."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
 
         backend = job_catalog().find(name)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Output, put, reporting
+from edl.cli.output import Output, errors_as_output, print_result
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 @app.command(cls=EdlCommand, epilog="edl doctor\nedl doctor -o json")
 def doctor(output_format: Output = None) -> None:
     """Check that this machine has everything a job needs. Exit code 1 if something is missing."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from dataclasses import asdict
 
         from edl.adapters import machine_diagnostics
@@ -24,7 +24,7 @@ def doctor(output_format: Output = None) -> None:
 
         findings = list(machine_diagnostics.examine())
         fit = is_fit(findings)
-        put(
+        print_result(
             {"ok": fit, "findings": [asdict(finding) for finding in findings]},
             output_format,
             lines(findings),
@@ -48,7 +48,9 @@ def version(output_format: Output = None) -> None:
         "protobuf": version_of("protobuf") or "not installed",
         "platform": platform.platform(),
     }
-    put(found, output_format, [f"{name:<10}{value}" for name, value in found.items()], ["edl"])
+    print_result(
+        found, output_format, [f"{name:<10}{value}" for name, value in found.items()], ["edl"]
+    )
 
 
 class Shell(StrEnum):

@@ -36,7 +36,7 @@ NoInput = Annotated[bool, typer.Option("--no-input", help="Fail instead of askin
 
 
 @contextmanager
-def reporting(
+def errors_as_output(
     form: Format | None, shape: Callable[[dict[str, str]], Any] | None = None
 ) -> Iterator[None]:
     """A context in which an error is also printed as an object if the result would be one.
@@ -61,7 +61,9 @@ def reporting(
         raise
 
 
-def put(value: Any, form: Format | None, lines: Sequence[str], names: Sequence[str] = ()) -> None:
+def print_result(
+    value: Any, form: Format | None, lines: Sequence[str], names: Sequence[str] = ()
+) -> None:
     """Print a result in the requested format.
 
     Args:

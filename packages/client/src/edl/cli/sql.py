@@ -10,7 +10,7 @@ import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import Output, PasswordFile, Quiet, put, reporting
+from edl.cli.output import Output, PasswordFile, Quiet, errors_as_output, print_result
 from edl.core.options import RUNNING
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
@@ -83,7 +83,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
     TRAIN keeps a model by its name, EVALUATE measures it, PREDICT writes a column. The SELECT is
     the database's own. On a terminal, without -e and a file, statements are typed at a prompt.
     """
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.core.problem import usage
         from edl.render import terminal
         from edl.sql_session import SqlPlaces, SqlSession
@@ -105,7 +105,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
 
         def run(text: str) -> None:
             results = [session.run(statement) for statement in session.parse(text)]
-            put(
+            print_result(
                 results,
                 output_format,
                 [str(result["statement"]) for result in results if "statement" in result],

@@ -14,7 +14,7 @@ import typer
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.completion import job_names
-from edl.cli.output import Name, Output, put, reporting
+from edl.cli.output import Name, Output, errors_as_output, print_result
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def list_jobs(
     ] = False,
 ) -> None:
     """List all jobs, newest first."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.codec import failure_of
         from edl.core.job_result import of_status, unreadable
@@ -78,7 +78,7 @@ def list_jobs(
         if not found and output_format in (None, Format.WIDE):
             terminal.message(f"no jobs in {catalog.location}")
             return
-        put(
+        print_result(
             [result.to_dict() for result in found],
             output_format,
             table(JOB_COLUMNS_WIDE if wide else JOB_COLUMNS, rows),
@@ -90,7 +90,7 @@ def list_jobs(
 @finds_jobs
 def show_status(name: Name, output_format: Output = None) -> None:
     """Show a job: progress, metrics, workers, and the error if it failed."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.render.job_text import failure_lines, outcome, status_lines
 
@@ -101,7 +101,7 @@ def show_status(name: Name, output_format: Output = None) -> None:
             lines += ["", *(f"  {key:<18}{value}" for key, value in outcome(status, wide=True))]
         if status.failure is not None:
             lines += ["", *(f"  {line}" for line in failure_lines(status.failure))]
-        put(report.details(), output_format, lines, [name])
+        print_result(report.details(), output_format, lines, [name])
 
 
 @app.command(cls=EdlCommand, epilog="edl top my-job")
@@ -167,7 +167,7 @@ def dashboard(
     ] = 0,
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.adapters.dashboard_viewer import open_in_browser
         from edl.app import job_catalog
         from edl.core.problem import usage
@@ -183,7 +183,7 @@ def dashboard(
             raise usage("--prometheus needs --all", where="--prometheus", remedy="Add --all.")
 
         def show(url: str) -> None:
-            put({"job": name, "dashboard_url": url}, output_format, [url], [name or url])
+            print_result({"job": name, "dashboard_url": url}, output_format, [url], [name or url])
             sys.stdout.flush()
             if open_:
                 open_in_browser(url)

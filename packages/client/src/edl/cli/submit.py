@@ -12,7 +12,7 @@ import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import NoInput, Output, Quiet, put, reporting
+from edl.cli.output import NoInput, Output, Quiet, errors_as_output, print_result
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
@@ -82,7 +82,7 @@ for _verb in Verb:
 
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
     """Start a job, watch it until its end, and print the result."""
-    with reporting(form, lambda error: _refused(flags, error)):
+    with errors_as_output(form, lambda error: _refused(flags, error)):
         from edl.adapters import zoo_archive
         from edl.app import job_submitter
         from edl.render import terminal
@@ -107,7 +107,9 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             page = started.page_link or f"edl dashboard {started.name}"
             terminal.message(f"{started.name} {how}, page: {page}")
         if plan.job.detach:
-            put_detached(submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet)
+            print_detached(
+                submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet
+            )
             if tracker is not None and not quiet:
                 terminal.message(f"edl track {started.name}  # sends it to {plan.job.tracker}")
             return
@@ -191,7 +193,7 @@ def follow(
             watcher.stop("stopped by Ctrl-C")
             return watcher.run()
         so_far = of_status(backend.status(name, ask=False).status)
-        put(so_far.to_dict(), form, [], [name])
+        print_result(so_far.to_dict(), form, [], [name])
         raise typer.Exit(INTERRUPTED) from None
     finally:
         display.close()
@@ -222,7 +224,7 @@ def finish(
     rows = outcome(status, wide=form is Format.WIDE)
     width = max((len(name) for name, _ in rows), default=0)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    put(of_status(status).to_dict(), form, lines, [status.job])
+    print_result(of_status(status).to_dict(), form, lines, [status.job])
     if status.failure is not None:
         raise typer.Exit(show(codec.error_of(status.failure)))
 
@@ -254,10 +256,10 @@ def _put_plan(plan: SubmissionPlan, manifest: Mapping[str, Any], form: Format | 
     from edl.render.output_format import dump
 
     values = dict(manifest)
-    put(values, form, [dump(values, Format.YAML)], [plan.job.name])
+    print_result(values, form, [dump(values, Format.YAML)], [plan.job.name])
 
 
-def put_detached(
+def print_detached(
     catalog: JobCatalog, name: str, dashboard_url: str, form: Format | None, *, quiet: bool
 ) -> None:
     """Print how to come back to a job that goes on without the command."""
@@ -270,4 +272,4 @@ def put_detached(
     result = replace(of_status(catalog.recorded(name).status), dashboard_url=dashboard_url)
     if not quiet:
         terminal.message("\n".join(return_commands(name)))
-    put(result.to_dict(), form, [name], [name])
+    print_result(result.to_dict(), form, [name], [name])

@@ -8,7 +8,7 @@ import typer
 
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, put, reporting
+from edl.cli.output import Name, Output, errors_as_output, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def trace(
     output_format: Output = None,
 ) -> None:
     """Write what each worker did when as a trace for ui.perfetto.dev, and show where time went."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from pathlib import Path
 
         from edl.adapters.trace_file import check_trace, write_trace
@@ -56,7 +56,7 @@ def trace(
         written = f"{path}: {tasks} {'task' if tasks == 1 else 'tasks'} of {len(shares)} "
         written += "worker" if len(shares) == 1 else "workers"
         lines = [f"{written}; https://ui.perfetto.dev opens it", *_rows(shares)]
-        put(result, output_format, lines, [str(path)])
+        print_result(result, output_format, lines, [str(path)])
 
 
 def _rows(shares: Mapping[int, Mapping[str, float]]) -> list[str]:

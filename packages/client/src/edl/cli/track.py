@@ -8,7 +8,7 @@ import typer
 
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, Quiet, put, reporting
+from edl.cli.output import Name, Output, Quiet, errors_as_output, print_result
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -28,7 +28,7 @@ def track(
     What the tracker has already is not sent again: repeat the command at any time, also after the
     job's end.
     """
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.app import experiment_tracker, job_catalog, job_tracking
         from edl.core.problem import usage
         from edl.core.trackers import TRACKERS
@@ -57,4 +57,6 @@ def track(
                 where=f"--tracker {tracker}",
                 remedy=f"edl track {name} sends what is missing.",
             ) from None
-        put({"job": name, "tracker": tracker, "run": place}, output_format, [place], [name])
+        print_result(
+            {"job": name, "tracker": tracker, "run": place}, output_format, [place], [name]
+        )

@@ -10,7 +10,7 @@ import typer
 
 from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import Output, Quiet, put, reporting
+from edl.cli.output import Output, Quiet, errors_as_output, print_result
 from edl.core.options import BY_NAME, Verb
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ def init(
     output_format: Output = None,
 ) -> None:
     """Create a model zoo: a model file that works, and records for it."""
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.adapters.zoo_template import create
         from edl.core.problem import usage
 
@@ -40,7 +40,7 @@ def init(
             )
         folder = Path(directory).expanduser().absolute()
         written = create(folder)
-        put(
+        print_result(
             {"model_zoo": str(folder), "files": written},
             output_format,
             [
@@ -94,7 +94,7 @@ def check(**values: Any) -> None:
     With --data, the check also runs the model on some of the records.
     """
     output_format = values["output_format"]
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.adapters import model_file_check
         from edl.core.exit_codes import present
         from edl.core.job_result import error_fields
@@ -106,7 +106,7 @@ def check(**values: Any) -> None:
 
         job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values))
         verdict = model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
-        put(
+        print_result(
             {
                 **verdict.facts,
                 "ok": not verdict.failures,
@@ -142,7 +142,7 @@ def check(**values: Any) -> None:
 def build(**values: Any) -> None:
     """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
     output_format, quiet = values["output_format"], values["quiet"]
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.cli.submit import build_display, interruptible
         from edl.render import terminal
         from edl.use_cases.image_request import build_zoo_image
@@ -156,7 +156,7 @@ def build(**values: Any) -> None:
             )
         if not quiet:
             terminal.message(str(image))
-        put(image.to_dict(), output_format, [image.name], [image.name])
+        print_result(image.to_dict(), output_format, [image.name], [image.name])
 
 
 _Image = Annotated[
@@ -173,14 +173,14 @@ _Image = Annotated[
 def verify(**values: Any) -> None:
     """Check who has signed an image, and show how it was made."""
     output_format = values["output_format"]
-    with reporting(output_format):
+    with errors_as_output(output_format):
         from edl.use_cases.image_verification import verify as verified
 
         image = values["image"]
         options = [BY_NAME["image_public_key"]]
         statement = verified(image, given(options, values))
         made = (statement or {}).get("predicate", {})
-        put(
+        print_result(
             {"image": image, "provenance": made or None},
             output_format,
             [f"{image}: signed", *_made(made)],

@@ -1,4 +1,4 @@
-"""Reads the schema off the records that a conversion writes."""
+"""Collects the schema from the records that a conversion writes."""
 
 from __future__ import annotations
 

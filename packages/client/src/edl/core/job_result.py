@@ -1,4 +1,4 @@
-"""What a job came to: the one object that ``-o json`` prints and Python gets."""
+"""The result of a job: the one object that ``-o json`` prints and Python gets."""
 
 from __future__ import annotations
 

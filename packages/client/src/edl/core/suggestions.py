@@ -1,4 +1,4 @@
-"""The name that somebody probably meant."""
+"""Suggests the name that a user probably meant."""
 
 from __future__ import annotations
 

@@ -366,8 +366,8 @@ def _waits(role: str, pending: Iterable[tuple[str, int]]) -> list[str]:
     for reason, ids in waiting.items():
         first = ", ".join(str(number) for number in ids[:_MOST_NUMBERS])
         more = f" and {len(ids) - _MOST_NUMBERS} more" if len(ids) > _MOST_NUMBERS else ""
-        some = f"{role} {first} waits" if len(ids) == 1 else f"{role}s {first}{more} wait"
-        lines.append(f"{some} for a place: {reason}")
+        some = f"{role} {first} is" if len(ids) == 1 else f"{role}s {first}{more} are"
+        lines.append(f"{some} waiting to start: {reason}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""All jobs of this machine at a glance, looked at again and again."""
+"""All jobs of this machine, read again and again for the page of all jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells who has signed an image, and how it was made."""
+"""Says who has signed an image, and how it was made."""
 
 from __future__ import annotations
 

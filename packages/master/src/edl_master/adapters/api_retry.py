@@ -1,4 +1,4 @@
-"""Calls of the API server that must be answered before a master can go on.
+"""Calls of the API server that must be answered before a master can continue.
 
 At its start and at its end a master cannot do without the API server, which may be restarting or
 out of reach for minutes. In between it can.

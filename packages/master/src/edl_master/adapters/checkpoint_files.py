@@ -134,7 +134,7 @@ def taken_at(manifest: bytes) -> float:
 def _plain(name: str) -> str:
     """A name that leads nowhere else."""
     if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"{MANIFEST} names {name!r}")
+        raise ValueError(f"{MANIFEST} contains the invalid name {name!r}")
     return name
 
 
@@ -173,14 +173,14 @@ def write_files(
 def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
     body = _unsealed((directory / MANIFEST).read_bytes())
     if body["format"] != _FORMAT:
-        raise ValueError(f"format {body['format']} is not {_FORMAT}")
+        raise ValueError(f"format {body['format']} is unknown; this version reads format {_FORMAT}")
     array_files = {file: key for key, file in body["arrays"].items()}
     documents: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for file, expected in body["files"].items():
         path = directory / file
         if check and (found := _described(path)) != expected:
-            raise ValueError(f"{file} is {found}, and was {expected}")
+            raise ValueError(f"{file} is now {found}, and was {expected}")
         if file in array_files:
             arrays[array_files[file]] = _load(path)
         else:
@@ -190,7 +190,7 @@ def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
     parts = []
     for part, expected in body.get("parts", {}).items():
         if check and (found := _described(directory / part / MANIFEST)) != expected:
-            raise ValueError(f"{part} is {found}, and was {expected}")
+            raise ValueError(f"{part} is now {found}, and was {expected}")
         parts.append(_read(directory / part, f"{name}/{part}", check=check))
     taken = Moment(**body["taken"])
     return Checkpoint(documents, arrays, name, taken, tuple(parts), directory)
@@ -223,7 +223,7 @@ def _write_array(path: Path, array: Array | ArrayConvertible | PiecewiseArray) -
             np.save(file, array, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-    # Of what the file holds, and not of what was meant to be in it.
+    # Read back: the checksum is that of the file, not of what was meant to be in it.
     return _described(path)
 
 
@@ -263,6 +263,6 @@ def _sealed(body: Mapping[str, Any]) -> bytes:
 def _unsealed(content: bytes) -> dict[str, Any]:
     sealed = json.loads(content)
     if sealed["crc32"] != zlib.crc32(_canonical(sealed["body"])):
-        raise ValueError(f"{MANIFEST} does not have its own checksum")
+        raise ValueError(f"{MANIFEST} does not match its checksum")
     body: dict[str, Any] = sealed["body"]
     return body

@@ -177,7 +177,7 @@ class LocalCheckpoints:
                 taken over. The earlier checkpoints are as they were.
         """
         names = self.names()
-        # Also what was taken away meanwhile has had its name.
+        # A name is never used twice, even if its checkpoint was removed meanwhile.
         self._last = max(self._last, int(names[-1].rpartition("-")[2]) if names else 0) + 1
         name = f"{self._job}-{self._last:08d}"
         temporary = self._draft(name)
@@ -245,7 +245,7 @@ def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
     """What it means for a person that no checkpoint is whole."""
     return EdlError(
         ErrorCode.CHECKPOINT_DAMAGED,
-        f"none of the {count} checkpoints of {job} is whole: {problem}",
+        f"none of the {count} checkpoints of {job} is intact: {problem}",
         where=where,
         remedy="Restore them from a backup, or delete them to train from the beginning.",
     )
@@ -257,7 +257,7 @@ def stale(job: str, where: str) -> EdlError:
         ErrorCode.STALE_INCARNATION,
         f"another master of {job} has begun to write checkpoints here; this one is fenced off",
         where=where,
-        remedy="One of two masters of the same job is too many: stop one of them.",
+        remedy="Two masters run the same job: stop one of them.",
     )
 
 

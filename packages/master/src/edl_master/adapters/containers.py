@@ -148,7 +148,7 @@ class LocalContainers:
                 self._changed.wait(left)
             for container in self._containers.values():
                 log.error(
-                    "worker %d's container %s does not end", container.worker, container.instance
+                    "worker %d: container %s has not ended", container.worker, container.instance
                 )
             self._over.set()
             self._changed.notify_all()
@@ -238,7 +238,9 @@ class LocalContainers:
                 if self._over.wait(_AGAIN_S):
                     return None
                 log.warning(
-                    "the state of %s cannot be asked for: %s", container.instance, _message(error)
+                    "the state of container %s cannot be read: %s",
+                    container.instance,
+                    _message(error),
                 )
 
     def _forget(self, container: _Container) -> None:

@@ -100,7 +100,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
         raise EdlError(
             ErrorCode.DATA_EMPTY,
-            f"{len(uris)} file(s) match {wanted}, but hold no record",
+            f"{len(uris)} file(s) match {wanted}, but contain no records",
             where=named,
             remedy="edl data inspect FILE shows what is in a file.",
         )
@@ -117,7 +117,7 @@ def _open(uri: str, format: str, option: str) -> DataFile:
             ErrorCode.DATA_DAMAGED,
             str(error),
             where=error.uri,
-            remedy="Make the file again, or leave it out of the pattern. "
+            remedy="Write the file again, or leave it out of the pattern. "
             "edl data inspect FILE shows what can still be read.",
         ) from error
     # Stores raise errors of many libraries; whichever it is, the file cannot be read.

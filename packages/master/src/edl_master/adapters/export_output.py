@@ -64,7 +64,7 @@ class ExportOutput:
             yield
             self._accepted = self.part_of(lease)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Nothing: a model that no output was made of is written again by the next master."""
 
     def finish(self, dead: int = 0) -> None:
@@ -127,7 +127,7 @@ def _appeared(output: str, job: str) -> EdlError:
 def _not_whole(part: str) -> EdlError:
     return EdlError(
         error_pb2.INTERNAL,
-        "the trained model that a worker has written is not there, or not whole",
+        "the trained model that a worker has written is missing or incomplete",
         where=part,
-        remedy="Something else has changed these files, or this is an internal error of edl.",
+        remedy="Another program has changed these files, or this is an internal error of edl.",
     )

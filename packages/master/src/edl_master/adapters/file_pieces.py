@@ -42,7 +42,7 @@ def write_pieces(folder: Path, pieces: Iterable[tuple[str, bytes]]) -> None:
     try:
         for name, content in pieces:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a file")
+                raise ValueError(f"{name!r} is not the name of a file")
             path = folder / name
             if path.parent not in written:
                 path.parent.mkdir()

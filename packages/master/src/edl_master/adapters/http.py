@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = self._find()
         except Exception:
-            log.exception("the page cannot answer")  # without its path, which has secrets
+            log.exception("a request to the page failed")  # without its path, which has secrets
             answer = Answer(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 content=b"This is an internal error of edl; the master's log has the traceback.\n",

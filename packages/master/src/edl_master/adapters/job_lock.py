@@ -59,7 +59,7 @@ class JobLock:
             os.close(held)
             raise EdlError(
                 ErrorCode.JOB_EXISTS,
-                "another master works on this job",
+                "another master is running this job",
                 where=str(self.path),
                 remedy="Use another name, or wait until that job has ended.",
             ) from None
@@ -92,7 +92,7 @@ class JobLock:
             while True:
                 time.sleep(_CHECK_EVERY_S)
                 if watch.check():
-                    log.warning("the job has no supervisor: one is started")
+                    log.warning("the job has no supervisor: starting one")
 
         threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
 

@@ -31,7 +31,7 @@ class JobOutput(Protocol):
         for that.
         """
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Return when the parts of all tasks that the job counts as done are in place."""
 
     def finish(self, dead: int = 0) -> None:

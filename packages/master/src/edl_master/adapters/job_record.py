@@ -132,7 +132,7 @@ class JobRecord:
             if found is None:
                 self._api.create(self._all, item)
             elif int(found["metadata"].get("annotations", {}).get(_TERM, 0)) > self._term:
-                log.warning("a newer master keeps the job's record")
+                log.warning("a newer master writes the job's record")
             else:
                 item["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
                 self._api.replace(f"{self._all}/{self._name}", item)

@@ -1,4 +1,4 @@
-"""A job's events: numbered without gaps, on disk one per line, and handed out to watchers."""
+"""A job's events: numbered without gaps, on disk one per line, and read by watchers."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _read(path: Path) -> Iterator[Event]:
             try:
                 yield json_format.Parse(line, Event())
             except (json_format.ParseError, UnicodeDecodeError) as error:
-                log.warning("%s: a line is no event: %s", path, error)
+                log.warning("%s: a line is not an event: %s", path, error)
 
 
 def _last_number(path: Path) -> tuple[int, int]:

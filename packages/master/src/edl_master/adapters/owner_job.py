@@ -43,7 +43,7 @@ class OwnerJob:
             if owner["kind"] == "Job":
                 job = metadata.get("labels", {}).get(objects.LABEL_JOB, "")
                 return cls(namespace, owner["name"], owner["uid"], job)
-        raise _no_owner(pod, "no Job has made it")
+        raise _no_owner(pod, "no Job has created it")
 
     @property
     def reference(self) -> JsonObject:

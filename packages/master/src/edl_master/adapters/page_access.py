@@ -200,7 +200,7 @@ class _UsedLinks:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                log.warning("whether a link of the page was used before is not known: %s", error)
+                log.warning("cannot tell whether a link of the page was used before: %s", error)
             if token in self._used:
                 return False
             self._used.add(token)
@@ -208,7 +208,10 @@ class _UsedLinks:
                 with self._path.open("a") as file:
                     file.write(f"{token}\n")
             except OSError as error:  # on a full disk the owner still sees why the job stands
-                log.warning("a later master will take a link of the page again: %s", error)
+                log.warning(
+                    "a used link of the page is not saved, and a later master accepts it again: %s",
+                    error,
+                )
             return True
 
 

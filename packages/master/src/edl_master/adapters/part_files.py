@@ -106,7 +106,7 @@ class PartFiles:
             else:
                 missing += 1
         if missing != dead:
-            raise _incomplete(f"{missing} are missing, {dead} should be", self.directory)
+            raise _incomplete(f"{missing} are missing, not {dead}", self.directory)
 
     def join(self, tasks: list[tuple[int, Range]], to: Path, form: OutputFormat) -> None:
         """Join the parts of these tasks: into one file, or into a directory of one per data file.
@@ -165,7 +165,9 @@ class PartFiles:
         with self._reading():
             found = write([number for number, _ in tasks], path)
         if found != wanted:
-            raise _incomplete(f"{found} predictions for {wanted} records", self.directory)
+            raise _incomplete(
+                f"they contain {found} predictions for {wanted} records", self.directory
+            )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -204,7 +206,7 @@ def output_names(uris: Sequence[str], suffix: str) -> list[str]:
 def _incomplete(what: str, parts: Path) -> EdlError:
     return EdlError(
         ErrorCode.INTERNAL,
-        f"the parts of the predictions are not what the tasks made: {what}",
+        f"the parts of the predictions are not those that the tasks wrote: {what}",
         where=str(parts),
-        remedy="Something else has changed these files, or this is an internal error of edl.",
+        remedy="Another program has changed these files, or this is an internal error of edl.",
     )

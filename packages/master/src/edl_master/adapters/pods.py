@@ -144,7 +144,7 @@ class KubernetesPods:
             while self._pods and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
             for pod in self._pods.values():
-                log.error("worker %d's pod %s does not end", pod.worker, pod.instance)
+                log.error("worker %d: pod %s has not ended", pod.worker, pod.instance)
             self._over.set()
             self._changed.notify_all()
         if not already:

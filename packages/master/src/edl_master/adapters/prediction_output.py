@@ -210,7 +210,7 @@ class PredictionOutput:
                 except OSError as error:
                     raise storage_error(error, self._parts.directory) from error
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Return when the parts of all tasks that the job counts as done are in place.
 
         Raises:

@@ -162,7 +162,7 @@ class LocalProcesses:
             while self._processes and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
             for process in self._processes.values():
-                log.error("worker %d's process %d does not end", process.worker, process.pid)
+                log.error("worker %d: process %d has not ended", process.worker, process.pid)
         if not already:
             self._watcher.join(_CLOSE_MARGIN_S)
             self._seen.close()
@@ -238,7 +238,7 @@ class LocalProcesses:
             attempt, log_start = int(facts["attempt"]), int(facts["log_start"])
             scratch = Path(facts["scratch"]) if facts.get("scratch") else None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s is no record of a process: %r", record, error)
+            log.warning("%s is not a record of a process: %r", record, error)
             record.unlink(missing_ok=True)
             return None
         pidfd = process_identity.Process(pid, started).open()

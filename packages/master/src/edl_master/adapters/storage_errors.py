@@ -1,4 +1,4 @@
-"""What an error of a disk means for a person."""
+"""Errors of disks, as errors for users."""
 
 from __future__ import annotations
 

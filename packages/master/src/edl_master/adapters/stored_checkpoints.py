@@ -115,7 +115,7 @@ class ObjectStoreCheckpoints:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
         """
         name = self._here.write(checkpoint, parts)
-        # Whoever goes on from what was fetched has taken it up, or could not have kept this.
+        # No longer needed: the job was restored from it before it could take this checkpoint.
         shutil.rmtree(self._fetched, ignore_errors=True)
         return name
 
@@ -160,11 +160,11 @@ class ObjectStoreCheckpoints:
         self._upload(files, uri)
         if (there := object_stores.list_objects(uri)) != files:
             odd = sorted(file for file in files if there.get(file) != files[file])
-            error = ValueError(f"it does not hold what was sent to it: {', '.join(odd)}")
+            error = ValueError(f"these files differ from what was sent: {', '.join(odd)}")
             raise store_error(uri, error)
         self._check_owner()
         object_stores.upload(self._sending / MANIFEST, f"{uri}/{MANIFEST}")
-        log.info("checkpoint %s: %d octets sent", uri, last + sum(files.values()))
+        log.info("checkpoint %s: %d bytes sent", uri, last + sum(files.values()))
 
     def _upload(self, files: Iterable[str], uri: str) -> None:
         threads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
@@ -246,7 +246,7 @@ class ObjectStoreCheckpoints:
         for file, nbytes in files.items():
             # Found out before anything large is moved.
             if (found := there.get(within + file)) != nbytes:
-                now = "is missing" if found is None else f"has {found} octets"
+                now = "is missing" if found is None else f"has {found} bytes"
                 raise ValueError(f"{within}{file} {now}, and had {nbytes}")
         for file in files:
             self._fetch_file(uri, local, within + file)

@@ -1,4 +1,4 @@
-"""What a port that cannot be had means for a person."""
+"""Errors of TCP ports, as errors for users."""
 
 from __future__ import annotations
 

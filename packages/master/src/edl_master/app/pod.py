@@ -154,7 +154,7 @@ def _hold(directory: JobDirectory, term: MasterTerm) -> bool:
         except EdlError as error:
             if error.code != ErrorCode.JOB_EXISTS:
                 raise
-            log.info("a former master holds the job's directory still")
+            log.info("a former master still holds the job's directory")
             time.sleep(_DIRECTORY_EVERY_S)
         else:
             return True
@@ -170,7 +170,7 @@ def _take_over(folder: Path, spec: str) -> None:
     if path.exists():
         if path.read_text() == spec:
             return
-        log.warning("%s is of a former job of this name, which was deleted; it is emptied", folder)
+        log.warning("emptying %s, which belongs to a deleted job of the same name", folder)
         for entry in folder.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -233,7 +233,7 @@ def _hosting(
         try:
             return not owner.is_suspended(api)
         except (ApiError, ApiUnavailable) as error:
-            log.warning("whether the Job is suspended is not known: %s", error)
+            log.warning("cannot tell whether the Job is suspended: %s", error)
             return True
 
     return Hosting(

@@ -32,8 +32,8 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.parameters import quantization
 from edl_master.core.platform import Platform
 from edl_master.core.settings import JobType
+from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.job import JobCollector, TableCollector
-from edl_master.metrics.observed import Metrics
 from edl_master.metrics.processes import (
     ApiCollector,
     CertificateCollector,
@@ -256,7 +256,7 @@ class MasterServices:
             metrics=self.metrics,
             checkpoints=storage.checkpoints,
             snapshots=storage.snapshots,
-            settle_output=storage.settle_output,
+            flush_output=storage.flush_output,
             finish_output=self._finish_output,
             group=self.servers.group if self.servers else None,
             on_log_event=self.spans.record_log,
@@ -393,7 +393,7 @@ def stale_master(job: str) -> EdlError:
     """What it means for a person that a later master has the job."""
     return EdlError(
         ErrorCode.STALE_INCARNATION,
-        f"another master of {job} has taken over; this one makes no result",
+        f"another master of {job} has taken over; this one writes no result",
         where="the master",
         remedy="The later master goes on with the job.",
     )

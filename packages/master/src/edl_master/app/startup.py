@@ -56,7 +56,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
     job_dir = directory.path
     if directory.is_over:
         # A former master ended the job while this one was starting.
-        log.info("the job is over already")
+        log.info("the job has already ended")
         return 0
     if (end := directory.read_end()) is not None:
         return _finish(directory, end)
@@ -91,11 +91,11 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
 
 def _finish(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
     """Complete the end of a job whose master was killed in the middle of it."""
-    log.info("the job has ended, and is concluded")
+    log.info("the job has ended; completing its last steps")
     try:
         clear_up(job_config.read(directory.read_spec(), directory.path), end)
     except Exception:
-        log.exception("what the job does not need any more cannot be removed")
+        log.exception("files that the job no longer needs cannot be removed")
     try:
         directory.remove_drafts()
         directory.write_status(end, final=True)

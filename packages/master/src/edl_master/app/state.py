@@ -52,10 +52,10 @@ class Storage:
     checkpoints: CheckpointStorage | None
     output: JobOutput | None
 
-    def settle_output(self) -> None:
+    def flush_output(self) -> None:
         """Return when the files of every completed task are in their place."""
         if self.output is not None:
-            self.output.settle()
+            self.output.flush()
 
     def finish_output(self, dead_tasks: int) -> None:
         """Make the result from the files of all tasks but those that were dead-lettered."""
@@ -262,6 +262,6 @@ def _nothing_to_export(source: job_pb2.ExportSpec) -> EdlError:
         error_pb2.MODEL_NOT_FOUND,
         f"job {source.job} has no snapshot and no checkpoint to export",
         where=source.snapshots,
-        remedy="The first snapshot is taken a few seconds after training began; after success the"
+        remedy="The first snapshot is taken a few seconds after training begins; after success the"
         " model is in the job's output.",
     )

@@ -240,17 +240,19 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
     """Check what the fields of a complete specification may hold."""
     workers, training = spec.workers, spec.training
     if spec.type not in JOB_TYPES:
-        raise _usage(f"the job type is TRAIN, EVALUATE or PREDICT, not {spec.type}")
+        raise _usage(f"the job type must be TRAIN, EVALUATE or PREDICT, not {spec.type}")
     if workers.min > workers.max:
-        raise _usage(f"workers.min is {workers.min}, above workers.max, {workers.max}")
+        raise _usage(f"workers.min, {workers.min}, exceeds workers.max, {workers.max}")
     if training.gradient_reduction not in ("", *Reduction):
-        raise _usage(f"the gradient reduction is mean or sum, not {training.gradient_reduction!r}")
+        raise _usage(
+            f"the gradient reduction must be mean or sum, not {training.gradient_reduction!r}"
+        )
     if training.local_steps > 1 and training.update != job_pb2.ASYNC:
         raise _usage("local steps need --update async")
     if training.wire_precision not in job_pb2.WirePrecision.values():
-        raise _usage(f"there is no wire precision {training.wire_precision}")
+        raise _usage(f"unknown wire precision {training.wire_precision}")
     if spec.prediction.format not in ("", *FORMATS):
-        raise _usage(f"there is no output format {spec.prediction.format!r}")
+        raise _usage(f"unknown output format {spec.prediction.format!r}")
     if training.parameter_servers > MAX_PARAMETER_SERVERS:
         raise _usage(f"a job has at most {MAX_PARAMETER_SERVERS} parameter servers")
 

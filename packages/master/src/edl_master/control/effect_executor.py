@@ -29,7 +29,7 @@ from edl_master.core.events import (
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.report_writer import ReportWriter
 from edl_master.server_group.group import ParameterServerGroup
@@ -56,7 +56,7 @@ class EffectTargets:
         metrics: durations of checkpoints.
         checkpoints: None: the job keeps none.
         snapshots: for the next master of this job; None: the job keeps none.
-        settle_output: returns when the files of every completed task are in their place;
+        flush_output: returns when the files of every completed task are in their place;
             raises ``EdlError``.
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         group: the parameter servers, which write their shards themselves; None: there are none.
@@ -70,7 +70,7 @@ class EffectTargets:
     metrics: Metrics
     checkpoints: CheckpointStorage | None
     snapshots: LocalCheckpoints | None
-    settle_output: Callable[[], None]
+    flush_output: Callable[[], None]
     finish_output: Callable[[], None]
     group: ParameterServerGroup | None = None
     on_log_event: Callable[[LogEvent], None] = lambda event: None
@@ -135,7 +135,7 @@ class EffectExecutor:
             try:
                 found_at = checkpoints.newest_at()
             except EdlError as error:
-                log.warning("the time of the last checkpoint is not known: %s", error)
+                log.warning("the time of the last checkpoint cannot be read: %s", error)
             else:
                 self._targets.metrics.checkpoint_last_success.set(found_at)
 
@@ -181,7 +181,7 @@ class EffectExecutor:
 
         def write() -> None:
             # The files that it counts as done must be there for a job that continues from it.
-            self._targets.settle_output()
+            self._targets.flush_output()
             _, seconds = self._write(snapshots, state)
             self._targets.metrics.snapshot_duration.observe(seconds)
             self._targets.metrics.snapshot_last_success.set_to_current_time()

@@ -81,9 +81,9 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
         case other:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"there is no platform {other!r}",
+                f"unknown platform {other!r}",
                 where=job_directory.SPEC,
-                remedy="Client and master must be of the same version.",
+                remedy="Use the same version of edl for client and master.",
             )
 
 

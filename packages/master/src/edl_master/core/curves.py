@@ -1,4 +1,4 @@
-"""Curves of bounded size: averages of neighbours take the place of points that are too many."""
+"""Curves of bounded size: averages of neighbours replace points where there are too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects: everything that a job may ask its surroundings to do.
+"""Effects: everything that the job state machine may request.
 
 ``JobController`` carries them out in order, before it handles the next event. The first five are
 answers to the caller whose request was the event, at most one per event; a request without an

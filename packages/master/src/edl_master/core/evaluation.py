@@ -213,7 +213,7 @@ class Evaluations:
         self.last_version = running.version
         name = f"Evaluation {running.number + 1}"
         if metrics is None:
-            line = f"{name} gave no metrics: none of its tasks could be done."
+            line = f"{name} has no metrics: none of its tasks succeeded."
             self._emit(LogEvent("EvaluationEnded", line, Severity.WARNING))
         else:
             self.metrics = metrics

@@ -80,7 +80,7 @@ def after_task_failure(
     if not remedy:
         remedy = "Correct the model file or the data."
         if type_ not in _FOR_THE_WHOLE_JOB:
-            remedy += " Another job can do without such records if dead letters are allowed."
+            remedy += " A job that allows dead letters leaves such records out."
     code = failure.code or "TASK_DEAD_LETTERED"
     return FailJob(replace(failure, code=code, where=where, remedy=remedy), reason)
 
@@ -187,7 +187,7 @@ class CrashLoopDetector:
         if self.crashes >= self._most_crashes:
             times, remedy = self.crashes, "Read the end of its log below."
         elif self.kills > KILLS_PER_CRASH_LOOP:
-            times, remedy = self.kills, "Something kills the workers; often it is lack of memory."
+            times, remedy = self.kills, "Something kills the workers, often a lack of memory."
         else:
             return None
         what = f"Workers ended {times} times in a row before any work was done; the last: {how}."
@@ -201,7 +201,7 @@ def cannot_start(who: str, how: str) -> Failure:
         "SYSTEM",
         f"{who} {how}",
         where="the platform",
-        remedy="Correct what the platform says, and submit the job again.",
+        remedy="Correct what the platform reports, and submit the job again.",
     )
 
 

@@ -71,7 +71,7 @@ class InstanceReports:
         worker.instance, worker.host, worker.pid = event.instance, event.host, event.pid
         worker.last_message_at = now
         worker.watch.begin(now)
-        line = f"{worker.name} runs and loads the model file."
+        line = f"{worker.name} is running and loads the model file."
         self._emit(worker_event("WorkerStarted", line, worker, attempt=str(worker.attempt)))
         return worker
 
@@ -80,7 +80,7 @@ class InstanceReports:
         if worker.registered == MOST_INSTANCES + 1:
             line = (
                 f"{worker.name} has registered as {MOST_INSTANCES} instances since it was started;"
-                " further ones are refused. Something else starts it, or it makes up their names."
+                " further ones are refused. Another program starts it, or it invents their names."
             )
             self._emit(worker_event("InstanceRefused", line, worker, Severity.WARNING))
 
@@ -193,7 +193,7 @@ class InstanceReports:
         if worker is None or worker.state is not WorkerState.STARTING:
             return
         if event.detail and event.reason != worker.pending.partition(":")[0]:
-            line = f"{worker.name} waits for a place: {event.detail}"
+            line = f"{worker.name} is waiting to start: {event.detail}"
             self._emit(
                 worker_event("WorkerPending", line, worker, Severity.WARNING, reason=event.reason)
             )

@@ -65,7 +65,7 @@ class LeaseRecovery:
 
     def instance_lost(self, worker: Worker, now: float) -> None:
         """The instance has fallen silent: take its leases back."""
-        silence = InstanceEnd(ExitKind.KILLED, "it fell silent", worker.productive, "")
+        silence = InstanceEnd(ExitKind.KILLED, "its heartbeats stopped", worker.productive, "")
         self.take_back_all(worker, silence, now)
 
     def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
@@ -145,7 +145,7 @@ class LeaseRecovery:
     def wrong_prediction_count(self, lease: Lease, predictions: int, now: float) -> None:
         """Fail a task that does not have one prediction for each record."""
         what = f"{predictions} predictions were made for {lease.task.length} records."
-        remedy = "In prediction the dataset function must keep every record, once."
+        remedy = "In prediction, the dataset function must keep every record exactly once."
         failure = Failure("MODEL_CONTRACT", what, remedy=remedy)
         self.take_back(lease, redo=True, now=now)
         self._judge(lease.task, lease.worker, failure, permanent=True, now=now)

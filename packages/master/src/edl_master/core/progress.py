@@ -1,4 +1,4 @@
-"""Progress: rates, the smoothed loss, and the time that went by."""
+"""Progress: rates, the smoothed loss, and the elapsed time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job is seen from outside: its components as one ``JobView``."""
+"""Builds the ``JobView`` of a job from its components."""
 
 from __future__ import annotations
 

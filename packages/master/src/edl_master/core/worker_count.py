@@ -118,7 +118,7 @@ class WorkerCountPolicy:
             return ()
         self._trial = _Measured(self.target, per_s)
         self._aim(wanted)
-        why = f"Trying {_workers(wanted)} instead of {_pace(self._trial)}."
+        why = f"Trying {_workers(wanted)} instead of {_with_rate(self._trial)}."
         return (WorkerCountDecision("WorkerCountTried", wanted, why, _facts(self._trial)),)
 
     def _judge(self, trial: _Measured, per_s: float, now: float) -> tuple[WorkerCountDecision, ...]:
@@ -134,7 +134,7 @@ class WorkerCountPolicy:
         if keep:
             self._retry_after_s = self._rules.retry_after_s
             self._step = None
-            why = f"Keeping {_pace(tried)}, instead of {_pace(trial)}."
+            why = f"Keeping {_with_rate(tried)}, instead of {_with_rate(trial)}."
             kept = WorkerCountDecision("WorkerCountKept", self.target, why, facts)
             return (kept, *self._try(per_s))
         if changed > 1:
@@ -146,7 +146,7 @@ class WorkerCountPolicy:
             self._retry_after_s = min(2 * self._retry_after_s, self._rules.retry_after_max_s)
         self._aim(trial.workers)
         too = "fewer are too slow" if fewer else "more add too little"
-        why = f"Back to {_pace(trial)}; {too}: {_pace(tried)}."
+        why = f"Back to {_with_rate(trial)}; {too}: {_with_rate(tried)}."
         return (WorkerCountDecision("WorkerCountReverted", trial.workers, why, facts),)
 
     def _aim(self, workers: int) -> None:
@@ -158,7 +158,7 @@ def _workers(number: int) -> str:
     return f"{number:,} worker{'' if number == 1 else 's'}"
 
 
-def _pace(measured: _Measured) -> str:
+def _with_rate(measured: _Measured) -> str:
     return f"{_workers(measured.workers)} with {measured.per_s:,.0f} records/s"
 
 

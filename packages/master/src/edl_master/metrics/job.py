@@ -1,4 +1,4 @@
-"""What the job counts and is, read from its view when Prometheus asks."""
+"""The state and the counts of a job, read from its view when Prometheus asks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class JobCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         view = self._view()
-        info = InfoMetricFamily("edl_job", "What job this is.")
+        info = InfoMetricFamily(
+            "edl_job", "Name, type and incarnation of the job; the value is always 1."
+        )
         info.add_metric(
             [], {"name": self._name, "type": str(view.type), "incarnation": self._incarnation}
         )
@@ -63,7 +65,11 @@ class JobCollector(Collector):
         yield from _workers(view)
         yield from _tasks(view)
         for name, what, value in (
-            ("edl_records_replayed", "Records computed again.", view.records_replayed),
+            (
+                "edl_records_replayed",
+                "Records that were computed again after a loss.",
+                view.records_replayed,
+            ),
             ("edl_steps", "Minibatches applied.", view.progress.steps),
             ("edl_predictions", "Predictions written.", view.predictions),
         ):
@@ -75,7 +81,7 @@ def _progress(view: JobView) -> Iterator[Metric]:
     total = progress.records_total
     yield gauge(
         "edl_job_progress_ratio",
-        "Records done of the job's main work, 0 to 1.",
+        "Share of the records of the job's main work that are done.",
         progress.records_done / total if total else 0.0,
     )
     yield gauge(
@@ -83,8 +89,8 @@ def _progress(view: JobView) -> Iterator[Metric]:
         "Expected time to the end of the main work; NaN while it is not known.",
         progress.eta_s if progress.eta_s >= 0 else float("nan"),
     )
-    yield gauge("edl_job_epoch", "Present epoch, from 1; 0 without epochs.", progress.epoch)
-    yield gauge("edl_job_epochs", "Epochs that the job has.", progress.num_epochs)
+    yield gauge("edl_job_epoch", "Current epoch, from 1; 0 without epochs.", progress.epoch)
+    yield gauge("edl_job_epochs", "Number of epochs of the job.", progress.num_epochs)
     yield gauge(
         "edl_job_records_per_second",
         "Records done per second, recently; unlike a rate of edl_records_total, it has no step "
@@ -98,12 +104,12 @@ def _progress(view: JobView) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "edl_worker_productive_seconds",
-        "Time of workers in work that counted.",
+        "Time that workers spent on work that counted.",
         value=progress.productive_s,
     )
     yield counters(
         "edl_worker_lost_seconds",
-        "Time that workers were wanted for and that trained nothing, by reason.",
+        "Time of wanted workers in which they trained nothing, by reason.",
         "reason",
         progress.lost_s,
     )
@@ -111,7 +117,11 @@ def _progress(view: JobView) -> Iterator[Metric]:
     yield gauges(
         "edl_evaluation_metric", "Metrics of the last evaluation, by name.", "metric", view.metrics
     )
-    yield gauge("edl_parameter_version", "Updates made.", progress.parameter_version)
+    yield gauge(
+        "edl_parameter_version",
+        "Parameter version: updates since the initial values.",
+        progress.parameter_version,
+    )
     yield counters(
         "edl_records",
         "Records of the main work that are done.",
@@ -135,8 +145,16 @@ def _workers(view: JobView) -> Iterator[Metric]:
         {"min": view.min_workers, "max": view.max_workers},
     )
     for name, what, value in (
-        ("edl_worker_preemptions", "Workers taken away.", view.preemptions),
-        ("edl_worker_failures", "Workers that crashed.", view.worker_failures),
+        (
+            "edl_worker_preemptions",
+            "Preemptions of workers, as by a drained node.",
+            view.preemptions,
+        ),
+        (
+            "edl_worker_failures",
+            "Ends of workers that count as failures, such as crashes.",
+            view.worker_failures,
+        ),
     ):
         yield CounterMetricFamily(name, what, value=value)
 
@@ -144,7 +162,9 @@ def _workers(view: JobView) -> Iterator[Metric]:
 def _tasks(view: JobView) -> Iterator[Metric]:
     now = GaugeMetricFamily("edl_tasks", "Tasks by state.", labels=["type", "state"])
     ever = CounterMetricFamily(
-        "edl_tasks", "Tasks by what became of them.", labels=["type", "outcome"]
+        "edl_tasks",
+        "Tasks done and dead, and further attempts (retried).",
+        labels=["type", "outcome"],
     )
     for type_ in TaskType:
         counts = view.tasks.get(type_, TaskCounts())
@@ -176,12 +196,12 @@ class TableCollector(Collector):
             return
         yield gauges(
             "edl_embedding_rows",
-            "Rows that training has made, by table.",
+            "Rows that training has created, by table.",
             "table",
             plane.tables.rows,
         )
         yield gauge(
             "edl_embedding_bytes",
-            "Memory of all embedding tables, slots of the optimizer and indexes included.",
+            "Memory of all embedding tables, with optimizer slots and indexes.",
             plane.tables.nbytes,
         )

@@ -1,4 +1,4 @@
-"""What the processes of a job have told the master: workers, parameter servers, and itself."""
+"""Figures of the processes of a job: workers, parameter servers, and the master itself."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class SpansCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield counters(
             "edl_spans",
-            "Spans for OpenTelemetry, by whether the collector has taken them.",
+            "Spans for OpenTelemetry, by whether the collector has accepted them.",
             "result",
             self._counts(),
         )
@@ -184,7 +184,7 @@ class ServersCollector(Collector):
         restarts = max((server.restarts for server in servers), default=0)
         yield CounterMetricFamily(
             "edl_parameter_server_restarts",
-            "How often all parameter servers were restarted from a snapshot.",
+            "Restarts of all parameter servers from a snapshot.",
             value=restarts,
         )
         figures = {str(server): told for server, told in self._figures().items()}
@@ -250,7 +250,7 @@ class UsageCollector(Collector):
         )
         memory = GaugeMetricFamily(
             "edl_process_resident_memory_bytes",
-            "Memory of the present processes of a role.",
+            "Memory of the current processes of a role.",
             labels=["role"],
         )
         for role, usage in self._roles.items():
@@ -277,7 +277,7 @@ class ApiCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
             "edl_kubernetes_requests",
-            "Requests to the API server of Kubernetes; code 0: it did not answer.",
+            "Requests to the API server of Kubernetes; code 0 means no answer.",
             labels=["verb", "code"],
         )
         for (verb, code), count in sorted(self._requests().items()):
@@ -302,6 +302,6 @@ class CertificateCollector(Collector):
         if (expiry := self._expiry()) is not None:
             yield GaugeMetricFamily(
                 "edl_certificate_expiry_timestamp_seconds",
-                "When the first certificate of the job ends, unless it is renewed before.",
+                "When the first certificate of the job expires, unless it is renewed before.",
                 value=expiry,
             )

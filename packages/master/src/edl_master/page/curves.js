@@ -61,7 +61,7 @@ export class CurvePanel {
   async #compare(file) {
     this.#earlier = file ? savedStatus(await file.text()) : null;
     const wrong = file && !this.#earlier;
-    const said = wrong ? `${file.name} is no page that edl saved.` : "";
+    const said = wrong ? `${file.name} is not a page that edl saved.` : "";
     setText(byId("earlier-note"), said || (this.#earlier ? `dashed: ${this.#earlier.name}` : ""));
     byId("earlier-note").dataset.tone = wrong ? "bad" : "quiet";
     this.#render();

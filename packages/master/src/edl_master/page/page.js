@@ -87,6 +87,6 @@ follow({
   over() {
     showLost();
     const final = `final: the job is over (${words(status.state)})`;
-    showLink(isOver(status) ? final : `as it was after ${duration(status.seconds)}`, "over");
+    showLink(isOver(status) ? final : `state after ${duration(status.seconds)}`, "over");
   },
 });

@@ -183,7 +183,7 @@ export function showLedger(status) {
     facts.push({
       label: "parameter servers",
       value: count(servers.length),
-      note: `${serving} serving, begun again ${plural(restarts, "time")}${waiting}`,
+      note: `${serving} serving, restarted ${plural(restarts, "time")}${waiting}`,
       tone: restarts > 0 ? "warning" : "",
     });
   }
@@ -204,7 +204,7 @@ function ledgerNote(status) {
   }
   return training
     ? "A record counts when its gradient is applied, once per epoch; " +
-        "what is computed again after a loss is not applied again."
+        "a gradient that is computed again after a loss is not applied again."
     : "A record counts when its task is done; a task that is repeated counts once.";
 }
 

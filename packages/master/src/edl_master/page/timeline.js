@@ -11,7 +11,7 @@ const PHASES = {
   input: "waits for the next minibatch: reading, and dataset_fn",
   exchange: "waits for pushes and pulls, and for step permits in synchronous mode",
   loading: "loads TensorFlow and the model file",
-  idle: "has no task, or has to wait before it may go on with one",
+  idle: "has no task, or waits before it may continue one",
 };
 const STRIP = "time";
 const AT_WORK = ["compute", "other"];
@@ -20,7 +20,7 @@ const MOST_MARKS = 500;
 const MOST_TICKS = 5;
 const LAST_TICK = 0.96; // share of the axis; a later label has no room
 const MARK_REACH = 0.01; // share of the strip from a mark at which the reading names it
-const TO_READ = "Point at a strip, or move on it with the arrow keys, to read it.";
+const TO_READ = "To read a strip, point at it, or focus it and press the arrow keys.";
 
 export class TimelinePanel {
   #times = null;
@@ -311,7 +311,7 @@ export class TimelinePanel {
     const near = this.#marks.find(
       (mark) => (mark.worker ?? it.worker) === it.worker && Math.abs(mark.x - (bucket + 0.5) / buckets) <= reach,
     );
-    return [when, spent.join(", ") || "not heard of", near?.message].filter(Boolean).join(" · ");
+    return [when, spent.join(", ") || "no reports", near?.message].filter(Boolean).join(" · ");
   }
 }
 

@@ -20,24 +20,31 @@ from edl_proto.monitoring import logs
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, set up logging, run; 0 when the master has ended the command log."""
     parser = argparse.ArgumentParser(
-        prog="edl_master.parameter_server", description="A part of the parameters of one edl job."
+        prog="edl_master.parameter_server", description="A parameter server of one edl job."
     )
     parser.add_argument("--master", required=True, metavar="HOST:PORT", help="the job's master")
-    parser.add_argument("--server", type=int, required=True, help="number of this server, from 0")
-    parser.add_argument("--incarnation", required=True, help="of the master")
-    parser.add_argument("--host", required=True, help="address to listen on")
-    parser.add_argument("--port", type=int, default=0, help="of gRPC; 0: any")
-    parser.add_argument("--stream-port", type=int, default=0, help="of direct calls; 0: any")
     parser.add_argument(
-        "--remote", action="store_true", help="this process does not see the master's files"
+        "--server", type=int, required=True, help="number of this server, counted from 0"
+    )
+    parser.add_argument("--incarnation", required=True, help="incarnation of the master")
+    parser.add_argument("--host", required=True, help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="gRPC port; 0: any free one")
+    parser.add_argument(
+        "--stream-port", type=int, default=0, help="port of direct connections; 0: any free one"
     )
     parser.add_argument(
-        "--identity", type=Path, metavar="FILE", help="proves who this server is to others"
+        "--remote", action="store_true", help="this process cannot read the master's files"
+    )
+    parser.add_argument(
+        "--identity",
+        type=Path,
+        metavar="FILE",
+        help="file that proves to others who this server is",
     )
     parser.add_argument(
         "--end-with-parent",
         action="store_true",
-        help="end when standard input ends, which the master holds open",
+        help="end when the master closes standard input",
     )
     options = parser.parse_args(arguments)
     logs.set_up()

@@ -29,7 +29,7 @@ from edl_master.core.parameters.sharding import (
     shared_sum_count,
 )
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
@@ -131,10 +131,10 @@ class App:
             for entry in self._master.Follow(request, wait_for_ready=True):
                 self._take(entry)
         except grpc.RpcError as error:
-            log.error("the command log broke off: %s", error)
+            log.error("the stream of the command log ended: %s", error)
             return 1
         except Exception as error:
-            log.exception("parameter server %d cannot go on", self._server)
+            log.exception("parameter server %d failed", self._server)
             self._fail(error)
             return 1
         self._over.set()

@@ -91,7 +91,7 @@ class RemoteFiles:
                     raise known from error
                 if time.monotonic() > until:
                     raise
-                log.warning("a transfer of files broke off: %s", error)
+                log.warning("a transfer of files failed: %s", error)
                 time.sleep(_RETRY_S)
             else:
                 return

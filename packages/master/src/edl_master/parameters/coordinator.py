@@ -134,7 +134,7 @@ class Coordinator:
             PayloadError: there are not as many sums as the stores need.
         """
         if len(squares) != (needed := self._stores.shared_sums):
-            raise PayloadError(f"{len(squares)} sums of squares came, not {needed}")
+            raise PayloadError(f"{len(squares)} sums of squares arrived, not {needed}")
         with self._changing() as ledger:
             result = ledger.commit(claim, not_finite)
             if result.outcome is PushOutcome.APPLIED:

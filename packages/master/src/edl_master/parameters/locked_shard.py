@@ -200,7 +200,7 @@ class LockedShard:
         while (applied := self._served.applied) < log_index:
             left_s = started + _LONGEST_WAIT_S - time.monotonic()
             if left_s <= 0 or self._over:
-                raise not_ready(f"command {log_index} has not come; {applied} have")
+                raise not_ready(f"command {log_index} has not arrived; {applied} commands have")
             self._changed.wait(left_s)
         if (waited_s := time.monotonic() - started) > _LONG_WAIT_S:
             log.warning("a worker waited %.1f s for command %d", waited_s, log_index)

@@ -100,7 +100,7 @@ def restore_job(
     notes: list[LogEvent] = []
 
     def damaged(name: str, problem: str) -> None:
-        message = f"Checkpoint {name} is damaged and passed over: {problem}."
+        message = f"Checkpoint {name} is damaged and was skipped: {problem}."
         notes.append(LogEvent("CheckpointDamaged", message, Severity.WARNING))
 
     def anew() -> RestoredJob:
@@ -134,17 +134,17 @@ def restore_job(
     except (ValueError, KeyError, TypeError) as error:
         raise EdlError(
             ErrorCode.USAGE,
-            f"the job cannot go on from its checkpoint: {error}",
+            f"the job cannot continue from its checkpoint: {error}",
             where=f"--checkpoint-dir, checkpoint {found.name}",
             remedy="Use the data and options that it was made with, or another directory or name.",
         ) from error
     if predictions is not None and not _has_parts(job, predictions):
-        message = f"Parts of predictions that {found.name} counts as done are not there any more;"
-        message += " all predictions are made again."
+        message = f"Parts of predictions that {found.name} counts as done are missing;"
+        message += " all predictions are computed again."
         notes.append(LogEvent("PredictionsMissing", message, Severity.WARNING))
         return anew()
     at = f", parameter version {plane['version']}" if plane else ""
-    message = f"Goes on from checkpoint {found.name}{at}."
+    message = f"Continues from checkpoint {found.name}{at}."
     if last_seen is not None:
         message += f" {interruption.undone_s:.1f} s of work after it are done again."
     notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))

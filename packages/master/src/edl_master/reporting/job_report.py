@@ -12,7 +12,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.outcome import JobEnd
 from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.reporting.curves import Curves
 from edl_master.reporting.job_settings import settings_of
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to

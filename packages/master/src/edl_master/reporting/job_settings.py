@@ -1,4 +1,4 @@
-"""What a job was asked for, as names and texts for its status."""
+"""The settings of a job, as names and texts for its status."""
 
 from __future__ import annotations
 

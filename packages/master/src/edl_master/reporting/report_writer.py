@@ -85,7 +85,9 @@ class ReportWriter:
         if self._thread is not None:
             self._thread.join(_STOP_S)
             if self._thread.is_alive():
-                log.error("the job's directory takes no more writes; its files may lack the end")
+                log.error(
+                    "writes to the job's directory hang; the ends of its files may be missing"
+                )
         self._timeline.close()
         try:
             self._write_points()

@@ -65,5 +65,5 @@ def _span(line: bytes) -> Span | None:
 def _time(value: Any) -> float:
     seconds = float(value)
     if not math.isfinite(seconds) or not 0 <= seconds < _LATEST:
-        raise ValueError(f"{value} is no number of seconds")
+        raise ValueError(f"{value} is not a number of seconds")
     return seconds

@@ -1,4 +1,4 @@
-"""The versions that workers run with, as they said when they registered."""
+"""The versions that workers run with, as they reported when they registered."""
 
 from __future__ import annotations
 

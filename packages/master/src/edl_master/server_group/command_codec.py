@@ -91,7 +91,7 @@ def command_from(  # noqa: C901  (one case for each command)
         case "take_snapshot":
             return commands.TakeSnapshot(message.take_snapshot.label, message.take_snapshot.place)
         case other:
-            raise codec.malformed(f"there is no command {other}")
+            raise codec.malformed(f"unknown command {other}")
 
 
 def begin_to(

@@ -68,4 +68,4 @@ def _limited_stream(handler: Any, method: str, limit: threading.Semaphore) -> An
 
 def _acquire(limit: threading.Semaphore, method: str, context: grpc.ServicerContext) -> None:
     if not limit.acquire(blocking=False):
-        context.abort(grpc.StatusCode.UNAVAILABLE, f"too many calls of {method} at a time")
+        context.abort(grpc.StatusCode.UNAVAILABLE, f"too many open calls of {method}")

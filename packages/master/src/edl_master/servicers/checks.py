@@ -26,7 +26,7 @@ def check_incarnation(mine: str, named: str) -> None:
             ErrorCode.STALE_INCARNATION,
             f"this master is incarnation {mine}, not {named or 'unnamed'}",
             where="the job's master",
-            remedy="Register again and drop what was computed for the other one.",
+            remedy="Register again, and drop results for the other incarnation.",
         )
 
 
@@ -62,7 +62,7 @@ def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
     if isinstance(permit, PermitRefused):
         raise EdlError(
             ErrorCode.STALE_LEASE,
-            "the lease that a step permit was asked for is not current",
+            "the step permit was requested for a lease that is not current",
             where="parameters",
             remedy="Drop the task and ask for another one.",
         )

@@ -8,7 +8,7 @@ from edl_master import codec
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameters import push_codec
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.errors import translate_payload_errors

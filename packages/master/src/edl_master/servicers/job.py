@@ -95,8 +95,8 @@ class JobServicer(job_pb2_grpc.JobServicer):
                 ErrorCode.USAGE,
                 f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
                 where="edl scale",
-                remedy=f"Ask for 1 to {MOST_WORKERS} workers, and for a minimum that is no more "
-                "than the maximum.",
+                remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not "
+                "exceed the maximum.",
             )
         view = self._controller.view()
         self._recorded.record_scale(view.min_workers, view.max_workers)

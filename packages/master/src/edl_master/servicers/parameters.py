@@ -56,7 +56,7 @@ class ParametersServicer(RowsServicer):
         with self._transfer.buffers.borrow(header.nbytes) as values:
             self._transfer.receive_values(frames, header.nbytes, values)
             accepted, version = self._plane.initialize(WorkerId(header.worker_id), values)
-        self._transfer.took("initialize", started)
+        self._transfer.record_duration("initialize", started)
         reply = parameters_pb2.InitializeReply(accepted=accepted, version=version)
         yield reply.SerializeToString()
 
@@ -77,7 +77,7 @@ class ParametersServicer(RowsServicer):
                 permit_for = codec.lease_from(header.permit_for)
             waiting = WaitLimit(bounded_wait(header.wait_s), call.is_active)
             with self._plane.pull(request, permit_for=permit_for, waiting=waiting) as pulled:
-                self._transfer.took("pull", started)
+                self._transfer.record_duration("pull", started)
                 check_permit(pulled.permit)
                 reply = parameters_pb2.PullReply(
                     permit_granted=isinstance(pulled.permit, PermitGranted),
@@ -111,7 +111,7 @@ class ParametersServicer(RowsServicer):
                 waiting=waiting,
                 on_decided=lambda result: self._reporter.report(worker, claim, header.step, result),
             ) as pushed:
-                self._transfer.took("push", started)
+                self._transfer.record_duration("push", started)
                 reply = parameters_pb2.PushReply(
                     outcome=push_codec.outcome_to(pushed.result.outcome),
                     version=pushed.result.version,

@@ -20,7 +20,7 @@ from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.push import Gradient
 from edl_master.core.parameters.quantization import Precision, wire_nbytes
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameters import push_codec
 from edl_master.parameters.locked_shard import Reading
 from edl_master.servicers.checks import check_size, rows_nbytes
@@ -173,7 +173,7 @@ class PayloadTransfer:
                 self._sent.inc(part.nbytes)
                 yield part.data.cast("B")
 
-    def took(self, method: str, started: float) -> None:
+    def record_duration(self, method: str, started: float) -> None:
         """A call was served that began at ``started`` (``time.perf_counter``)."""
         self._durations.labels(method).observe(time.perf_counter() - started)
 

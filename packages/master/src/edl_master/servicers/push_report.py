@@ -5,7 +5,7 @@ from __future__ import annotations
 from edl_master.control.job_controller import JobController
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameters import push_codec
 from edl_proto.v1 import parameters_pb2
 

@@ -46,7 +46,7 @@ class RowsServicer:
                 [header.rows], data[:ids_nbytes], data[ids_nbytes:], layout
             )
             accepted = self._shard.put_rows(rows)
-        self._transfer.took("put-rows", started)
+        self._transfer.record_duration("put-rows", started)
         yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()
 
     def scan_rows(self, frames: Frames, call: Call) -> Pieces:
@@ -62,7 +62,7 @@ class RowsServicer:
             min(max(header.most, 1), most),
             header.log_index,
         )
-        self._transfer.took("scan-rows", started)
+        self._transfer.record_duration("scan-rows", started)
         reply = parameters_pb2.ScanRowsReply(
             count=scanned.ids.size, cursor=scanned.next or 0, more=scanned.next is not None
         )

@@ -31,7 +31,7 @@ class ShardServicer(RowsServicer):
         values = memoryview(bytearray(header.nbytes))  # held until the coordinator has decided
         self._transfer.receive_values(frames, header.nbytes, values)
         self._shard.propose(WorkerId(header.worker_id), values)
-        self._transfer.took("propose", started)
+        self._transfer.record_duration("propose", started)
         yield parameters_pb2.ProposeReply().SerializeToString()
 
     def prepare(self, frames: Frames, call: Call) -> Pieces:
@@ -56,7 +56,7 @@ class ShardServicer(RowsServicer):
             finally:
                 if not is_held:
                     held.close()
-        self._transfer.took("prepare", started)
+        self._transfer.record_duration("prepare", started)
         reply = parameters_pb2.PrepareReply(finite=is_held, squares=squares)
         yield reply.SerializeToString()
 
@@ -73,7 +73,7 @@ class ShardServicer(RowsServicer):
                 only_rows=header.only_rows,
             )
             with self._shard.read(request, header.log_index) as reading:
-                self._transfer.took("read", started)
+                self._transfer.record_duration("read", started)
                 wanted = codec.precision_from(header.precision)
                 reply = parameters_pb2.ReadReply()
                 yield from self._transfer.answer(reply, reading, layout, wanted)

@@ -111,13 +111,13 @@ TABLE = TableSpec("rows", 3, Initial(Distribution.NORMAL, 0.0, 1.0), 7)
 @pytest.mark.parametrize(
     ("chosen", "tables", "message"),
     [
-        (several(FIRST, described("SGD", ["e"])), (), "no variables: e"),
+        (several(FIRST, described("SGD", ["e"])), (), "not variables: e"),
         (
             several(FIRST, described("SGD", ["rest"]), described("Adam", ["rest"])),
             (),
             "several optimizers: rest",
         ),
-        (several(FIRST, described("SGD", ["rest"], excluded=["x"])), (), "no variable: x"),
+        (several(FIRST, described("SGD", ["rest"], excluded=["x"])), (), "not a variable: x"),
         (several(described("SGD"), described("SGD", ["rest"])), (TABLE,), "embedding tables"),
     ],
 )

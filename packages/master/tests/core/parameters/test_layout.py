@@ -68,8 +68,8 @@ def test_a_layout_has_the_same_fingerprint_when_it_is_made_again() -> None:
     ("other", "says"),
     [
         ([BIAS, KERNEL, MEAN], "variable 0 is 'dense/kernel' in one and 'dense/bias'"),
-        ([KERNEL, BIAS], "'norm/moving_mean' is in one only"),
-        ([KERNEL, BIAS, MEAN, GAIN], "'gain' is in one only"),
+        ([KERNEL, BIAS], "'norm/moving_mean' is in only one"),
+        ([KERNEL, BIAS, MEAN, GAIN], "'gain' is in only one"),
         (
             [Variable("dense/kernel", (2, 3), "float32", True), BIAS, MEAN],
             r"'dense/kernel' is float32\[3, 2\], trainable in one and float32\[2, 3\]",

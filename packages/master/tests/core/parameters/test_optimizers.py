@@ -357,5 +357,5 @@ def test_weight_decay_cannot_exclude_a_variable_that_does_not_exist() -> None:
     chosen = parse_optimizer(
         {"class_name": "AdamW", "config": {}, EXCLUDED_FROM_DECAY: ["bias", "dense/bais"]}
     )
-    with pytest.raises(ValueError, match="no variable: dense/bais"):
+    with pytest.raises(ValueError, match="not a variable: dense/bais"):
         check_fit(chosen, Layout([Variable("bias", (1,), "float32", True)]), Async())

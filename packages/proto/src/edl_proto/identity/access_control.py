@@ -105,7 +105,7 @@ class _Interceptor(grpc.ServerInterceptor):
                 return inner(requests, context)
             first = next(requests, b"")
             if rule.header is None and not first:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call says nothing")
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call is empty")
             _check(method, context, first)
             return inner(itertools.chain((first,), requests), context)
 

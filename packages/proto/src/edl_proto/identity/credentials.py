@@ -98,7 +98,7 @@ class Credentials:
                 ErrorCode.FORBIDDEN,
                 f"this process cannot prove who it is: {error}",
                 where=str(path),
-                remedy="The file is made with the job and must be readable for its owner alone. "
+                remedy="The client makes this file with the job, and only its owner may read it. "
                 "Submit the job again if it is lost.",
             ) from error
 

@@ -154,7 +154,7 @@ class IdentityFolder:
             signed = _file(self._path, identity).stat().st_mtime
         except OSError:
             return True
-        # A clock that was set back counts, too: it was the wrong one that signed.
+        # A signature in the future counts as due: the clock was wrong when it was made.
         return not -60 < time.time() - signed < self._lifetime_s * 2 / 3
 
     def _sign(self, identities: Iterable[Identity]) -> None:

@@ -72,10 +72,10 @@ class Identity:
         """The inverse of ``uri``.
 
         Raises:
-            ValueError: this is no identity, or not in the form in which ``uri`` gives it.
+            ValueError: this is not an identity, or not in the form in which ``uri`` gives it.
         """
         job, role, *number = uri.removeprefix(_PREFIX).split("/")
         found = cls(unquote(job), Role(role), int(number[0]) if number else None)
         if found.uri != uri:
-            raise ValueError(f"{uri!r} is no identity")
+            raise ValueError(f"{uri!r} is not an identity")
         return found

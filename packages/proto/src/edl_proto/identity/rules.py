@@ -133,6 +133,6 @@ def _forbidden(method: str, caller: Identity, how: str) -> EdlError:
         ErrorCode.FORBIDDEN,
         f"{caller.name} of job {caller.job} may not call {method.rpartition('/')[2]}{how}",
         where=method,
-        remedy="Only the job's own processes call this, each for itself; edl stop, edl scale and "
-        "edl status control and show a job.",
+        remedy="Only the job's own processes may call this, each for itself. To control a job, use "
+        "edl stop, edl scale and edl status.",
     )

@@ -268,6 +268,6 @@ def _expect(answer: _Answer, status: int, repository: Repository) -> None:
 def _unreadable(repository: Repository) -> RegistryError:
     return RegistryError(
         RegistryFault.UNREADABLE,
-        f"the registry {repository.registry} gave an answer that cannot be read",
+        f"the registry {repository.registry} sent an answer that cannot be read",
         repository,
     )

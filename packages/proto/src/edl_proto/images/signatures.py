@@ -42,7 +42,7 @@ class SigningKey:
         try:
             key = serialization.load_pem_private_key(pem, password=None)
         except (ValueError, TypeError) as error:
-            raise ValueError("this is no private key in PEM without a password") from error
+            raise ValueError("this is not a PEM private key without a password") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
             raise ValueError("the key is not on the curve P-256")
         self._key = key
@@ -85,7 +85,7 @@ def read_public_keys(pem: bytes) -> PublicKeys:
             raise ValueError("a public key is not on the curve P-256")
         found.append(key)
     if not found:
-        raise ValueError("there is no public key in PEM")
+        raise ValueError("there is no PEM public key")
     return found
 
 

@@ -108,7 +108,7 @@ class CallListener:
             if not line.endswith(b"\n") or not isinstance(request, dict):
                 raise ValueError
         except (ValueError, RecursionError):
-            return {"refused": "the call is no JSON object in a line"}
+            return {"refused": "the call is not a JSON object on one line"}
         try:
             return {"answer": dict(self._handle(request))}
         except CallRefusedError as refused:

@@ -1,4 +1,4 @@
-"""Lines of a log that tell nothing about an error."""
+"""Lines of a log that say nothing about an error."""
 
 from __future__ import annotations
 

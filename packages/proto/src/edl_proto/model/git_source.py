@@ -135,7 +135,7 @@ def checked(url: GitUrl, ref: str, folder: str) -> GitSource:
         or ref.endswith((".lock", "/", "."))
         or any(part.startswith((".", "-")) for part in ref.split("/"))
     ):
-        raise GitSourceError("ref", f"{ref[:80]!r} is no branch, tag or commit")
+        raise GitSourceError("ref", f"{ref[:80]!r} is not a branch, tag or commit")
     if folder and (not _FOLDER.fullmatch(folder) or {".", ".."} & set(folder.split("/"))):
-        raise GitSourceError("folder", f"{folder[:80]!r} is no folder of a repository")
+        raise GitSourceError("folder", f"{folder[:80]!r} is not a folder of a repository")
     return GitSource(url, ref, folder)

@@ -1,1 +1,1 @@
-"""What the processes tell those who watch them: logs, metrics, health and spans."""
+"""Monitoring of processes: logs, metrics, health and spans."""

@@ -1,4 +1,4 @@
-"""A server of HTTP that those who say nothing keep nobody out of."""
+"""An HTTP server that silent clients cannot block."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ def as_json(line: LogEntry) -> str:
         **line.facts,
     }
     if line.exception:
-        # Last: of a line whose beginning was cut off, its own last lines are left.
+        # Last: if the beginning of the line is cut off, the end of the traceback is left.
         fields["exception"] = line.exception
-    # What JSON leaves alone becomes \uXXXX here, which JSON reads again as what it was.
+    # JSON leaves some control characters as they are; as \uXXXX it reads them back unchanged.
     return visible(json.dumps(fields, ensure_ascii=False))
 
 

@@ -56,7 +56,7 @@ def set_up(default: int = logging.INFO) -> None:
     logging.basicConfig(level=level, handlers=[handler])
     if form not in _FORMS:
         logging.getLogger(__name__).warning(
-            "%s is %r, which is no form of a log, so this log is text; set it to text or json",
+            "%s is %r, which is not a log format, so this log is text; set it to text or json",
             FORMAT_VARIABLE,
             form,
         )

@@ -160,7 +160,7 @@ class Connection:
         receive(self._socket, answer, deadline)
         magic, status, header_nbytes = ANSWER.unpack(answer)
         if magic != MAGIC or header_nbytes > MOST_HEADER_BYTES:
-            raise FrameError("an answer does not begin as answers do")
+            raise FrameError("an answer has an invalid header")
         content = bytearray(header_nbytes)
         receive(self._socket, memoryview(content), deadline)
         if status == ERROR:

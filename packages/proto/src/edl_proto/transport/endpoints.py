@@ -102,10 +102,10 @@ class LocalEndpoint:
 
     def __init__(self, folder: Path, host: str) -> None:
         if not hasattr(socket, "SO_PEERCRED"):
-            raise OSError("sockets of this machine do not say whose they are")
+            raise OSError("sockets of this machine do not identify their users")
         facts = folder.stat()
         if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
-            raise PermissionError(f"{folder} is open to others")
+            raise PermissionError(f"{folder} is accessible to other users")
         self._path = folder / _SOCKET
         self._host = host
         self._tickets = Tickets()

@@ -65,6 +65,6 @@ def _frames(frames: Iterator[bytes], nbytes: int) -> Iterator[tuple[int, bytes]]
         if frame is None:
             raise FrameError(f"the stream ended after {at} of {nbytes} bytes")
         if at + len(frame) > nbytes:
-            raise FrameError(f"a frame of {len(frame)} bytes at {at} passes {nbytes} bytes")
+            raise FrameError(f"a frame of {len(frame)} bytes at {at} exceeds {nbytes} bytes")
         yield at, frame
         at += len(frame)

@@ -186,7 +186,7 @@ class Listener:
             request = self._request(connection, deadline)
             if request is not None and not connections.begin(connection, caller):
                 who = caller.name if caller is not None else "somebody"
-                log.warning("a direct connection of %s is one too many", who)
+                log.warning("a direct connection of %s is refused: too many are open", who)
                 return
             while request is not None and self._answer(connection, caller, request):
                 request = self._request(connection)
@@ -252,7 +252,7 @@ def _local_endpoint(access_control: AccessControl, host: str) -> LocalEndpoint |
     try:
         return LocalEndpoint(access_control.folder, host)
     except OSError as error:
-        log.info("direct connections come over TCP alone: %s", error)
+        log.info("direct connections use only TCP: %s", error)
         return None
 
 

@@ -66,7 +66,7 @@ def receive(connection: socket.socket, target: memoryview, deadline: float | Non
             connection.settimeout(remaining(deadline))
         n = connection.recv_into(target[at:])
         if not n:
-            raise ConnectionResetError(f"it ended after {at} of {len(target)} bytes")
+            raise ConnectionResetError(f"the stream ended after {at} of {len(target)} bytes")
         at += n
 
 

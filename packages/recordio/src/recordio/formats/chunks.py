@@ -96,12 +96,12 @@ def parse_header(
                 "this is the older, incompatible RecordIO layout; write the file again with a "
                 "current writer"
             )
-        raise damaged(f"unknown compressor {compressor}; there are 0, 1 and 2")
+        raise damaged(f"unknown compressor {compressor}; 0, 1 and 2 are known")
     if size > room:
-        raise damaged(f"the file ends within a chunk: it needs {size} bytes and has {room}")
+        raise damaged(f"the file ends within a chunk: {room} of {size} bytes are left")
     header = Header(number, offset, crc, Compressor(compressor), size, records)
     if records and LENGTH.size * records > size * _MAX_RATIO[header.compressor]:
-        raise damaged(f"{records} records cannot be in a chunk of {size} bytes")
+        raise damaged(f"a chunk of {size} bytes cannot hold {records} records")
     return header
 
 
@@ -123,7 +123,7 @@ def check_crc(header: Header, payload: bytes | memoryview, uri: str) -> None:
             f"the file ends within a chunk, after {len(payload)} of {header.size} bytes",
         )
     if zlib.crc32(payload) != header.crc:
-        raise damage(header, uri, "the CRC of the chunk does not fit its bytes")
+        raise damage(header, uri, "the CRC of the chunk does not match its bytes")
 
 
 def encode(records: Sequence[bytes], compressor: Compressor) -> list[bytes]:
@@ -149,7 +149,7 @@ def encode(records: Sequence[bytes], compressor: Compressor) -> list[bytes]:
             parts = [zlib.compress(b"".join(parts), 6, 31)]
     size = sum(map(len, parts))
     if size >= 2**32:
-        raise RecordError(f"a chunk of {size} bytes is over the format's 4 GiB")
+        raise RecordError(f"a chunk of {size} bytes exceeds the format's limit of 4 GiB")
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -164,6 +164,6 @@ def check_length(record: bytes) -> None:
     """
     if len(record) > MAX_RECORD_BYTES:
         raise RecordError(
-            f"a record of {len(record)} bytes is over the format's limit of {MAX_RECORD_BYTES}; "
+            f"a record of {len(record)} bytes exceeds the format's limit of {MAX_RECORD_BYTES}; "
             "split it"
         )

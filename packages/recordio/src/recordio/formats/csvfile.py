@@ -69,11 +69,11 @@ class CsvSource(RangeReader):
         twice = sorted({name for name in names if names.count(name) > 1})
         if "" in names or twice:
             raise damaged(
-                "has to name the columns, each once: "
+                "must name each column once: "
                 + (f"{', '.join(map(repr, twice))} twice" if twice else "a name is missing")
             )
         if names and all(map(_is_number, names)):
-            raise damaged("has to name the columns, but holds numbers alone")
+            raise damaged("must name the columns, but holds only numbers")
         return names
 
     def _scan(self) -> Index:

@@ -41,7 +41,7 @@ def open_source(
         case "csv":
             return CsvSource(uri, version, cache, header=csv_header)
         case other:
-            raise RecordError(f"{uri}: unknown format {other!r}; there are recordio, tfrecord, csv")
+            raise RecordError(f"{uri}: unknown format {other!r}; use recordio, tfrecord or csv")
 
 
 _SNIFFED = 4096
@@ -78,7 +78,8 @@ def sniff(uri: str) -> str:
         start = stream.read(_SNIFFED)
     if start[:4] == magic and packed:
         raise RecordError(
-            f"{uri}: a RecordIO file within gzip; unpack it (its chunks can be gzip themselves)"
+            f"{uri} is a gzipped RecordIO file; unpack it (in RecordIO, gzip compresses each "
+            "chunk by itself)"
         )
     if not start or start[:4] == magic:
         return "recordio"
@@ -87,8 +88,8 @@ def sniff(uri: str) -> str:
     if _is_text(start) and b"," in start.split(b"\n", 1)[0]:
         return "csv"
     raise RecordError(
-        f"{uri}: neither its name nor its first bytes identify a format; name one of "
-        "recordio, tfrecord, csv"
+        f"{uri}: neither its name nor its first bytes identify a format; choose "
+        "recordio, tfrecord or csv"
     )
 
 

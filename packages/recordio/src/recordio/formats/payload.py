@@ -95,7 +95,7 @@ class PayloadReader:
                 except cramjam.DecompressionError as error:
                     raise self._cannot(header, error) from error
             if got != nbytes:
-                raise damage(header, self._uri, "the payload is not a whole snappy stream")
+                raise damage(header, self._uri, "the snappy stream of the payload is incomplete")
         return nbytes
 
     def _prefix(self, header: Header, payload: bytes, stop: int) -> int:
@@ -129,7 +129,7 @@ class PayloadReader:
                 except cramjam.DecompressionError as error:
                     raise self._cannot(header, error) from error
             if len(content) != size or masked_crc(content) != crc:
-                raise damage(header, self._uri, "a frame of the snappy stream is wrong")
+                raise damage(header, self._uri, "a frame of the snappy stream is damaged")
             yield content
 
     def _fill(self, header: Header, plain: bytes | bytearray) -> int:
@@ -159,7 +159,9 @@ class PayloadReader:
             past = buffer.tell() > nbytes
         if past:
             raise damage(
-                header, self._uri, f"a record is longer than the chunk of {nbytes} plain bytes"
+                header,
+                self._uri,
+                f"a record is longer than its chunk of {nbytes} uncompressed bytes",
             )
         left = nbytes - buffer.tell()
         if left and stop == header.records:
@@ -189,7 +191,7 @@ def frames(header: Header, payload: bytes, uri: str) -> list[tuple[int, int, int
         length = int.from_bytes(payload[at + 1 : at + 4], "little")
         stop = at + 4 + length
         if at + 4 > end or stop > end or (kind < 2 and length < 5):
-            raise damage(header, uri, "the snappy stream is cut short")
+            raise damage(header, uri, "the snappy stream is truncated")
         if kind < 2:
             size = length - 4 if kind else _varint(payload, at + 8)
             total += size
@@ -239,5 +241,5 @@ def inflate(header: Header, payload: bytes, uri: str, piece: int = _PIECE) -> It
             if plain:
                 yield plain
             elif not payload and not stream.eof:
-                raise damage(header, uri, "the gzip stream is cut short")
+                raise damage(header, uri, "the gzip stream is truncated")
         payload = stream.unused_data

@@ -113,16 +113,16 @@ class _RecordScanner:
         if length is None:
             length, crc = _LENGTH.unpack(head)
             if masked_crc(head[:8]) != crc:
-                raise self._damaged("the CRC of a record's length does not fit")
+                raise self._damaged("the CRC of a record's length does not match")
             if len(self._known) < _KNOWN:
                 self._known[head] = length
         left = self._stream.remaining
         room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
         if length + _AROUND > room:
             raise self._damaged(
-                f"the file ends within a record: it needs {length + _AROUND} bytes and has {room}"
+                f"the file ends within a record: {room} of {length + _AROUND} bytes are left"
                 if left is not None
-                else f"a compressed record of {length} bytes is over the limit of {room}"
+                else f"a compressed record of {length} bytes exceeds the limit of {room}"
             )
         self._length = length
         return True
@@ -164,7 +164,7 @@ class _RecordScanner:
         self.offset += at - begun
         self._at = at
         if not fits:
-            raise self._damaged("the CRC of a record does not fit its bytes")
+            raise self._damaged("the CRC of a record does not match its bytes")
 
     def skip(self) -> None:
         """Go past the record that is ready, without reading it where that can be."""

@@ -43,10 +43,10 @@ class Writer:
             self._compressor = Compressor[compressor.upper()]
         except KeyError:
             raise RecordError(
-                f"unknown compressor {compressor!r}; there are none, snappy and gzip"
+                f"unknown compressor {compressor!r}; use none, snappy or gzip"
             ) from None
         if chunk_bytes < 1 or (chunk_records is not None and chunk_records < 1):
-            raise RecordError("chunk_bytes and chunk_records have to be at least 1")
+            raise RecordError("chunk_bytes and chunk_records must be at least 1")
         self._chunk_bytes = chunk_bytes
         self._chunk_records = chunk_records
         self._place = str(place)

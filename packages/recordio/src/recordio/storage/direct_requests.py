@@ -89,7 +89,7 @@ class DirectRequests:
             and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-{stop - 1}/")
             and self._etag in ("", answer.headers.get("ETag"))
         ):
-            # As it is stored: also a part of what is stored compressed.
+            # Not decompressed: a range of an object that is stored compressed cannot be.
             content: bytes = answer.read(stop - start, decode_content=False)
             answer.release_conn()
             return content

@@ -126,7 +126,7 @@ class AtomicFile:
     def __del__(self) -> None:
         if getattr(self, "_open", False) and hasattr(self, "file"):
             warnings.warn(
-                f"{self._uri}: a writer was dropped without close(); its file does not appear",
+                f"{self._uri}: a writer was never closed, so its file was discarded",
                 ResourceWarning,
                 stacklevel=1,
             )

@@ -143,7 +143,7 @@ class StoredFile(io.BufferedIOBase):
         def fetch() -> bytes:
             content = bytes(self._stored.fetch(start, stop))
             if len(content) != stop - start:
-                raise ConnectionError(f"{len(content)} of {stop - start} bytes came")
+                raise ConnectionError(f"the store sent {len(content)} of {stop - start} bytes")
             return content
 
         return retry_transient(fetch, self._stored.uri, self._closing)
@@ -178,6 +178,6 @@ def retry_transient(
                 raise
             if late or not is_transient(error) or stop.is_set():
                 raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
-        # Not all readers of a store that comes back at the same moment.
+        # At random, so that not all readers call a store at the moment when it comes back.
         stop.wait(pause * random.uniform(0.5, 1.5))
         pause = min(2 * pause, _LONGEST_PAUSE_S)

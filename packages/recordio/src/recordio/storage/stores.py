@@ -89,7 +89,7 @@ class Pin:
             UnreadableFile: it is another one.
         """
         if self.version and stored.version != self.version:
-            raise UnreadableFile(f"{stored.uri}: it has changed since it was first read")
+            raise UnreadableFile(f"{stored.uri} has changed since it was first read")
         self.version = stored.version
 
 
@@ -141,7 +141,7 @@ def _open_s3(uri: str, system: Any, path: str) -> StoredObject:
 
 def _checked(uri: str, info: dict[str, Any]) -> dict[str, Any]:
     if info["type"] == "directory":
-        raise UnreadableFile(f"{uri}: it is a directory")
+        raise UnreadableFile(f"{uri} is a directory")
     return info
 
 
@@ -173,17 +173,17 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such object or bucket"
     if _name(type(error)) == "s3fs.utils.FileExpired":
-        return "it has changed since it was opened"
+        return "the object has changed since it was opened"
     if isinstance(error, PermissionError) or str(error).startswith("Forbidden"):
         return f"the store denies access: {error}"
     if _name(type(error)) in _CREDENTIALS:
-        return f"there are no credentials for the store: {error}"
+        return f"no credentials for the store were found: {error}"
     if isinstance(error, ConnectionError) or any(
         _name(kind) in _UNREACHED for kind in type(error).__mro__
     ):
         return f"the store cannot be reached: {error}"
     if is_transient(error):
-        return f"the store is out of order: {error}"
+        return f"the store failed: {error}"
     return f"{type(error).__name__}: {error}"
 
 

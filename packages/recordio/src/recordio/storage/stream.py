@@ -95,13 +95,13 @@ class Stream:
                     self._input = self._input.lstrip(b"\0") if self.offset else self._input
                 if not self._input:
                     if self._begun:
-                        raise self._damaged("the gzip stream is cut short")
+                        raise self._damaged("the gzip stream is truncated")
                     return b""
             self._begun = True
             try:
                 plain = self._inflate.decompress(self._input, nbytes)
             except zlib.error as error:  # type: ignore[misc]  # typed as Any
-                raise self._damaged(f"it cannot be decompressed: {error}") from error
+                raise self._damaged(f"the file cannot be decompressed: {error}") from error
             self._input = self._inflate.unconsumed_tail
             if plain:
                 self.offset += len(plain)

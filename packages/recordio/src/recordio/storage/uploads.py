@@ -119,7 +119,7 @@ def _send_file(system: Any, local: Path, path: str, callback: Any) -> None:
         raise
     _remove(system, pieces)
     if (there := int(system.info(path)["size"])) != nbytes:
-        raise OSError(f"{path} holds {there} bytes, and {nbytes} were sent")
+        raise OSError(f"{path} holds {there} of the {nbytes} bytes that were sent")
 
 
 def _send_piece(system: Any, local: Path, where: tuple[int, int], path: str, callback: Any) -> None:
@@ -131,7 +131,7 @@ def _send_piece(system: Any, local: Path, where: tuple[int, int], path: str, cal
             while at < stop:
                 part = content.read(min(_READ, stop - at))
                 if not part:
-                    raise OSError(f"{local}: it has become shorter while it was sent")
+                    raise OSError(f"{local} became shorter while it was being sent")
                 file.write(part)
                 at += len(part)
                 callback.relative_update(len(part))

@@ -134,7 +134,7 @@ def _decode_key(key: task_pb2.TaskKey) -> TaskKey:
         raise EdlError(
             ErrorCode.INTERNAL,
             f"the master has leased a task of the unknown type {key.type}",
-            remedy="Master and worker must be of one version of edl.",
+            remedy="Use the same version of edl for master and worker.",
         )
     return TaskKey(_TASK_TYPES[key.type], key.round, key.number)
 

@@ -1,4 +1,4 @@
-"""What a training task does next: minibatches in order, pushes in order, replies judged."""
+"""Decides what a training task does next: computes and pushes in order, and evaluates replies."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.embedding.lookup_stages import CollectIds, UnservedLookupError, during
+from edl_worker.embedding.lookup_stages import CollectIds, UnservedLookupError, in_stage
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tensors.tracing import open_size_spec
 
@@ -88,7 +88,7 @@ class IdCollector:
         def whole(*flat: tf.Tensor) -> list[tf.Tensor]:
             features = tf.nest.pack_sequence_as(specs, flat, expand_composites=True)
             stage = CollectIds(tf.compat.v1.get_default_graph())
-            with during(stage):
+            with in_stage(stage):
                 self._file.call(features, training=training)
             stage.check()
             order[:] = [numbers[id(table)] for table in stage.tables]

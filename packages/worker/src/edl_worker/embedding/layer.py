@@ -99,7 +99,7 @@ class Embedding(keras.layers.Layer):
     def build(self, input_shape: Any = None) -> None:
         del input_shape
         if self._stored is None and self._local is None:
-            self._purpose = lookup_stages.purpose()
+            self._purpose = lookup_stages.layer_purpose()
             if self._purpose is None:
                 self._local = self.add_weight(
                     shape=(self.input_dim or self.local_rows, self.output_dim),
@@ -172,8 +172,8 @@ class Embedding(keras.layers.Layer):
             super().load_own_variables(store)
         else:
             raise ValueError(
-                f"layer {self.name}: the file holds rows that were trained without a job, "
-                "which ids share; train them in a job, or begin without them"
+                f"layer {self.name}: the file was saved outside a job, where several ids "
+                "share a row; train the layer in a job, or start without the file"
             )
 
     # --- trained rows -----------------------------------------------------------------------

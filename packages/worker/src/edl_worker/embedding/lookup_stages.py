@@ -41,7 +41,7 @@ def current() -> LookupStage | None:
 
 
 @contextmanager
-def during(stage: LookupStage | None) -> Iterator[None]:
+def in_stage(stage: LookupStage | None) -> Iterator[None]:
     """Lookups of this thread go to a stage."""
     before = current()
     _now.stage = stage
@@ -63,16 +63,16 @@ class LayerPurpose(Enum):
     """Rows are those of a trained model."""
 
 
-def purpose() -> LayerPurpose | None:
+def layer_purpose() -> LayerPurpose | None:
     """What layers are built for now; None outside of jobs."""
     now: LayerPurpose | None = getattr(_serving, "purpose", None)
     return now
 
 
 @contextmanager
-def serving(what: LayerPurpose) -> Iterator[None]:
+def layers_for(what: LayerPurpose) -> Iterator[None]:
     """Layers that are built inside belong to a job."""
-    before = purpose()
+    before = layer_purpose()
     _serving.purpose = what
     try:
         yield
@@ -101,7 +101,7 @@ class CollectIds:
         if flat.graph is not self.graph:
             raise UnservedLookupError(
                 "an embedding is looked up inside a loop or a branch (tf.while_loop, tf.cond, "
-                "tf.map_fn): its ids are not known before"
+                "tf.map_fn): its ids are not known before the step"
             )
         rows = tf.fill(tf.concat([tf.shape(ids), [dim]], 0), 0.0)
         rows.set_shape([*ids.shape, dim])

@@ -51,7 +51,7 @@ class RowReceiveBuffer:
 
         def give(nbytes: int) -> memoryview:
             if nbytes not in (expected, expected // 2):
-                raise FrameError(f"{nbytes} bytes of rows came, {expected} were asked for")
+                raise FrameError(f"{nbytes} bytes of rows arrived, {expected} were requested")
             return memory[:nbytes].data
 
         return give

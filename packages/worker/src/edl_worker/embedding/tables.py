@@ -211,9 +211,9 @@ class EmbeddingTables:
                     raise EdlError(
                         ErrorCode.MODEL_CONTRACT,
                         f"variable {handles[tensor.name]} is a large embedding that the model "
-                        "uses in other ways than looking up rows",
+                        "uses for more than looking up rows",
                         where=f"variable {handles[tensor.name]}",
-                        remedy="Give --embedding-threshold 0, so that the whole variable travels.",
+                        remedy="Set --embedding-threshold 0: workers then exchange all of it.",
                     )
 
     def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.ServeRows:

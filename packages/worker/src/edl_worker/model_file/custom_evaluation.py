@@ -73,8 +73,8 @@ class CustomEvaluation:
             for i, value in enumerate(whole if parts else ()):
                 if not np.allclose(value, sum(part[i] for part in parts), 1e-3, 1e-5):
                     raise StepError(
-                        f"gives values ({name.removeprefix(_MEAN)}) for a minibatch that its two "
-                        "halves do not add up to",
+                        f"gives values ({name.removeprefix(_MEAN)}) for a minibatch that "
+                        "differ from the sums over its two halves",
                         _ADDED,
                     )
 

@@ -209,7 +209,7 @@ def loss_of(logs: Any) -> Any:
         raise StepError(f"returns a {type(logs).__name__}", 'Return a dictionary: {"loss": ...}.')
     losses = [logs["loss"]] if "loss" in logs else [v for k, v in logs.items() if "loss" in k]
     if not losses:
-        raise StepError("returns no loss", 'Return {"loss": ...}, which is shown and watched.')
+        raise StepError("returns no loss", 'Return {"loss": ...}, which edl shows and checks.')
     return tf.add_n([tf.reduce_mean(tf.cast(value, tf.float32)) for value in losses])
 
 
@@ -229,7 +229,8 @@ def _noted(variables: Sequence[keras.Variable]) -> Iterator[list[_Update]]:
         def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
             if id(self) in paths:
                 raise StepError(
-                    f"assigns {paths[id(self)]}, a trainable variable, which only updates change",
+                    f"assigns {paths[id(self)]}, a trainable variable, which only updates may "
+                    "change",
                     "Set trainable=False on the layer that has it, or leave the assignment out.",
                 )
             return method(self, *args, **kwargs)

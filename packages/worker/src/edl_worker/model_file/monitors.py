@@ -45,7 +45,7 @@ def resolve_monitors(
         kind = type(each).__name__
         if not known:
             choice = sorted({*_ALWAYS, *(f"val_{source}" for source in sources)})
-            what = f"{kind} monitors {monitored!r}, which no epoch has"
+            what = f"{kind} monitors {monitored!r}, which no epoch reports"
             remedy = f"Monitor one of {', '.join(choice)}."
             remedy += "" if sources else " Others need --validation-data."
             errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))

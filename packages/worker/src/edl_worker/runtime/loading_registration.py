@@ -37,7 +37,7 @@ def keep_registered(
     def watch() -> None:
         while not loaded.wait(look_every_s):
             if is_replaced():
-                log.info("the master was replaced while the model file is loaded")
+                log.info("the master was replaced while the model file was loading")
                 try:
                     register()
                 except Exception as error:

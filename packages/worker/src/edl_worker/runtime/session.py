@@ -137,7 +137,7 @@ class Session:
             log.warning("%s is no longer this worker's: dropped", lease)
         except OutOfOrderError:
             outcome = "returned"
-            log.error("%s is out of order with the master: returned", lease)
+            log.error("the master has other counts for %s: returned", lease)
             self._return(assignment)
         except EdlError as error:
             outcome = self._on_error(runner, assignment, error)

@@ -50,7 +50,7 @@ class SupervisorMonitor:
     def check(self, now: float) -> None:
         """Look once; ``now`` is in seconds of a monotonic clock."""
         if self._watch.check(now):
-            log.warning("the job has no supervisor: one is started")
+            log.warning("the job has no supervisor: starting one")
         # A supervisor ends the workers of a job that is over itself.
         if not self._watch.is_missing or not supervision.is_over(self._job_dir):
             self._over_since = None
@@ -64,5 +64,5 @@ class SupervisorMonitor:
             try:
                 self.check(time.monotonic())
             except Exception:
-                log.exception("looking at the job's supervisor failed")
+                log.exception("checking the job's supervisor failed")
             time.sleep(CHECK_EVERY_S)

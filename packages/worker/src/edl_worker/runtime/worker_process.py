@@ -64,7 +64,7 @@ class WorkerProcess:
                 self._asked_at = now
             late = now - self._asked_at > self._finish_limit_s
             if late:
-                log.warning("the current work does not end in time: leaving without it")
+                log.warning("the current work has not ended in time: leaving without it")
             # While it loads the model a worker holds no lease, and imports cannot be interrupted.
             if late or self._state.phase == WorkerPhase.LOADING:
                 return self._leave(departure)

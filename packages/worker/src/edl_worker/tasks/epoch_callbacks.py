@@ -72,7 +72,7 @@ class CallbackCaller:
         if not call.train_end:
             stopped_by, keeps_best = self._end_epoch(ended, logs)
             over = bool(stopped_by) or ended >= self._epochs
-            # The end is called when the stores have made the best values the model's.
+            # Then a later call ends the training, once the stores have restored the best values.
             has_best = over and any(map(_has_best, self._callbacks))
         for callback in self._callbacks:
             if not over:
@@ -81,14 +81,14 @@ class CallbackCaller:
                 _end(callback, logs)
         if not np.array_equal(before, self._arena.pack()):
             raise _refused(
-                "a callback has changed the model's weights, which only updates change",
-                "Look at the weights in callbacks, and leave them as they are.",
+                "a callback has changed the model's weights, which only updates may change",
+                "Callbacks may read the weights, but not change them.",
             )
         new = self._rate()
         state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
         if len(state) > _MOST_STATE:
             raise _refused(
-                f"the callbacks remember {len(state)} bytes, more than {_MOST_STATE}",
+                f"the callbacks have {len(state)} bytes of state, more than {_MOST_STATE}",
                 "Keep large values out of their attributes, for example in a file.",
             )
         changed = None if new == rate else float(new)
@@ -133,7 +133,7 @@ class CallbackCaller:
             found: list[dict[str, Any]] = pickle.loads(state)
         except Exception as error:
             raise _refused(
-                f"what the callbacks remember does not fit the model file: {error}", remedy
+                f"the saved state of the callbacks does not fit the model file: {error}", remedy
             ) from error
         if len(found) != len(self._callbacks):
             count = len(self._callbacks)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from edl_worker.core.tasks import MetricState, TaskResult
-from edl_worker.embedding.lookup_stages import during
+from edl_worker.embedding.lookup_stages import in_stage
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tasks.lookahead import Lookahead
@@ -50,7 +50,7 @@ class Inference:
 
     def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
-        with during(stage):
+        with in_stage(stage):
             if self._predicts:
                 return self._file.predict(features)
             return self._file.call(features, training=False)

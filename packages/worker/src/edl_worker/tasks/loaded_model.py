@@ -18,7 +18,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import DataCacheSettings, JobDescription, JobType
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
-from edl_worker.embedding.lookup_stages import LayerPurpose, serving
+from edl_worker.embedding.lookup_stages import LayerPurpose, layers_for
 from edl_worker.embedding.tables import EmbeddingTables
 from edl_worker.model_file import Batch, ModelFile, load_model_file
 from edl_worker.model_file.adapters.callbacks import restores_best
@@ -220,7 +220,7 @@ def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
     directory = trained_model.open_directory(job.trained_model)
     options = directory.model_reference(job.model)
     purpose = PURPOSES[job.type]
-    with serving(LayerPurpose.ANSWERING):
+    with layers_for(LayerPurpose.ANSWERING):
         file = load_model_file(options, context=context, purpose=purpose, seed=job.training.seed)
         sample = first_batch(file, job, purpose, job.minibatch_size)
         file.build(sample)
@@ -232,7 +232,7 @@ def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
 
 def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
     options = job.training
-    with serving(LayerPurpose.TRAINING):
+    with layers_for(LayerPurpose.TRAINING):
         file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
         file.build(sample, local=options.local_steps > 1)
@@ -295,7 +295,7 @@ def _tables_with_local_steps(tables: EmbeddingTables) -> EdlError:
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), whose "
-        "rows cannot be updated in workers: --local-steps is for models without",
+        "rows cannot be updated in workers: --local-steps is for models without embedding tables",
         where="--local-steps",
         remedy="Leave --local-steps out, or keep keras.layers.Embedding layers whole with "
         "--embedding-threshold 0.",

@@ -136,14 +136,14 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
             ErrorCode.DISK_FULL,
             f"no space is left for {path}",
             where=path,
-            remedy="Free space there; nothing half-written was left.",
+            remedy="Free some space there; the incomplete output was removed.",
         )
     reason = getattr(error, "strerror", None) or message_of(error)
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"{path} cannot be written: {reason}",
         where=path,
-        remedy="Let the workers write there.",
+        remedy="Allow the workers to write there.",
     )
 
 

@@ -44,7 +44,7 @@ class SizeAgnosticFunction:
         except Exception as error:
             # A model that needs to know the size is traced for each size. What else may be
             # wrong is raised again by the call, where the records at work are known.
-            log.debug("no trace for minibatches of any size: %r", error)
+            log.debug("tracing each size of minibatch by itself: %r", error)
             self._traced = tf.function(self._function, autograph=False)
 
     def __call__(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""The variables of a model as flat buffers, in the order in which they travel.
+"""The variables of a model as flat buffers, in the order of the payload.
 
 A payload of parameters holds the groups one after the other, packed: trainable float32,
 trainable float64, state float32, state float64. A gradient is its first half, a state delta
@@ -207,7 +207,7 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
             )
         if trainable and getattr(variable, "overwrite_with_gradient", False):
             raise _unsupported(
-                name, "is overwritten with its gradient", "Do without float8 quantization."
+                name, "is overwritten with its gradient", "Remove the float8 quantization."
             )
         weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
     if not any(weight.trainable for weight in weights) and not tables:

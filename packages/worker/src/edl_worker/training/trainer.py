@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_worker.core.job import WirePrecision
-from edl_worker.embedding.lookup_stages import during
+from edl_worker.embedding.lookup_stages import in_stage
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tensors.quantization import dequantize, quantize
@@ -177,7 +177,7 @@ class Trainer:
         if not self._overflow_logged:
             self._overflow_logged = True
             log.warning(
-                "a gradient has numbers outside the range of %s; such gradients travel as float32",
+                "gradients with numbers outside the range of %s are sent as float32",
                 self._precision.name.lower(),
             )
         return WirePrecision.FLOAT32
@@ -246,7 +246,7 @@ class Trainer:
         else:
             with tf.GradientTape() as tape:
                 tape.watch(rows)
-                with during(stage):
+                with in_stage(stage):
                     loss = self._loss(features, labels, weights)
             if self._tables is not None:
                 self._tables.check_step(graph)

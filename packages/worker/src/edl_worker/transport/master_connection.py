@@ -156,8 +156,8 @@ class MasterConnection:
             ErrorCode.INTERNAL,
             f"the master refused {name} with {code.name}: {details}",
             where=f"master at {self.settings.master}",
-            remedy="Client, master and worker must be of one version of edl; if they are, "
-            "this is an internal error.",
+            remedy="Use the same version of edl for client, master and worker; if you do, this is "
+            "an internal error.",
         ) from error
 
     def _server_lost(self, seconds: float, error: ParameterServerLostError) -> EdlError:

@@ -29,7 +29,7 @@ Buffer = Callable[[int], memoryview]
 
 def refuse_rows(nbytes: int) -> memoryview:
     """The buffer of a request that asks for no rows."""
-    raise FrameError(f"{nbytes} bytes of rows came without being requested")
+    raise FrameError(f"{nbytes} bytes of rows arrived without a request")
 
 
 class ParameterClient:

@@ -339,8 +339,8 @@ class ParameterServerClient:
         replies = self._all(caller, timeout_s, fetch)
         if any(reply.precision is not precision for reply in replies):
             if precision is WirePrecision.FLOAT32:
-                raise FrameError("values came in another precision than was asked for")
-            # One has a number that has no place in 16 bits: all are to come alike.
+                raise FrameError("values arrived in another precision than requested")
+            # A server has a number that does not fit 16 bits: all servers send float32 instead.
             whole = replace(request, precision=WirePrecision.FLOAT32)
             return self._read(caller, whole, wanted, buffers, timeout_s)
         if rows_nbytes := sum(reply.rows_nbytes for reply in replies):
@@ -393,5 +393,5 @@ def _exactly(buffer: memoryview, nbytes: int) -> memoryview:
         FrameError: it has another size.
     """
     if buffer.nbytes != nbytes:
-        raise FrameError(f"{nbytes} bytes came for a part of {buffer.nbytes}")
+        raise FrameError(f"{nbytes} bytes arrived for a part of {buffer.nbytes} bytes")
     return buffer

@@ -1,4 +1,4 @@
-"""Payloads in parts: where each server's bytes and rows lie in what a worker has as one."""
+"""Payloads in parts: where the bytes and rows of each server lie in a worker's payload."""
 
 from __future__ import annotations
 

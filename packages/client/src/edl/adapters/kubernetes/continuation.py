@@ -1,4 +1,4 @@
-"""What can be continued of a job on Kubernetes."""
+"""Continues jobs on Kubernetes: resumes them, and exports their models."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class JobObjects:
             own = self.read(name, needs_spec=False)
             while objects.ANNOTATION_STOPPED in own.annotations:
                 changes: JsonObject = {
-                    # Of several callers one finds this version.
+                    # Compare and swap: of several callers, only one still finds this version.
                     "metadata": {
                         "annotations": {objects.ANNOTATION_STOPPED: None},
                         "resourceVersion": own.item["metadata"]["resourceVersion"],

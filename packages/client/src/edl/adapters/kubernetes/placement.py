@@ -1,4 +1,4 @@
-"""Fits submissions to a cluster: what is wrong is found before anything is created."""
+"""Fits submissions to a cluster, and finds errors before it creates anything."""
 
 from __future__ import annotations
 

@@ -153,7 +153,8 @@ class Layout:
         if counts[0] != counts[1]:
             longer = max(self.variables, other.variables, key=len)
             extra = longer[min(counts)].name
-            return f"variable {extra!r} is in one only ({counts[0]} and {counts[1]} variables)"
+            numbers = f"{counts[0]} and {counts[1]} variables"
+            return f"variable {extra!r} is in only one of the two ({numbers})"
         return table_spec.mismatch(self.tables, other.tables)
 
     def describe(self) -> list[list[Any]]:

@@ -122,7 +122,7 @@ def check_local_steps(optimizer: Optimizer, layout: Layout, mode: UpdateMode) ->
     if not is_local(mode):
         return
     if layout.tables:
-        raise ValueError("embedding tables do not go with local steps")
+        raise ValueError("embedding tables cannot be combined with local steps")
     if optimizer.keeps_average:
         raise OptimizerUnsupported(
             f"{optimizer.name}.use_ema",

@@ -28,11 +28,11 @@ def check_fit(optimizer: Optimizer, layout: Layout, mode: UpdateMode) -> None:
         )
     names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
     if unknown := sorted(frozenset().union(*(one.undecayed for one in optimizer.each)) - names):
-        raise ValueError(f"excluded from weight decay, but no variable: {', '.join(unknown)}")
+        raise ValueError(f"excluded from weight decay, but not a variable: {', '.join(unknown)}")
     if optimizer.others and layout.tables:
-        raise ValueError("several optimizers do not go with embedding tables")
+        raise ValueError("several optimizers cannot be combined with embedding tables")
     given = Counter(name for other in optimizer.others for name in other.variables)
     if unknown := sorted(given.keys() - names):
-        raise ValueError(f"have an optimizer, but are no variables: {', '.join(unknown)}")
+        raise ValueError(f"have an optimizer, but are not variables: {', '.join(unknown)}")
     if twice := sorted(name for name, count in given.items() if count > 1):
         raise ValueError(f"have several optimizers: {', '.join(twice)}")

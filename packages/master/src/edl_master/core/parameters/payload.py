@@ -1,4 +1,4 @@
-"""Payloads: the bytes that travel, and the arenas they come from and go to."""
+"""Payloads: the bytes on the wire, and the arenas they come from and go to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantization: float32 numbers in memory travel as numbers of 16 bits."""
+"""Quantization: numbers are float32 in memory, and have 16 bits on the wire."""
 
 from __future__ import annotations
 

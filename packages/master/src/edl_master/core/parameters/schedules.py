@@ -64,7 +64,7 @@ class PiecewiseConstantDecay:
             raise OptimizerUnsupported(
                 "PiecewiseConstantDecay",
                 f"{len(self.boundaries)} boundaries and {len(self.values)} values",
-                "give one value more than boundaries, and at least one boundary",
+                "give one more value than boundaries, and at least one boundary",
             )
 
     def __call__(self, step: int) -> np.float32:

@@ -161,7 +161,7 @@ def reshard(
         arrays |= _accumulated_rows(saved, f"accumulated/tables/{number}", owned)
         name = f"tables/{number}/admission"
         if sketches := [np.asarray(one.arrays[name]) for one in saved if name in one.arrays]:
-            # No id counts less than before: it has counted with one of them.
+            # Each id was counted by one server: the maximum never lowers the count of an id.
             arrays[name] = np.maximum.reduce(sketches)
     described = {
         "layout": shard.layout.describe(),
@@ -179,7 +179,7 @@ def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> No
         problem = "set, with several parameter servers and updates of several gradients together"
         remedy = "use clipvalue, --parameter-servers 1, or --update async"
     elif any(table.min_count > 1 for table in model.tables):
-        # Which rows are there to be updated is known when they are.
+        # Which rows exist is only known during the update, after the norm was sent.
         problem = "set, with several parameter servers and rows admitted by their frequency"
         remedy = "use clipvalue, --parameter-servers 1, or leave min_count out"
     else:

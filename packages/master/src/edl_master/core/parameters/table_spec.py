@@ -122,7 +122,7 @@ def checked_initial(distribution: int, center: float, spread: float, name: str) 
         kind = Distribution(distribution)
     except ValueError:
         raise LayoutError(
-            f"embedding table {name!r}: there is no distribution {distribution}"
+            f"embedding table {name!r}: unknown distribution {distribution}"
         ) from None
     if not (math.isfinite(center) and math.isfinite(spread)):
         raise LayoutError(f"embedding table {name!r}: its initial values are not finite")

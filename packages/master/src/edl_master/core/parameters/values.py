@@ -1,4 +1,4 @@
-"""The values of all variables, and the payloads that they and their gradients travel in."""
+"""The values of all variables, and the payloads of values and gradients."""
 
 from __future__ import annotations
 

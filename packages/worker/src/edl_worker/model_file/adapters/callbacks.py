@@ -46,7 +46,7 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
     for each in found:
         if not isinstance(each, keras.callbacks.Callback):
             raise definition.error(
-                f"has a {type(each).__name__}, which is no Keras callback",
+                f"has a {type(each).__name__}, which is not a Keras callback",
                 "Return a list of keras.callbacks.Callback.",
             )
     called = [each for each in found if not _is_done_already(each)]
@@ -54,7 +54,7 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
         _check(definition, each)
     if sum(restores_best(each) for each in called) > 1:
         raise definition.error(
-            "has two callbacks with restore_best_weights=True, and the model has one best",
+            "has two callbacks with restore_best_weights=True, but only one can choose the best",
             "Leave it out of all but one.",
         )
     return tuple(called)

@@ -12,7 +12,7 @@ from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 
 _KERAS_SCHEDULE = (
-    "Give the optimizer a schedule of Keras: "
+    "Give the optimizer a Keras schedule: "
     "SGD(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 1000, 0.9))."
 )
 

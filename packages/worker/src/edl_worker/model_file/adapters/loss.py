@@ -131,8 +131,8 @@ class _Weighted:
         values = tf.convert_to_tensor(values)
         if values.shape.rank == 0 or tf.nest.is_nested(weights):
             raise self._definition.error(
-                "returns one value for the whole minibatch, which sample or class weights cannot "
-                "weigh"
+                "returns one value for the whole minibatch, to which weights of samples or classes "
+                "cannot apply"
                 if values.shape.rank == 0
                 else "gets several sample weights per example",
                 "Return one value per example, and yield one weight per example.",

@@ -54,7 +54,7 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
     name = type(optimizer).__name__
     if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
         raise _unsupported(
-            f"{signature} returned {name}, whose update rule the master does not have",
+            f"{signature} returned {name}, whose update rule the master does not implement",
             place,
             f"Use one of {_KNOWN}.",
         )

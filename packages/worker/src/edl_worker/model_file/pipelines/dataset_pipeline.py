@@ -192,7 +192,7 @@ class DatasetPipeline:
             )
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise self._function.definition.error(
-                "repeats the dataset without end",
+                "repeats the dataset forever",
                 "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
             )
         spec = dataset.element_spec

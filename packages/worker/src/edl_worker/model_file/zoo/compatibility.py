@@ -203,7 +203,7 @@ def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> 
     from edl_worker.model_file.legacy.keras_tensors import apply
 
     warn_once(
-        "TensorFlow operations do not take Keras tensors; edl makes a layer of the operation. "
+        "TensorFlow operations do not take Keras tensors; edl wraps the operation in a layer. "
         "Write keras.ops instead."
     )
     return apply(operation, args, kwargs)

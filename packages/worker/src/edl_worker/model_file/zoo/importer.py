@@ -252,6 +252,6 @@ def _old_keras_module(name: str) -> ModuleType:
 
     new = replacement(name)
     compatibility.warn_once(
-        f"{name} is not the Keras that runs; edl provides names of {new}. Write {new} instead."
+        f"{name} is not the Keras in use; edl provides the names of {new}. Write {new} instead."
     )
     return OldKerasModule(name)

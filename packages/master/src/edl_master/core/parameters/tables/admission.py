@@ -1,4 +1,4 @@
-"""Keeps ids that come seldom out of a table, in memory that does not grow with them."""
+"""Keeps rare ids out of a table, in memory that does not grow with their number."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class Tables:
             raise PayloadError(f"there is no embedding table {table}")
         data = np.frombuffer(ids, np.uint8) if size_of(ids) else np.empty(0, np.uint8)
         if data.size % 8:
-            raise PayloadError(f"{data.size} bytes are no ids")
+            raise PayloadError(f"{data.size} bytes are not a whole number of ids")
         return read_only(data.view(np.int64))
 
     def _values(self, payload: RowPayload, ids: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Ids and rows as they travel."""
+"""Ids and rows on the wire."""
 
 from __future__ import annotations
 

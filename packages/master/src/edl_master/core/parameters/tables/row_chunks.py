@@ -50,7 +50,7 @@ def unpack(chunk: Array, width: int) -> tuple[Array, Array, Array]:
     data = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
     n, rest = divmod(data.size, 12 + 4 * width)
     if rest:
-        raise ValueError(f"{data.size} bytes are no rows of {width} numbers")
+        raise ValueError(f"{data.size} bytes are not a whole number of rows of {width} numbers")
     ids = data[: 8 * n].view(np.int64)
     used = data[8 * n : 12 * n].view(np.uint32)
     rows = data[12 * n :].view(np.float32).reshape(n, width)

@@ -24,12 +24,12 @@ _FEWEST_SHIFT, _MOST_SHIFT = 4, 12
 _MOST_ROWS = (1 << 31) - 1
 
 
-def after(now: int) -> int:
+def next_moment(now: int) -> int:
     """The next moment."""
     return now % CLOCK + 1
 
 
-def before(now: int) -> int:
+def previous_moment(now: int) -> int:
     """The moment before."""
     return (now - 2) % CLOCK + 1
 
@@ -125,7 +125,7 @@ class RowStore(Blocks):
             return self._free[self._free.size - n :][::-1].copy()
         new = n - self._free.size
         if self.limit + new > _MOST_ROWS:
-            raise RowsExhausted(f"a server can hold {_MOST_ROWS} rows of a table")
+            raise RowsExhausted(f"a server can hold at most {_MOST_ROWS} rows of a table")
         numbers = np.arange(self.limit, self.limit + new, dtype=np.int32)
         while len(self.blocks) << self.shift < self.limit + new:
             self._grow()

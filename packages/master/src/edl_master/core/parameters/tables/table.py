@@ -19,7 +19,13 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.admission import Admission
 from edl_master.core.parameters.tables.index import RowIndex
-from edl_master.core.parameters.tables.store import Blocks, RowStore, after, before, row_kernel
+from edl_master.core.parameters.tables.store import (
+    Blocks,
+    RowStore,
+    next_moment,
+    previous_moment,
+    row_kernel,
+)
 
 _BYTES_AT_A_TIME = 1 << 19
 """Of rows with slots that are gathered, updated and scattered at once: they stay in the cache."""
@@ -132,7 +138,7 @@ class Table:
             MemoryError: there is no room for more rows.
         """
         ids = gradient.ids
-        now = self._now = after(self._now)
+        now = self._now = next_moment(self._now)
         rows, missing = self._index.find(ids)
         if missing and self._admission:
             self._admission.admit(ids, rows)
@@ -157,7 +163,7 @@ class Table:
         blocks = self._rows
         row_kernel("make")(
             read_only(ids), rows, first, self._slots, self.spec.dim, blocks.addresses,
-            blocks.shift, blocks.width, before(now), *self._initial,
+            blocks.shift, blocks.width, previous_moment(now), *self._initial,
         )  # fmt: skip
 
     def apply(self, gradient: ResolvedGradient, update: Update) -> None:
@@ -216,7 +222,7 @@ class Table:
             MemoryError: there is no room for more rows.
         """
         if used is None:  # a moment of its own, that no push is taken for
-            self._now = after(self._now)
+            self._now = next_moment(self._now)
         now = max(self._now, 1)
         rows, missing = self._index.find(ids)
         if missing:

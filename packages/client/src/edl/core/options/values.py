@@ -1,4 +1,4 @@
-"""From the values that the user set to checked values of all options."""
+"""Turns the values that the user set into checked values of all options."""
 
 from __future__ import annotations
 

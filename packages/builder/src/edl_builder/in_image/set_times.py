@@ -12,8 +12,8 @@ _LAG_S = 0.05
 _OF_THE_ENGINE = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 
 
-def settle(folder: str, device: int, begin: float, epoch: int) -> None:
-    """Settle a folder and what is in it, on one file system."""
+def set_times(folder: str, device: int, begin: float, epoch: int) -> None:
+    """Set the times of a folder and what is in it, on one file system."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -23,12 +23,12 @@ def settle(folder: str, device: int, begin: float, epoch: int) -> None:
         if entry.is_dir(follow_symlinks=False):
             if facts.st_dev != device:
                 continue
-            settle(entry.path, device, begin, epoch)
-        # What earlier steps have settled is left as it is: it would be copied into this layer.
-        is_settled = facts.st_mtime_ns == epoch * 10**9
-        if facts.st_ctime >= begin and not is_settled and entry.path not in _OF_THE_ENGINE:
+            set_times(entry.path, device, begin, epoch)
+        # What earlier steps have set is left as it is: it would be copied into this layer.
+        is_set = facts.st_mtime_ns == epoch * 10**9
+        if facts.st_ctime >= begin and not is_set and entry.path not in _OF_THE_ENGINE:
             os.utime(entry.path, (epoch, epoch), follow_symlinks=False)
 
 
 if __name__ == "__main__":
-    settle("/", os.lstat("/").st_dev, float(sys.argv[1]) - _LAG_S, int(sys.argv[2]))
+    set_times("/", os.lstat("/").st_dev, float(sys.argv[1]) - _LAG_S, int(sys.argv[2]))

@@ -42,7 +42,7 @@ class Metrics:
     """The metrics of one job; a registry of its own, so that one process may serve several."""
 
     def __init__(self) -> None:
-        # A series of its own for when each other one was made doubles what is stored.
+        # The series of creation times would double what Prometheus stores.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped
         self.registry = CollectorRegistry()
         self.step_duration = Histogram(
@@ -56,7 +56,7 @@ class Metrics:
         self.parameter_request_duration = Histogram(
             "edl_parameter_request_duration_seconds",
             "Time that the master takes to answer a request of the parameter plane, "
-            "waiting for a step permit included.",
+            "with the wait for a step permit.",
             ["method"],
             buckets=_CALL_BUCKETS,
             registry=self.registry,
@@ -77,7 +77,7 @@ class Metrics:
         )
         self.rejected = Counter(
             "edl_gradients_rejected_total",
-            "Gradients that were not applied.",
+            "Gradients that were not applied, by reason.",
             ["reason"],
             registry=self.registry,
         )
@@ -86,7 +86,7 @@ class Metrics:
                 self.rejected.labels(str(outcome))
         self.exits = Counter(
             "edl_worker_exits_total",
-            "Ends of worker processes.",
+            "Ends of worker instances, by reason.",
             ["reason"],
             registry=self.registry,
         )
@@ -109,7 +109,7 @@ class Metrics:
         )
         self.checkpoint_last_success = Gauge(
             "edl_checkpoint_last_success_timestamp_seconds",
-            "When the last checkpoint was taken, also by an earlier master; 0: none is known.",
+            "When this master or an earlier one took the last checkpoint; 0 if none is known.",
             registry=self.registry,
         )
         self.snapshot_last_success = Gauge(

@@ -80,13 +80,15 @@ def load_column(
             remedy="Check that the job has predicted something.",
         )
     with database.writing() as connection:
-        loading = _Loading(connection, target, kind, f"{database.shown}, table {target.table}")
+        loading = _LoadTransaction(
+            connection, target, kind, f"{database.shown}, table {target.table}"
+        )
         number = loading.stage(predictions, on_progress)
         loading.check(number)
         return loading.update(number)
 
 
-class _Loading:
+class _LoadTransaction:
     """One transaction."""
 
     def __init__(self, connection: Connection, target: Target, kind: Cell, where: str) -> None:
