@@ -16,7 +16,7 @@ from typing import Any
 from bench.jobs import EDL, UNMEASURED, UNTIMED
 from bench.measure import paired
 from bench.small_jobs import SmallJob, small_jobs
-from edl_testing.scraping import scrape
+from edl_testing.scrape import scrape
 
 RUNS, TARGET = 5, 0.99
 EVERY_S = 1.0

@@ -26,7 +26,7 @@ from bench.jobs import written
 from bench.measure import ROOT, Measure, paired, started
 from bench.transport import Worker, rate
 from edl_proto.v1 import job_pb2
-from edl_testing.scraping import scrape
+from edl_testing.scrape import scrape
 
 SEEDS, EPOCHS, BATCH = (1, 2, 3), int(os.environ.get("EDL_BENCH_EPOCHS", "20")), 64
 RECORDS = 1_437

@@ -1,9 +1,9 @@
 """Records the README: ``.venv/bin/python tools/first_hour.py`` writes docs/first-hour.md.
 
-Clones the last commit into an empty folder, runs there the commands of the README's blocks in
-their order, and writes down what they print. Only what differs for each reader is replaced: the
-path of the folder, and the keys in the addresses of status pages; and of many lines of progress,
-some are left out. A command that fails ends the recording, and leaves the page as it was.
+Clones the last commit into an empty folder, runs the commands of the README's blocks there, in
+their order, and writes down what they print. It replaces only what differs for each reader: the
+path of the folder, and the keys in the addresses of status pages. It leaves out most lines of
+progress. If a command fails, the recording ends, and the page stays unchanged.
 """
 
 from __future__ import annotations
@@ -100,10 +100,11 @@ def page(blocks: list[list[Step]], folder: Path) -> Iterator[str]:
     """The lines of the document."""
     cores, python = os.cpu_count(), platform.python_version()
     yield "# The first hour, recorded"
-    yield "What the commands of the [README](../README.md) print, one after the other in a fresh"
-    yield f"clone, on a machine with {cores} cores and other work, and with all packages in the"
-    yield f"cache. `tools/first_hour.py` made this page with Python {python}. It left out"
-    yield f"`{NOT_RUN}`, and lines of progress where it says so."
+    yield "This page shows what the commands of the [README](../README.md) print, in their"
+    yield f"order, in a fresh clone. The machine had {cores} cores, other work to do, and all"
+    yield f"packages in its cache. `tools/first_hour.py` ran the commands with Python {python}"
+    yield f"and wrote this page. It left out `{NOT_RUN}`, and lines of progress where the page"
+    yield "says so."
     for block in blocks:
         yield ""
         yield "```"

@@ -29,8 +29,8 @@ from edl_master.core.identifiers import Version
 from edl_master.core.parameters.status import PlaneStatus, ServerFigures, TableFigures
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, ProgressView
+from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.job import JobCollector, TableCollector
-from edl_master.metrics.observed import Metrics
 from edl_master.metrics.processes import (
     ApiCollector,
     CertificateCollector,
@@ -74,13 +74,15 @@ HEAD = """\
 | worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; optional |
 | builder | `--metrics-port` |
 
-Heartbeats and the last message of a worker carry its counters to the master, which serves the sum
-over all workers, present and past, under the same names; for histograms, it serves `_sum` and
-`_count`. Parameter servers report to the master in the same way. After a restart, the master
-restores the counts of the job from the snapshot; durations, bytes and outcomes start again at 0.
-Sample values come from real runs on one machine; the builder's come from five requests to a builder
-with a real engine, and the requests to Kubernetes from a job of two workers, one of whose pods was
-deleted.
+Heartbeats and the last message of a worker carry the worker's counters to the master. The master
+serves their sums over all workers, those that have ended included, under the same names; of
+histograms, it serves `_sum` and `_count`. Parameter servers report to the master in the same way.
+After a restart, the master restores preemptions and failures from the last status, and the other
+counts of the job from the snapshot; durations, bytes and outcomes start again at 0.
+
+Sample values come from real runs on one machine. Those of the builder come from five requests to a
+builder with a real engine. The requests to Kubernetes come from a job of two workers, one of whose
+pods was deleted.
 """
 
 

@@ -25,7 +25,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.metrics.observed import Metrics
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.plane import build_local
 from edl_master.servicers.parameters import ParametersServicer
