@@ -11,6 +11,7 @@ from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.config import builder_config
 from edl_builder.core.names import BuilderError
+from edl_proto.file_limit import raise_limit
 from edl_proto.monitoring import logs
 from edl_proto.v1 import error_pb2
 
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, set up logging, serve. Prints one line of JSON with the address once it listens."""
     logs.set_up()
     logs.identify("builder")
+    raise_limit()
     try:
         settings = builder_config.read(arguments)
         with App(settings) as app:

@@ -18,7 +18,7 @@ from edl_builder.core.names import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import DedicatedThreads, Guard
 from edl_proto.errors import EdlError, ErrorInterceptor
-from edl_proto.transport.channels import SERVER_OPTIONS
+from edl_proto.transport.channels import SERVER_OPTIONS, connection_limit
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,7 @@ _HEALTH_THREADS = 4
 
 OPTIONS = {
     **dict(SERVER_OPTIONS),
-    # Connections that never send a byte, and those without calls, are closed.
-    "grpc.server_handshake_timeout_ms": 10_000,
+    # A connection without calls is closed.
     "grpc.max_connection_idle_ms": 120_000,
     "grpc.max_concurrent_streams": 128,
     "grpc.max_metadata_size": 16 << 10,
@@ -83,7 +82,7 @@ class Server:
                 ErrorInterceptor(_translate, note),
                 guard,
             ],
-            options=list(OPTIONS.items()),
+            options=[*OPTIONS.items(), connection_limit()],
         )
         builder_pb2_grpc.add_BuilderServicer_to_server(servicer, self._server)
         name = builder_pb2.DESCRIPTOR.services_by_name["Builder"].full_name

@@ -14,6 +14,7 @@ from pathlib import Path
 from edl_master.app.startup import run
 from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
+from edl_proto.file_limit import raise_limit
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.monitoring import logs
 
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logs.set_up()
     logs.identify("master", job=options.job_dir.absolute().name if options.job_dir else "")
+    raise_limit()
     if options.end_with_parent:
         end_with_parent()
     if options.view is not None:

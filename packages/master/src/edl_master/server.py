@@ -132,7 +132,7 @@ class Server:
             interceptors=_after(
                 access_control, CallLimits(limits), errors := ErrorInterceptor(_translate, note)
             ),
-            options=SERVER_OPTIONS,
+            options=(*SERVER_OPTIONS, channels.connection_limit()),
         )
         task_pb2_grpc.add_TasksServicer_to_server(services.tasks, self._server)
         job_pb2_grpc.add_JobServicer_to_server(services.job, self._server)
@@ -208,7 +208,7 @@ class ShardServer:
         self._server = grpc.server(
             futures.ThreadPoolExecutor(_SHARD_CALLS, thread_name_prefix="grpc"),
             interceptors=_after(access_control, errors := ErrorInterceptor(_translate, note)),
-            options=SERVER_OPTIONS,
+            options=(*SERVER_OPTIONS, channels.connection_limit()),
         )
         self._direct = raw_calls.listen(
             SHARD, shard, host, errors.translate, stream_port, access_control

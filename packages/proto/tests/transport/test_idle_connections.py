@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -154,6 +154,7 @@ def push(frames, call):
     yield b"applied " + b"".join(frames)
 
 listener = Listener([("push", push)], "127.0.0.1", ErrorInterceptor().translate)
+held = [open("/dev/null") for _ in range(52)]
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 print(listener.port, flush=True)
 sys.stdin.read()
@@ -165,10 +166,12 @@ def test_a_server_without_file_descriptors_goes_on() -> None:
         [sys.executable, "-c", FEW_FILES],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
         try:
             port = int(process.stdout.readline())
             with ExitStack() as idle:
@@ -176,5 +179,52 @@ def test_a_server_without_file_descriptors_goes_on() -> None:
                     idle.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S))
                 with closing(connect(port)) as late:
                     assert pushed(late) == b"applied gradient"
+        finally:
+            process.stdin.close()
+        said = process.stderr.read().decode()
+    assert said.count("direct connections cannot be accepted") == 1, said
+    assert "may open 64, see ulimit -n" in said
+
+
+GRPC_WITH_FEW_FILES = """
+import resource, sys
+from concurrent import futures
+import grpc
+from edl_proto.transport import channels
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+options = (*channels.SERVER_OPTIONS, channels.connection_limit())
+server = grpc.server(futures.ThreadPoolExecutor(2), options=options)
+port = channels.add_port(server, "127.0.0.1:0")
+server.start()
+print(port, flush=True)
+sys.stdin.readline()
+files = [open("/dev/null") for _ in range(64)]
+print("opened", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_connections_of_strangers_leave_files_for_the_process_itself() -> None:
+    """A master that could write no file would end its job."""
+    hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-c", GRPC_WITH_FEW_FILES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            with ExitStack() as opened:
+                for _ in range(400):
+                    last = opened.enter_context(socket.create_connection(("127.0.0.1", port), 60.0))
+                    last.sendall(hello)
+                with suppress(ConnectionResetError):
+                    assert last.recv(1) == b"", "it is hung up on"
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == b"opened\n"
         finally:
             process.stdin.close()

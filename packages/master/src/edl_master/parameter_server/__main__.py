@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edl_master.parameter_server.app import App
+from edl_proto.file_limit import raise_limit
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.monitoring import logs
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logs.set_up()
     logs.identify("server", options.server)
+    raise_limit()
     ports = (options.port, options.stream_port)
     with contextlib.ExitStack() as opened:
         scratch = None

@@ -11,12 +11,14 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from edl_proto import unix_socket
+from edl_proto.file_limit import FileLimit
 from edl_proto.local import job_directory
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,7 @@ _LONGEST = 1 << 20  # octets of a request or an answer
 _REQUEST_S = 10.0
 _MOST_CALLS = 4096
 """At a time: one for each worker, which waits for its end, and some."""
+_RETRY_S = 0.1
 
 
 class CallRefusedError(Exception):
@@ -82,11 +85,15 @@ class CallListener:
         self._socket.close()
 
     def _accept(self) -> None:
+        limit = FileLimit("calls of the master")
         while True:
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if not limit.is_reason(error):
+                    return  # it is closed
+                time.sleep(_RETRY_S)
+                continue
             if not self._slots.acquire(blocking=False):
                 connection.close()
                 continue

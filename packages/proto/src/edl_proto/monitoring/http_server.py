@@ -6,13 +6,19 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from edl_proto.file_limit import FileLimit
 
 log = logging.getLogger(__name__)
 
 _ROOM_S = 1.0
 """How long a connection that has to make room is waited for."""
+
+_RETRY_S = 0.05
+"""Between two attempts to accept a connection where no file can be opened for it."""
 
 
 class BoundedHttpServer(ThreadingHTTPServer):
@@ -42,16 +48,23 @@ class BoundedHttpServer(ThreadingHTTPServer):
         self._most = most
         self._changed = threading.Condition()
         self._open: dict[Any, None] = {}  # the oldest first
+        self._limit = FileLimit("HTTP connections")
         super().__init__((host, port), handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if self._limit.is_reason(error):
+                with self._changed:
+                    self._end_oldest()
+                time.sleep(_RETRY_S)  # the caller tries again at once
+            raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._changed:
             while len(self._open) >= self._most:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                self._open[oldest] = None  # if it does not end, the next one is tried
-                with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)
+                self._end_oldest()
                 self._changed.wait(_ROOM_S)
             self._open[request] = None
         try:
@@ -68,6 +81,13 @@ class BoundedHttpServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a reader left", exc_info=True)
+
+    def _end_oldest(self) -> None:
+        if (oldest := next(iter(self._open), None)) is not None:
+            del self._open[oldest]
+            self._open[oldest] = None  # if it does not end, the next one is tried
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
 
     def _forget(self, request: Any) -> None:
         with self._changed:

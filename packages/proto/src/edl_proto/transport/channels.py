@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import grpc
 
+from edl_proto.file_limit import share
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport.secured_channel import SecuredChannel
 
 _MEGABYTE = 1 << 20
+_MOST_CONNECTIONS = 8192
 
 # Keepalive: a peer that vanished without closing its connection (power loss, cut network) is
 # noticed within about 10 s + 5 s. A message is bounded: large values travel as frames.
@@ -40,9 +42,16 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # A connection that never says a word is closed: as long as it is open, it is an open file.
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # Two servers on one port would share its calls at random.
     ("grpc.so_reuseport", 0),
 )
+
+
+def connection_limit() -> tuple[str, int]:
+    """An option of servers: whoever comes while so many connections are open is hung up on."""
+    return "grpc.max_allowed_incoming_connections", share(2, _MOST_CONNECTIONS)
 
 
 def connect(address: str, peer: Peer | None = None) -> grpc.Channel:

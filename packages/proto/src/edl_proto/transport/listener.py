@@ -11,7 +11,6 @@ thread at a time uses a connection, which TLS requires; another one may only shu
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import select
 import socket
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from edl_proto.errors import EdlError
+from edl_proto.file_limit import FileLimit
 from edl_proto.identity import rules
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.names import Identity
@@ -46,8 +46,6 @@ _FIRST_CALL_S = 30.0
 
 _STALLED_S = 60.0
 """A connection that transfers nothing for this long in the middle of a call is closed."""
-
-_FULL = (errno.EMFILE, errno.ENFILE)
 
 
 class Call(Protocol):
@@ -147,11 +145,12 @@ class Listener:
             endpoint.close()
 
     def _accept(self, endpoint: Endpoint, connections: OpenConnections) -> None:
+        limit = FileLimit("direct connections")
         while not connections.is_closed:
             try:
                 accepted, _ = endpoint.listening.accept()
             except OSError as error:
-                if error.errno in _FULL:
+                if limit.is_reason(error):
                     connections.make_room()
                 time.sleep(0.05)  # until there is room; or the caller has left
                 continue

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import Counter
 
+from edl_proto.file_limit import share
 from edl_proto.identity.names import Identity
 from edl_proto.transport.sockets import shut_down
 
@@ -42,7 +43,7 @@ class OpenConnections:
     def add(self, connection: socket.socket) -> bool:
         """Take a new connection, as soon as there is room; returns False after ``close``."""
         with self._changed:
-            while len(self._new) >= MOST_NEW and not self._closed:
+            while len(self._new) >= share(8, MOST_NEW) and not self._closed:
                 self._shut_down_oldest()
                 self._changed.wait(_ROOM_S)
             if not self._closed:
