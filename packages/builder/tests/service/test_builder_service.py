@@ -39,8 +39,8 @@ ZOO = {"requirements.txt": "toolz==1.0.0\n", "m.py": "x = 1\n"}
 DEADLINE_S = 200.0
 
 
-def until(probe: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_S
+def until(probe: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    end = time.monotonic() + deadline_s
     while not probe():
         assert time.monotonic() < end, "not in time"
         time.sleep(0.01)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,11 +30,17 @@ from test_builder_service import (
 )
 
 from edl_builder.config.access import Access, Token, hash_token
+from edl_builder.core.build import BuildLimits
+from edl_builder.core.build_request import Tenant
+from edl_builder.core.names import Caller
 from edl_builder.core.quota import Quota
+from edl_builder.servicers.authentication import Authenticator
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
 
 TOKENS = Access(tokens={hash_token("ann-token"): Token(ANN), hash_token("bob-token"): Token(BOB)})
+REFUSED_S = 60.0
+"""A call that is not refused by then was let in: the test fails, where it would wait."""
 AS_ANN = (("authorization", "Bearer ann-token"),)
 AS_BOB = (("authorization", "Bearer bob-token"),)
 STATUS = grpc.StatusCode
@@ -85,7 +89,7 @@ def check_health(bench: Bench) -> None:
     with grpc.insecure_channel(bench.app.address, options=own) as channel:
         asked = health_pb2.HealthCheckRequest(service="edl.v1.Builder")
         answer = health_pb2_grpc.HealthStub(channel).Check(
-            asked, timeout=DEADLINE_S, wait_for_ready=True
+            asked, timeout=REFUSED_S, wait_for_ready=True
         )
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
@@ -120,7 +124,7 @@ def test_every_method_refuses_who_has_no_token_before_a_message(channel: grpc.Ch
         for metadata in ((), *((("authorization", each),) for each in MALFORMED)):
             with silent() as messages:
                 call = channel.stream_stream(method)(
-                    messages(), metadata=metadata, timeout=DEADLINE_S
+                    messages(), metadata=metadata, timeout=REFUSED_S
                 )
                 assert call.code() is STATUS.UNAUTHENTICATED, method
 
@@ -145,12 +149,22 @@ def test_ids_that_are_no_ids_find_nothing(channel: grpc.Channel) -> None:
             assert caught.value.code() is STATUS.NOT_FOUND, text
 
 
+def test_no_message_of_a_stranger_is_read(channel: grpc.Channel) -> None:
+    """Who has no token is refused for that, and not for what he sends."""
+    for method in ("Build", "Watch", "Get", "List", "Cancel"):
+        for message in (b"", b"\xff" * 64):
+            call = channel.stream_stream(f"/edl.v1.Builder/{method}")(
+                iter([message]), timeout=REFUSED_S
+            )
+            assert call.code() is STATUS.UNAUTHENTICATED, (method, message)
+
+
 def test_idle_streams_of_strangers_do_not_stop_the_service(
     bench: Bench, channel: grpc.Channel
 ) -> None:
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
     with silent() as messages:
-        calls = [stub.ServerReflectionInfo(messages(), timeout=DEADLINE_S) for _ in range(300)]
+        calls = [stub.ServerReflectionInfo(messages(), timeout=REFUSED_S) for _ in range(300)]
         check_health(bench)
         refused = {call.code() for call in calls}
         assert STATUS.UNAUTHENTICATED in refused <= {STATUS.UNAUTHENTICATED, STATUS.UNAVAILABLE}
@@ -160,7 +174,7 @@ def test_idle_streams_of_a_tenant_have_a_limit(bench: Bench, channel: grpc.Chann
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
     with silent() as messages:
         calls = [stub.ServerReflectionInfo(messages(), metadata=AS_ANN) for _ in range(100)]
-        until(lambda: sum(call.done() for call in calls) == 96)
+        until(lambda: sum(call.done() for call in calls) == 96, REFUSED_S)
         check_health(bench)
         refused = {call.code() for call in calls if call.done()}
         assert (
@@ -180,7 +194,7 @@ def test_a_tenant_that_watches_three_hundred_times_stops_nobody(bench: Bench) ->
         name = next(iter(running)).status.id
         asked = pb.WatchBuildRequest(id=name)
         watching = [stub.Watch(asked, metadata=AS_ANN, timeout=DEADLINE_S) for _ in range(300)]
-        until(lambda: sum(call.done() for call in watching) >= 268)
+        until(lambda: sum(call.done() for call in watching) >= 268, REFUSED_S)
         check_health(bench)
         assert list(stub.List(pb.ListBuildsRequest(), metadata=AS_BOB).builds) == []
         assert stub.Get(pb.GetBuildRequest(id=name), metadata=AS_ANN).id == name
@@ -197,37 +211,78 @@ def test_a_tenant_that_watches_three_hundred_times_stops_nobody(bench: Bench) ->
         until(lambda: list(stub.Watch(asked, metadata=AS_ANN))[-1].status.phase == pb.DONE)
 
 
+def test_all_calls_of_a_tenant_have_a_limit_and_those_of_all_tenants(tmp_path: Path) -> None:
+    """Also if each method is called less often than it may be."""
+    tenants = [replace(ANN, name=Caller(f"tenant-{number}")) for number in range(13)]
+    tokens = {hash_token(tenant.name): Token(tenant) for tenant in tenants}
+    limits = BuildLimits(waiting=1, waiting_per_caller=1)
+    config = replace(settings(tmp_path / "s"), access=Access(tokens=tokens), limits=limits)
+    first, *others = [(("authorization", f"Bearer {tenant.name}"),) for tenant in tenants]
+    with serving(config) as bench, silent() as messages, bench.stub() as stub:
+        bench.engine.hold.set()
+        archive = zoos.tar(ZOO)
+        building = stub.Build(requests(spec_of(archive), archive), metadata=first)
+        asked = pb.WatchBuildRequest(id=next(iter(building)).status.id)
+        watching = [stub.Watch(asked, metadata=first) for _ in range(32)]
+        for call in watching:
+            next(iter(call))
+
+        def refused(who: tuple[tuple[str, str], ...]) -> str:
+            try:
+                stub.List(pb.ListBuildsRequest(), metadata=who, timeout=REFUSED_S)
+            except grpc.RpcError as error:
+                return error.details() or ""
+            return ""  # not all of the others have come
+
+        assert "33 of your calls are open; the limit is 33" in refused(first)
+        with grpc.insecure_channel(bench.app.address) as channel:
+            reflecting = reflection_pb2_grpc.ServerReflectionStub(channel)
+            idle = []
+
+            def is_full() -> bool:
+                """Whether nobody is let in any more; if not, one more call comes to stay."""
+                who = others[len(idle) % len(others)]
+                idle.append(reflecting.ServerReflectionInfo(messages(), metadata=who))
+                return "65 calls are open; the limit is 65" in refused(others[0])
+
+            until(is_full, REFUSED_S)
+            check_health(bench)
+            for call in (*idle, *watching, building):
+                call.cancel()
+        bench.engine.hold.clear()
+
+
+def test_health_answers_while_every_other_thread_waits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a disk that does not give the file of tenants."""
+    over, waiting = threading.Event(), threading.Semaphore(0)
+
+    def wait(self: Authenticator, context: grpc.ServicerContext) -> Tenant:
+        waiting.release()
+        over.wait(DEADLINE_S)
+        context.abort(STATUS.UNAUTHENTICATED, "too late")
+        raise AssertionError
+
+    monkeypatch.setattr(Authenticator, "authenticate", wait)
+    own = (("grpc.use_local_subchannel_pool", 1),)
+    with contextlib.ExitStack() as opened:
+        opened.callback(over.set)
+        for _ in range(4):  # a connection has at most 128 calls
+            channel = opened.enter_context(grpc.insecure_channel(bench.app.address, options=own))
+            for _ in range(100):
+                builder_pb2_grpc.BuilderStub(channel).List.future(pb.ListBuildsRequest())
+        for _ in range(bench.config.limits.waiting + 64 + 16):
+            assert waiting.acquire(timeout=REFUSED_S)
+        check_health(bench)
+
+
 def test_health_cannot_be_watched(channel: grpc.Channel) -> None:
     """A stream of health would hold a thread for as long as its caller likes."""
-    call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    call = health_pb2_grpc.HealthStub(channel).Watch(
+        health_pb2.HealthCheckRequest(), timeout=REFUSED_S
+    )
     assert call.code() is STATUS.UNIMPLEMENTED
-
-
-def test_connections_that_say_nothing_do_not_stop_the_service(bench: Bench) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 10_000 if hard == resource.RLIM_INFINITY else min(10_000, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], wanted), hard))
-    host, _, port = bench.app.address.rpartition(":")
-    # Both ends are in this process.
-    count = min(4096, (wanted - 1000) // 2)
-    try:
-        with contextlib.ExitStack() as opened:
-            for _ in range(count):
-                opened.enter_context(socket.create_connection((host, int(port)), DEADLINE_S))
-            check_health(bench)
-            with bench.stub() as stub:
-                assert build(stub, zoos.tar(ZOO), AS_ANN).status is STATUS.OK
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_a_connection_that_says_nothing_is_closed(bench: Bench) -> None:
-    host, _, port = bench.app.address.rpartition(":")
-    with socket.create_connection((host, int(port)), DEADLINE_S) as idle:
-        idle.settimeout(DEADLINE_S)
-        while idle.recv(4096):
-            pass
 
 
 def test_a_unary_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
