@@ -77,6 +77,45 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path, damage: str) -> None:
     assert len(store.asked) == 2
 
 
+@pytest.mark.timeout(120)  # a pipe that is opened would wait for its writer
+@pytest.mark.parametrize("trick", ["owner", "rights", "link", "pipe", "folder's rights", "folder"])
+def test_what_another_user_may_have_placed_there_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trick: str
+) -> None:
+    cache, store = RangeCache(str(tmp_path), 1 << 20), Store()
+    cache.fetch(store.object, 0, 1_000)
+    (file,) = files(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    match trick:
+        case "owner":
+            other = os.geteuid() + 1
+            monkeypatch.setattr(os, "geteuid", lambda: other)
+        case "rights":
+            file.chmod(0o666)
+        case "link":
+            file.rename(elsewhere)
+            file.symlink_to(elsewhere)
+        case "pipe":
+            file.unlink()
+            os.mkfifo(file)
+        case "folder's rights":
+            file.parent.chmod(0o777)
+        case "folder":
+            file.parent.rename(elsewhere)
+            file.parent.symlink_to(elsewhere)
+    before = sorted(tmp_path.rglob("*"))
+    assert cache.fetch(store.object, 0, 1_000) == CONTENT[:1_000]
+    assert len(store.asked) == 2
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is written to a folder of others"
+
+
+def test_other_users_cannot_read_what_is_kept_in_a_folder_that_they_can(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    RangeCache(str(tmp_path), 1 << 20).fetch(Store().object, 0, 1_000)
+    (file,) = files(tmp_path)
+    assert file.parent.stat().st_mode & 0o077 == 0
+
+
 def test_an_answer_that_is_cut_short_is_not_kept(tmp_path: Path) -> None:
     cache, store = RangeCache(str(tmp_path), 1 << 20), Store(content=CONTENT[:50])
     assert cache.fetch(store.object, 0, 100) == CONTENT[:50]

@@ -13,6 +13,7 @@ import hashlib
 import os
 import random
 import re
+import stat
 import threading
 import time
 import uuid
@@ -72,7 +73,10 @@ class RangeCache:
         if nbytes > self._nbytes:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        facts = path.parent.lstat()
+        if not stat.S_ISDIR(facts.st_mode) or not _is_own(facts):
+            return
         temporary = path.with_name(f"{uuid.uuid4().hex}{_TEMPORARY}")
         try:
             with temporary.open("xb") as file:
@@ -122,12 +126,41 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
 
 def _read(path: Path, nbytes: int) -> bytes | None:
     try:
-        found = path.read_bytes()
+        found = _own_content(path)
     except OSError:
         return None
     content = found[:-_CHECKSUM]
     whole = len(content) == nbytes and found[-_CHECKSUM:] == _checksum(content)
     return content if whole else None
+
+
+def _own_content(path: Path) -> bytes:
+    """The content of a file that no other user can have written.
+
+    Whoever may write to the folder of the cache could place files or links there.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(path.parent, flags | os.O_DIRECTORY)
+    try:
+        with open(os.open(path.name, flags | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            facts = os.fstat(file.fileno())
+            is_own = _is_own(facts) and _is_own(os.fstat(folder))
+            if not stat.S_ISREG(facts.st_mode) or not is_own:
+                raise PermissionError(f"{path} may be another user's")
+            return file.read()
+    finally:
+        os.close(folder)
+
+
+def _is_own(facts: os.stat_result) -> bool:
+    """Whether this user has made it, and nobody may change it who was not given the right.
+
+    Kubernetes gives the group of a pod the right to write to its volumes.
+    """
+    return facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_IWOTH
 
 
 def _checksum(content: bytes) -> bytes:
