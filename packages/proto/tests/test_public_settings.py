@@ -54,6 +54,13 @@ def test_settings_are_flat_and_have_no_passwords() -> None:
             "https://host/a?X-Amz-Signature=hunter&x=1#access_token=hunter",
             "https://host/a?X-Amz-Signature=***&x=1#access_token=***",
         ),
+        ("postgresql://u:1234@host/db", "postgresql://host/db"),
+        ("postgresql://u:5432hunter@host:5432/db", "postgresql://host:5432/db"),
+        ("postgresql://u:5432/hunter@host:5432/db", "postgresql://host:5432/db"),
+        ("mysql://u:1?hunter@host/db", "mysql://host/db"),
+        ("mysql://u:1#hun@ter@host/db", "mysql://host/db"),
+        ("redis://:6379/hunter@host/0", "redis://host/0"),
+        ("u:5432hunter@host/db", "host/db"),
         ("http://u:" + "hunter" * 500 + "@host/x", "http://host/x"),
     ],
 )
@@ -70,6 +77,9 @@ def test_whatever_may_be_a_password_goes(text: str, shown: str) -> None:
         "http://host/a:b@c",
         "http://host?q=a:b@c",
         "http://host:80",
+        "https://host:443/@scope/package",
+        "git+https://host:443/org/repo@v1",
+        "ssh://host:22/org/repo@v1",
         "s3://bucket//a@b",
         "s3://bucket/key@v1",
         "file:///home/me:x/a@b",
@@ -88,12 +98,16 @@ def test_what_is_no_password_stays(text: str) -> None:
 
 
 def test_only_user_and_password_of_a_uri_go() -> None:
-    text = "no http://u:p@host/x@y nor u@v"
-    assert without_passwords(text) == "no http://host/x@y nor u@v"
-    assert without_passwords(text, "***@") == "no http://***@host/x@y nor u@v"
+    text = "no http://u:p@host/x@y nor u@v nor u:5432p@host"
+    assert without_passwords(text) == "no http://host/x@y nor u@v nor host"
+    assert without_passwords(text, "***@") == "no http://***@host/x@y nor u@v nor ***@host"
+    text = """{"a":"b@c", 'd':'e@f'} postgresql://host:5432/db, x@y"""
+    assert without_passwords(text) == text
 
 
-@pytest.mark.parametrize("piece", ["://a:", "//", "a:", "@", "http://u:p@", "?token=", "://[", ":"])
+@pytest.mark.parametrize(
+    "piece", ["://a:", "//", "a:", "@", "http://u:p@", "?token=", "://[", ":", "://a:1/", ",a:b"]
+)
 def test_no_text_takes_long(piece: str) -> None:
     before = time.process_time()
     without_passwords(piece * (65_536 // len(piece)))

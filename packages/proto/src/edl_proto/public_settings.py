@@ -20,6 +20,24 @@ _USER_INFO = re.compile(
     """,
     re.VERBOSE,
 )
+_LIKE_PORT = re.compile(
+    r"""
+    # A password that begins like a port and has / ? #. Only behind the port of a web server, or in
+    # an address of git, an @ belongs to the path.
+    (?<!http) (?<!https) (?<!ssh) (?P<before> :// )
+    [^/?\#\s:@\[]{0,256} : \d{0,5} [/?\#] [^\s@,;"'<>]{0,4096} @ (?! sha\d{3}:)
+    (?: [^/?\#\s@]{0,256} @ )*
+    """,
+    re.VERBOSE,
+)
+_BARE = re.compile(
+    r"""
+    # Of a word without a scheme.
+    (?<! [^\s,;(<\[] )
+    [^\s/:@=?\#"'(){}\[\],;]{1,256} : (?!/) [^\s/?\#"'{}]{0,4096} @ (?! sha\d{3}:)
+    """,
+    re.VERBOSE,
+)
 _WITHOUT_SCHEME = re.compile(r"\A[^\s/:@=?#]{1,256}:(?!/)[^\s/?#]{0,4096}@(?!sha\d{3}:)")
 _QUERY = re.compile(
     r"(?i)(?P<before>[?&;#][\w.-]{0,40}(?:password|passwd|pwd|secret|token|signature|credentials?"
@@ -47,7 +65,9 @@ def without_passwords(text: str, mask: str = "") -> str:
         text: with any number of URIs, or none.
         mask: takes the place of user and password.
     """
-    text = _USER_INFO.sub(lambda found: f"{found['before']}{mask}", text)
+    for pattern in (_LIKE_PORT, _USER_INFO):
+        text = pattern.sub(lambda found: f"{found['before']}{mask}", text)
+    text = _BARE.sub(lambda _: mask, text)
     return _QUERY.sub(r"\g<before>***", text)
 
 
