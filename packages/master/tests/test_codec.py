@@ -63,7 +63,8 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_kept() -> None:
     heard = codec.heartbeat_from(task_pb2.HeartbeatRequest(stacks=endless))
     assert len(heard.stacks) < 263_000
     assert len(codec.returned_from(task_pb2.ReturnRequest(reason=endless)).reason) < 300
-    warned = codec.warnings_from([endless, *map(str, range(1000))])
+    ready = task_pb2.ReadyRequest(warnings=[endless, *map(str, range(1000))])
+    warned = codec.ready_from(ready).warnings
     assert len(warned) == 100
     assert sum(map(len, warned)) < 34_000
 
@@ -80,6 +81,10 @@ def test_names_without_end_are_refused() -> None:
         codec.registered_from(task_pb2.RegisterRequest(instance="x" * 257))
     with pytest.raises(EdlError, match="over 256 characters"):
         codec.registered_from(task_pb2.RegisterRequest(host="x" * 257))
+    for callbacks in (["x" * 257], ["x"] * 101):
+        model = task_pb2.ModelDescription(callbacks=callbacks)
+        with pytest.raises(EdlError, match="callbacks are too many"):
+            codec.ready_from(task_pb2.ReadyRequest(model=model))
     for metrics in ({"x" * 257: 1.0}, {str(number): 1.0 for number in range(501)}):
         done = task_pb2.CompleteRequest(metrics=metrics)
         done.lease.task.type = task_pb2.EVALUATION_SUMMARY

@@ -105,13 +105,22 @@ def test_descriptions_that_do_not_fit_all_data_are_refused(place: Path) -> None:
     assert prepare(["rows", "other"], params="schema=None").schema is None
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", json.dumps({"version": 99})])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "[]", "{}", json.dumps({"version": 99}), "[" * 100_000, '{"version": 1, "x": NaN}'),
+        *('{"version": ' + "9" * 5000 + "}", '{"version": 1, "x": ' + "[" * 500 + "]" * 500 + "}"),
+        *("\ufeff{}", "\x1b]0;owned\x07", json.dumps({"version": "\x1b[2J" + "9" * 10_000})),
+    ],
+)
 def test_a_description_that_cannot_be_read_is_named(place: Path, content: str) -> None:
     elasticdl.convert_data("t.csv", output="rows")
     (place / "rows" / "schema.json").write_text(content)
     with pytest.raises(EdlError, match="description of the data cannot be read") as caught:
         prepare("rows")
     assert caught.value.where == str(place / "rows" / "schema.json")
+    assert caught.value.what.isprintable()
+    assert len(caught.value.what) < 300
 
 
 def test_data_that_is_not_there_is_the_first_mistake(place: Path) -> None:

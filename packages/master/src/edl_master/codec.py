@@ -6,7 +6,7 @@ codecs of pushes and of the command log. No other module knows both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from math import isfinite
 
@@ -73,7 +73,7 @@ MOST_CALLBACK_STATE = 1 << 20
 _LONGEST_NAME, _LONGEST_TEXT, _LONGEST_STACKS = 256, 1 << 15, 1 << 18
 """Characters of what a worker says: events, status and snapshots keep it."""
 
-_MOST_LEASES, _MOST_WARNINGS, _MOST_METRICS = 1000, 100, 500
+_MOST_LEASES, _MOST_WARNINGS, _MOST_METRICS, _MOST_CALLBACKS = 1000, 100, 500, 100
 """In one message."""
 
 
@@ -103,10 +103,7 @@ def failure_of(error: EdlError) -> Failure:
 
 
 def failure_from(message: error_pb2.Error) -> Failure:
-    """An error as the core keeps it, for everybody to see.
-
-    A code that this version lacks becomes INTERNAL.
-    """
+    """An error as the core keeps it, for everybody to see; an unknown code becomes INTERNAL."""
     names = {code: name for name, code in error_pb2.ErrorCode.items() if code}
     return Failure(
         names.get(message.code, "INTERNAL"),
@@ -236,6 +233,7 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
     Raises:
         EdlError: USAGE; the task's type or a metric's state is malformed.
     """
+    _check_names(message.metrics, "metrics", _MOST_METRICS)
     return events.TaskCompleted(
         worker=WorkerId(message.worker_id),
         lease=lease_from(message.lease),
@@ -245,19 +243,18 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
         examples=message.examples,
         seconds=message.seconds,
         metric_states=tuple(map(metric_state_from, message.metric_states)),
-        metrics=_metrics_from(message.metrics),
-        warnings=warnings_from(message.warnings),
+        metrics=dict(message.metrics),
+        warnings=_warnings_from(message.warnings),
         callbacks=_reply_from(message.callbacks) if message.HasField("callbacks") else None,
     )
 
 
-def _metrics_from(values: Mapping[str, float]) -> dict[str, float]:
-    if len(values) > _MOST_METRICS or any(len(name) > _LONGEST_NAME for name in values):
-        raise malformed(f"a worker sent {len(values)} metrics: too many, or with too long names")
-    return dict(values)
+def _check_names(names: Collection[str], what: str, most: int) -> None:
+    if len(names) > most or any(len(name) > _LONGEST_NAME for name in names):
+        raise malformed(f"a worker sent {len(names)} {what}: too many, or with too long names")
 
 
-def warnings_from(texts: Iterable[str]) -> tuple[str, ...]:
+def _warnings_from(texts: Iterable[str]) -> tuple[str, ...]:
     """What a trained model will lack."""
     return tuple(map(_bounded, islice(texts, _MOST_WARNINGS)))
 
@@ -319,16 +316,20 @@ def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...
 
 
 def registered_from(message: task_pb2.RegisterRequest) -> events.WorkerRegistered:
-    """An instance that has started.
-
-    Raises:
-        EdlError: USAGE; a name is too long.
-    """
+    """An instance that has started; raises as ``task_from``."""
     if max(len(message.instance), len(message.host)) > _LONGEST_NAME:
         raise malformed(f"the name of an instance or a host has over {_LONGEST_NAME} characters")
     return events.WorkerRegistered(
         WorkerId(message.worker_id), InstanceId(message.instance), message.host, message.pid
     )
+
+
+def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
+    """An instance that has loaded the model; raises as ``task_from``."""
+    worker, instance = WorkerId(message.worker_id), InstanceId(message.instance)
+    callbacks, warnings = tuple(message.model.callbacks), _warnings_from(message.warnings)
+    _check_names(callbacks, "callbacks", _MOST_CALLBACKS)
+    return events.WorkerReady(worker, instance, warnings, callbacks)
 
 
 def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:

@@ -162,6 +162,7 @@ def test_without_a_session_nothing_is_shown(access: PageAccess, key: PageKey) ->
         f"/{key.home}",
         key.home[:-1],
         "//",
+        "//[",  # no valid URL
         f"/?token={key}",
     ):
         answer = ask(access, target, cookie)

@@ -52,6 +52,16 @@ def test_workers_do_not_mix(files: ProfileFiles) -> None:
     assert path.read_bytes() == CONTENT
 
 
+def test_a_worker_is_told_of_once_however_many_profiles_it_makes_up(files: ProfileFiles) -> None:
+    path = files.add(3, 0, gzip.compress(b"first"), last=True)
+    assert path is not None
+    for number in range(100):
+        content = b"made up %d" % number
+        assert files.add(3, 0, gzip.compress(content), last=True) is None
+        assert path.read_bytes() == content
+    assert files.add(4, 0, PACKED, last=True) is not None
+
+
 def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
     assert refused(files, PACKED, offset=7) == ErrorCode.NOT_READY
     assert refused(files, b"no profile") == ErrorCode.DATA_DAMAGED

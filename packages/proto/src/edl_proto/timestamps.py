@@ -22,6 +22,8 @@ def parse_rfc3339(text: str) -> float | None:
         found = datetime.fromisoformat(text)
         if found.tzinfo is None:
             found = found.replace(tzinfo=UTC)
-        return found.timestamp()
+        at_s = found.timestamp()
+        rfc3339(at_s)  # the first and the last year have times that no offset of 0 can name
     except (ValueError, OverflowError):
         return None
+    return at_s

@@ -53,6 +53,12 @@ def test_a_terminal_obeys_neither_form() -> None:
         '{"time": "yesterday", "level": "INFO", "message": "x"}',
         '{"time": "2026-11-24T04:12:23Z", "level": 3, "message": "x"}',
         "{" + '"a":[' * 100000,
+        '{"time": "9999-12-31T23:59:59-23:59", "level": "INFO", "message": "x"}',
+        '{"time": "9999-12-31T23:59:59.999999Z", "level": "INFO", "message": "x"}',
+        '{"time": "0001-01-01T00:00:00+23:59", "level": "INFO", "message": "x"}',
+        '{"time": "2026-11-24T04:12:23Z", "level": "INFO", "message": "x", "n": '
+        + "9" * 9999
+        + "}",
         "2026-11-24 04:12:23.123456: W tensorflow/core/x.cc:1] careful",
         "2026-13-44T04:12:23.123Z I some.module: no such day",
     ],
@@ -60,6 +66,13 @@ def test_a_terminal_obeys_neither_form() -> None:
 def test_what_libraries_and_users_print_is_no_line_of_edl(line: str) -> None:
     assert parse(line) is None
     assert readable(line) == line
+
+
+def test_a_number_that_is_too_long_for_python_is_a_text() -> None:
+    number = "9" * 9999
+    found = parse(f"2026-11-24T04:12:23.123Z I [worker={number} task=7] a: x")
+    assert found is not None
+    assert found.facts == {"worker": number, "task": 7}
 
 
 def test_json_is_made_readable_and_the_rest_stays() -> None:

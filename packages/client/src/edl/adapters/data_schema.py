@@ -136,11 +136,13 @@ def _reading(place: str) -> Iterator[None]:
 def _read(place: str) -> object:
     try:
         found = json.loads(storage.read(place).decode("utf-8"))
+        # What is no parameter of a model (NaN, very deep) was not written by a conversion.
+        model_params.parse_params(model_params.format_params({_PARAMETER: found}))
         version = found["version"] if isinstance(found, dict) else None
         if version == schema.VERSION:
             return found
-        reason = f"its version is {version!r}, but this edl reads version {schema.VERSION}"
-    except (OSError, ValueError, KeyError, storage.StoreError) as error:
+        reason = f"its version is {version!r:.40}, but this edl reads version {schema.VERSION}"
+    except (OSError, ValueError, KeyError, RecursionError, storage.StoreError) as error:
         reason = f"it is not a readable description: {error}"
     raise _unreadable(place, reason)
 

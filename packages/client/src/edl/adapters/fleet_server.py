@@ -109,7 +109,10 @@ class FleetServer:
         return self._key.link(f"http://{_HOST}:{self._server.server_address[1]}/", time.time())
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
-        url = urlsplit(request.path)
+        try:
+            url = urlsplit(request.path)
+        except ValueError:  # as //[
+            url = urlsplit("")
         home = self._key.home
         if request.headers.get("Host", "").rpartition(":")[0] not in (_HOST, "localhost"):
             _send(request, HTTPStatus.MISDIRECTED_REQUEST, b"This page is for this machine only.\n")

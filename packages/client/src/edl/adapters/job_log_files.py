@@ -32,7 +32,7 @@ def workers_with_logs(job_dir: Path) -> list[int]:
     """Numbers of the workers that have a log, in order."""
     logs = job_dir / job_directory.LOGS
     numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
-    return sorted(int(number) for number in numbers if number.isdigit())
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def master_log_tail(job_dir: Path, lines: int = 20) -> str:

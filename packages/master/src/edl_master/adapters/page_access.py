@@ -122,7 +122,10 @@ class PageAccess:
         Args:
             now: seconds since the epoch.
         """
-        url = urlsplit(request.target)
+        try:
+            url = urlsplit(request.target)
+        except ValueError:  # as //[, by which strangers would fill the log with tracebacks
+            return self._closed("NAME")
         if url.path in (HEALTH, READINESS):
             return Granted(url.path)
         if _is_foreign(request.headers):

@@ -27,12 +27,14 @@ class ProfileFiles:
         self._folder = tensorboard_dir / "plugins" / "profile" / run
         self._lock = threading.Lock()
         self._received: dict[int, bytearray] = {}
+        self._written: set[int] = set()
 
     def add(self, worker: int, offset: int, content: bytes, *, last: bool) -> Path | None:
         """Take a piece; the one at offset 0 begins the profile anew, and a repeated one is ignored.
 
         Returns:
-            The written file, after the last piece.
+            The written file, after the last piece of a worker's first profile. The next ones take
+            its place: a worker can make up any number, and each would be an event.
 
         Raises:
             EdlError: LIMIT_EXCEEDED, NOT_READY if a piece is missing, DATA_DAMAGED,
@@ -52,7 +54,11 @@ class ProfileFiles:
             if not last:
                 return None
             del self._received[worker]
-        return self._write(worker, bytes(received))
+        path = self._write(worker, bytes(received))
+        with self._lock:
+            is_first = worker not in self._written
+            self._written.add(worker)
+        return path if is_first else None
 
     def _write(self, worker: int, packed: bytes) -> Path:
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)

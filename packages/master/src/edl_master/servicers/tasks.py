@@ -154,7 +154,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         self, request: task_pb2.ReadyRequest, context: grpc.ServicerContext
     ) -> task_pb2.ReadyReply:
         check_incarnation(self._incarnation, request.incarnation)
-        reply = task_pb2.ReadyReply()
+        ready, reply = codec.ready_from(request), task_pb2.ReadyReply()
         if (parameters := self._parameters) is not None:
             model = request.model
             fingerprint, values_missing = parameters.model.describe(
@@ -169,14 +169,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
                 addresses = parameters.group.wait_for_all(_SERVERS_S)
                 layouts = parameters.coordinator.shard_layouts
                 reply.servers.extend(codec.servers_to(addresses, layouts))
-        self._controller.handle(
-            events.WorkerReady(
-                WorkerId(request.worker_id),
-                InstanceId(request.instance),
-                codec.warnings_from(request.warnings),
-                tuple(request.model.callbacks),
-            )
-        )
+        self._controller.handle(ready)
         return reply
 
     def Lease(

@@ -24,6 +24,8 @@ _TEXT = re.compile(
     r" (?P<logger>[\w.-]+): (?P<message>.*)",
     re.DOTALL,
 )
+_NUMBER = re.compile("[0-9]{1,18}")
+"""Of a fact: Python reads no number of thousands of digits, which a worker may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def parse(line: str) -> LogEntry | None:
     if at_s is None:
         return None
     pairs = (each.split("=", 1) for each in (found["facts"] or "").split())
-    facts = {name: int(value) if value.isdecimal() else value for name, value in pairs}
+    facts = {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in pairs}
     return LogEntry(at_s, _LETTERS[found["level"]], found["logger"], found["message"], facts)
 
 
