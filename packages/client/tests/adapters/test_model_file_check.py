@@ -51,6 +51,15 @@ def test_what_the_model_file_left_behind_is_not_waited_for(worker: Path) -> None
     (worker.parent / "left").read_text()
 
 
+def test_what_a_killed_check_has_copied_is_removed(worker: Path) -> None:
+    note = worker.parent / "note"
+    write(worker, f"mktemp > {note}; mktemp -d >> {note}; exec sleep 600")
+    reason(error_pb2.TIMED_OUT, idle_s=0.5)
+    file, folder = map(Path, note.read_text().split())
+    assert not file.exists()
+    assert not folder.exists()
+
+
 def test_a_check_that_waits_for_ever(worker: Path) -> None:
     write(worker, "exec sleep 600")
     error = reason(error_pb2.TIMED_OUT, idle_s=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,12 @@ def exporter(job: job_pb2.JobSpec) -> Exporter:
     return Exporter(decode_job(job), file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
 
 
-def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, store: Any) -> None:
+def test_a_model_goes_to_an_object_store_and_comes_back(
+    job: job_pb2.JobSpec, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     writer = exporter(job)
     writer.export(ExportInfo(parameter_version=3), "memory://bucket/models/m")
     back = trained_model.open_directory("memory://bucket/models/m")
@@ -158,6 +164,10 @@ def test_a_model_goes_to_an_object_store_and_comes_back(job: job_pb2.JobSpec, st
     reference.assert_close(
         dict(back.read_values().arrays), weight_files.of_model(writer.model_file.model)
     )
+    trained_model.initialize(writer.model_file.model, "memory://bucket/models/m")
+    assert list(temporary.iterdir()) == [back.path.parent], "its code may be read at any time"
+    trained_model._until_exit.close()  # as at the end of the process
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_model_without_the_form_in_which_workers_crashed(

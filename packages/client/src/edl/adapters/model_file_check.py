@@ -58,10 +58,17 @@ def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S)
     Raises:
         EdlError: there is no verdict.
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [python(), "-m", "edl_worker", "check"]
     with tempfile.TemporaryDirectory(prefix="edl-check-") as folder:
         file, output, log = (Path(folder) / name for name in ("spec.json", "output", "log"))
+        scratch = Path(folder) / "tmp"
+        scratch.mkdir()
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "TMPDIR": str(scratch),  # what a check that is killed has left goes with the folder
+        }
         file.write_text(codec.to_json(spec))
         # Files and no pipes: a process that the model file has left behind would hold those open.
         with output.open("wb") as stdout, log.open("wb") as stderr:

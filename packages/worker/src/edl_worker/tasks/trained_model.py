@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,10 @@ DESCRIPTION = TRAINED_MODEL
 PARAMETERS = "parameters.safetensors"
 KERAS = "model.keras"
 SAVED_MODEL = "saved_model"
+
+_until_exit = ExitStack()
+"""Copies of trained models whose code this process has loaded."""
+atexit.register(_until_exit.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     Raises:
         EdlError: there is none, or it is damaged.
     """
-    path = _local(uri)
+    path = _local(uri, _until_exit)
     try:
         content = (path / DESCRIPTION).read_bytes()
         description = decode_trained_model(content)
@@ -87,7 +93,11 @@ def initialize(model: keras.Model, init_from: str) -> None:
     Raises:
         EdlError: the file is missing, damaged, or of another model.
     """
-    path = _local(init_from)
+    with ExitStack() as copied:
+        _assign(model, _local(init_from, copied), init_from)
+
+
+def _assign(model: keras.Model, path: Path, init_from: str) -> None:
     if path.suffix in (".keras", ".h5"):
         _load_keras(model, path, init_from)
     elif path.suffix == ".safetensors":
@@ -118,12 +128,14 @@ def _load_keras(model: keras.Model, path: Path, named: str) -> None:
         ) from error
 
 
-def _local(uri: str) -> Path:
+def _local(uri: str, copies: ExitStack) -> Path:
+    """The path of what a URI names; of what is in a store, a copy, until ``copies`` are closed."""
     if uri.startswith("file://"):
         return Path(uri.removeprefix("file://"))
     if "://" not in uri:
         return Path(uri)
-    copy = Path(tempfile.mkdtemp(prefix="edl-trained-")) / (uri.rstrip("/").rsplit("/", 1)[-1])
+    folder = tempfile.TemporaryDirectory(prefix="edl-trained-", ignore_cleanup_errors=True)
+    copy = Path(copies.enter_context(folder)) / (uri.rstrip("/").rsplit("/", 1)[-1])
     try:
         system, path = filesystem(uri.rstrip("/"))
         system.get(path, str(copy), recursive=system.isdir(path))
