@@ -83,7 +83,7 @@ def test_names_without_end_are_refused() -> None:
         codec.registered_from(task_pb2.RegisterRequest(host="x" * 257))
     for callbacks in (["x" * 257], ["x"] * 101):
         model = task_pb2.ModelDescription(callbacks=callbacks)
-        with pytest.raises(EdlError, match="callbacks are too many"):
+        with pytest.raises(EdlError, match="callbacks: too many"):
             codec.ready_from(task_pb2.ReadyRequest(model=model))
     for metrics in ({"x" * 257: 1.0}, {str(number): 1.0 for number in range(501)}):
         done = task_pb2.CompleteRequest(metrics=metrics)
