@@ -144,7 +144,11 @@ def answers(url: str) -> bool:
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_no_prometheus_outlives_the_command(tidy: Edl, number: signal.Signals) -> None:
-    child = tidy.start("dashboard", "--all", "--prometheus")
+    ours = signal.signal(number, signal.SIG_DFL)  # under nohup, children would ignore SIGHUP, too
+    try:
+        child = tidy.start("dashboard", "--all", "--prometheus")
+    finally:
+        signal.signal(number, ours)
     assert child.stderr is not None
     url = child.stderr.readline().split()[-1]
     eventually(lambda: answers(url), "Prometheus answers")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.options.kinds import Integer, Text, Texts
-from edl_proto.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -184,6 +183,8 @@ class Pairs:
         """Raises: ValueError: the key or its value has a wrong form."""
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
+        from edl_proto.kubernetes import objects  # help shall not load it
+
         if self.are_of_objects and objects.is_own_key(key):
             raise ValueError(f"edl sets {key} itself")
 
