@@ -97,10 +97,10 @@ class ExportOutput:
             raise storage_error(error, output) from error
 
     def _finish_in_store(self, part: str) -> None:
-        description = object_stores.read(f"{part}/{TRAINED_MODEL}")
+        description = object_stores.read(f"{part}/{TRAINED_MODEL}", persistently=True)
         if not description:
             raise _not_whole(part)
-        if object_stores.exists(self._output):
+        if object_stores.exists(self._output, persistently=True):
             if not is_of(self._job, self._output):
                 raise _appeared(self._output, self._job)
             object_stores.remove(self._output)

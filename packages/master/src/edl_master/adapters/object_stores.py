@@ -36,8 +36,12 @@ def check_literal(uri: str, option: str) -> None:
         )
 
 
-def exists(uri: str) -> bool:
+def exists(uri: str, *, persistently: bool = False) -> bool:
     """Whether anything is at a URI.
+
+    Args:
+        persistently: wait for a store that is out of order; before a job has begun, an error at
+            once is better.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
@@ -46,7 +50,7 @@ def exists(uri: str) -> bool:
     def ask(call: StoreCall) -> bool:
         return bool(call.system.exists(call.path))
 
-    return run_persistently(uri, ask)
+    return (run_persistently if persistently else run_call)(uri, ask)
 
 
 def check_writable(uri: str) -> None:
@@ -66,8 +70,12 @@ def check_writable(uri: str) -> None:
     run_call(uri, probe)
 
 
-def read(uri: str) -> bytes:
+def read(uri: str, *, persistently: bool = False) -> bytes:
     """The content of an object; empty if there is none.
+
+    Args:
+        persistently: wait for a store that is out of order; before a job has begun, an error at
+            once is better.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
@@ -79,7 +87,7 @@ def read(uri: str) -> bytes:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return b""
 
-    return run_persistently(uri, fetch)
+    return (run_persistently if persistently else run_call)(uri, fetch)
 
 
 def list_objects(uri: str) -> dict[str, int]:

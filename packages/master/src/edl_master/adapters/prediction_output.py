@@ -270,7 +270,7 @@ class PredictionOutput:
             self._parts.join(tasks, joined, self._form)
         except OSError as error:
             raise storage_error(error, joined) from error
-        if object_stores.exists(self._output):
+        if object_stores.exists(self._output, persistently=True):
             if not self.is_begun:
                 raise output_exists(self._output, remedy="Move it away.")
             object_stores.remove(self._output)
