@@ -286,8 +286,15 @@ def pull(stub: parameters.ParametersStub) -> int:
     return int(stub.pull(pb.PullHeader(), bytearray, WAIT_S).version)
 
 
+_held: list[socket.socket] = []
+
+
 def closed(listener: Listener) -> Listener:
+    """Nobody listens at its port, which the system gives to nobody else, such as the server."""
     listener.close()
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", listener.port))
+    _held.append(holder)
     return listener
 
 
