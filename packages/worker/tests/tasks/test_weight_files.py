@@ -194,7 +194,7 @@ def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
 
     def fails_at_the_description(system: Any, local: str, path: str, **options: Any) -> None:
         if path.endswith(trained_model.DESCRIPTION):
-            raise OSError(errno.EIO, "no more")
+            raise OSError(errno.EACCES, "no more")
         put(system, local, path, **options)
 
     monkeypatch.setattr(type(store), "put_file", fails_at_the_description)
