@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import subprocess
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from conftest import ROOT, Edl, eventually
@@ -48,10 +50,17 @@ def test_the_model_of_a_killed_statement_is_used_and_a_killed_prediction_repeate
     common = ("sql", "--db", f"sqlite:///{database}", "--models", str(tmp_path / "models"))
     common = (*common, "--model-zoo", str(ROOT / "model_zoo"))
     job = kill_while_a_job_runs(edl, *common, "-e", TRAIN)
+    # While its worker stands still, the job cannot end.
+    workers = edl.workers(job).values()
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
     done = edl.run(*common, "-e", TRAIN)
     assert done.code == 2, str(done)
     assert f"the job {job} is training a model m" in done.err
     assert f"edl status {job}" in edl.run(*common, "-e", "SHOW TRAIN m").err
+    for pid in workers:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     edl("wait", job)
     assert edl(*common, "-e", "SHOW TRAIN m").out == f"{TRAIN}\n"
 
