@@ -25,6 +25,11 @@ from tests.database_servers import PASSWORD, USER, Server, execute
 
 Call = Callable[..., Done]
 ROWS = 20_000
+NUMBERS = {
+    "postgresql": f"SELECT i AS id FROM generate_series(1, {ROWS}) AS i",
+    "mysql": f"SELECT seq AS id FROM seq_1_to_{ROWS}",
+}
+"""For each kind of server, a query of the numbers from 1 to ``ROWS``."""
 PREDICTIONS = 1_000
 CUTS = 6
 """Places where a connection breaks, spread over all that it carries."""
@@ -84,13 +89,8 @@ def places(total: int) -> list[int]:
 def test_a_conversion_that_is_cut_leaves_nothing_and_is_repeated(
     edl: Call, server: Server, relay: TcpRelay, url: str
 ) -> None:
-    numbers = {
-        "postgresql": f"SELECT i AS id FROM generate_series(1, {ROWS}) AS i",
-        "mysql": f"SELECT seq AS id FROM seq_1_to_{ROWS}",
-    }[server.kind]
-
     def convert(to: str) -> Done:
-        return edl("data", "convert", "--from", url, "--query", numbers, "--to", to)
+        return edl("data", "convert", "--from", url, "--query", NUMBERS[server.kind], "--to", to)
 
     assert convert("whole.recordio").code == 0
     whole = sorted(os.listdir("."))
@@ -125,11 +125,7 @@ def kill_where(relay: TcpRelay, holds: Callable[[bytes], bool], *args: str) -> N
 def test_a_conversion_that_is_killed_is_repeated(
     edl: Call, server: Server, relay: TcpRelay, url: str
 ) -> None:
-    numbers = {
-        "postgresql": f"SELECT i AS id FROM generate_series(1, {ROWS}) AS i",
-        "mysql": f"SELECT seq AS id FROM seq_1_to_{ROWS}",
-    }[server.kind]
-    convert = ("data", "convert", "--from", url, "--query", numbers, "--to", "out")
+    convert = ("data", "convert", "--from", url, "--query", NUMBERS[server.kind], "--to", "out")
     kill_where(relay, lambda piece: relay.carried > 100_000, *convert)
     assert not Path("out").exists()
     assert edl(*convert).code == 0

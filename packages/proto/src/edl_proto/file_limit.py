@@ -1,6 +1,7 @@
-"""The limit of open files of a process. Connections are open files, and strangers may make some.
+"""The limit of open files of a process.
 
-Where they took all of them, the process could write nothing, and its job would fail.
+Each connection is an open file. If strangers could open as many connections as the limit allows,
+the process could not open the files that it writes, and its job would fail.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ def raise_limit() -> None:
 
 
 def share(part: int, most: int) -> int:
-    """How many connections may be open: so many, but only one part of all files."""
+    """How many connections may be open at a time.
+
+    Args:
+        part: by which the limit of open files is divided.
+        most: connections, whatever the limit is.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else min(most, soft // part)
 

@@ -35,7 +35,7 @@ def draft(output: Path) -> Iterator[Path]:
 
 
 def is_held(place: Path) -> bool:
-    """Whether somebody who uses a draft lives; so it is, too, where locks do not tell."""
+    """Whether a living process uses a draft; True, too, where the file system has no locks."""
     try:
         held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

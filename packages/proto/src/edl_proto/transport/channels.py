@@ -42,7 +42,7 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_COMMON,
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # A connection that never says a word is closed: as long as it is open, it is an open file.
+    # A silent connection is closed: each connection takes an open file of the process.
     ("grpc.server_handshake_timeout_ms", 10_000),
     # Two servers on one port would share its calls at random.
     ("grpc.so_reuseport", 0),
@@ -50,7 +50,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 def connection_limit() -> tuple[str, int]:
-    """An option of servers: whoever comes while so many connections are open is hung up on."""
+    """The option of servers that limits how many connections are open; further ones are closed."""
     return "grpc.max_allowed_incoming_connections", share(2, _MOST_CONNECTIONS)
 
 

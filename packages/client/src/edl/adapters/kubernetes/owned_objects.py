@@ -36,10 +36,12 @@ def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObjec
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            owners = _owners(connection, f"{place}/{item['metadata']['name']}")
+            found = _metadata(connection, f"{place}/{item['metadata']['name']}")
+            owners = [owner["uid"] for owner in found.get("ownerReferences") or ()]
             if named["uid"] in owners:
                 return True  # an earlier attempt had an effect although it was not answered
-            if not owners or time.monotonic() - began > _REMOVAL_S:
+            is_removed = not found or "deletionTimestamp" in found
+            if not (owners or is_removed) or time.monotonic() - began > _REMOVAL_S:
                 raise
             return False
         return True
@@ -48,16 +50,12 @@ def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObjec
         time.sleep(POLL_S)
 
 
-_GOING = "being removed"
-
-
-def _owners(connection: ClusterConnection, path: str) -> list[str]:
-    """The uids of an object's owners, or that it is being removed."""
+def _metadata(connection: ClusterConnection, path: str) -> JsonObject:
+    """The metadata of an object; empty if there is none any more."""
     try:
-        metadata = connection.api.get(path)["metadata"]
+        found: JsonObject = connection.api.get(path)["metadata"]
     except ApiError as error:
         if error.status != 404:
             raise
-        return [_GOING]
-    going = [_GOING] if "deletionTimestamp" in metadata else []
-    return going + [str(it["uid"]) for it in metadata.get("ownerReferences") or ()]
+        return {}
+    return found

@@ -183,10 +183,11 @@ class Pairs:
         """Raises: ValueError: the key or its value has a wrong form."""
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
-        from edl_proto.kubernetes import objects  # help shall not load it
+        if self.are_of_objects:
+            from edl_proto.kubernetes import objects  # help does not load it
 
-        if self.are_of_objects and objects.is_own_key(key):
-            raise ValueError(f"edl sets {key} itself")
+            if objects.is_own_key(key):
+                raise ValueError(f"edl sets {key} itself")
 
 
 @dataclass(frozen=True, slots=True)
