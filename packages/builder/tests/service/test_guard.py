@@ -268,10 +268,11 @@ def test_health_answers_while_every_other_thread_waits(
     own = (("grpc.use_local_subchannel_pool", 1),)
     with contextlib.ExitStack() as opened:
         opened.callback(over.set)
+        calls = []  # kept: gRPC cancels a call that nobody holds any more
         for _ in range(4):  # a connection has at most 128 calls
             channel = opened.enter_context(grpc.insecure_channel(bench.app.address, options=own))
-            for _ in range(100):
-                builder_pb2_grpc.BuilderStub(channel).List.future(pb.ListBuildsRequest())
+            stub = builder_pb2_grpc.BuilderStub(channel)
+            calls.extend(stub.List.future(pb.ListBuildsRequest()) for _ in range(100))
         for _ in range(bench.config.limits.waiting + 64 + 16):
             assert waiting.acquire(timeout=REFUSED_S)
         check_health(bench)
