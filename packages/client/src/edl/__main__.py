@@ -65,7 +65,7 @@ def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     try:
         answer = command().main(args=list(args), prog_name=prog, standalone_mode=False)
     except SystemExit as end:
-        # So do the libraries that print help and displays if nobody reads them.
+        # So does the command line library if nobody reads what is printed.
         if isinstance(end.__context__, BrokenPipeError):
             return UNREAD
         raise

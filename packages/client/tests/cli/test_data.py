@@ -317,6 +317,19 @@ def test_image_options_that_cannot_be(edl: Call, photos: Path, args: Sequence[st
     assert "--size" in edl("data", "convert", "photos", "--to", "out", *args, *more, code=2).err
 
 
+@pytest.mark.parametrize("place", ["photos", "photos/dog", "photos/dog/1.tiff"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_images_of_other_formats_are_refused(
+    edl: Call, photos: Path, place: str, beside: bool
+) -> None:
+    for file in photos.glob("*/*.png"):
+        if file.name == "1.png" or not beside:
+            file.rename(file.with_suffix(".tiff"))
+    done = edl("data", "convert", place, "--to", "out", code=3)
+    assert "edl reads .bmp, .gif, .jpeg, .jpg, .png, .webp" in done.err
+    assert ".tiff\n" in done.err
+
+
 def test_images_that_are_none(edl: Call, photos: Path) -> None:
     (photos / "dog" / "1.png").write_bytes(b"no image")
     assert "1.png" in edl("data", "convert", "photos", "--to", "out", code=3).err
@@ -464,6 +477,16 @@ def test_what_is_half_done_when_it_fails_is_not_there(edl: Call, tmp_path: Path)
     assert "a.tfrecord" in done.err
     assert "offset" in done.err
     nothing_is_left(tmp_path, "a.tfrecord")
+
+
+def test_a_source_without_records_is_named(edl: Call, tmp_path: Path) -> None:
+    (tmp_path / "header.csv").write_text("a,b\n")
+    recordio.Writer(str(tmp_path / "r.recordio")).close()
+    for name in ("header.csv", "r.recordio"):
+        done = edl("data", "convert", name, "--to", "out", code=3)
+        assert "there are no records to convert\n  where: " in done.err
+        assert f"{name}\n" in done.err
+        assert "out" not in done.err
 
 
 @pytest.mark.parametrize(

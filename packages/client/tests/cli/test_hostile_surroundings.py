@@ -199,6 +199,17 @@ def test_a_pipe_with_the_name_of_a_table(attempt: Attempt, tmp_path: Path, suffi
         assert "regular file" in done.err
 
 
+@pytest.mark.timeout(60)  # it would wait for ever
+def test_a_file_of_the_kernel_that_never_ends(attempt: Attempt, tmp_path: Path) -> None:
+    """It says that it is a regular file, and empty."""
+    (tmp_path / "t.csv").symlink_to("/proc/kmsg")
+    for command in (("data", "inspect"), ("data", "convert", "--to", "out")):
+        for place in ("/proc/kmsg", "t.csv"):
+            done = attempt(*command, place)
+            assert done.code == 3, done
+            assert "regular file" in done.err or "permitted" in done.err
+
+
 # --- the job's directory ------------------------------------------------------------------
 
 

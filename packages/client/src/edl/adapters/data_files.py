@@ -6,7 +6,6 @@ import errno
 import glob
 import os
 import shlex
-import stat
 from collections.abc import Iterable, Sequence
 
 import recordio
@@ -17,6 +16,7 @@ from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
+from recordio.storage.files import is_regular
 
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
@@ -131,8 +131,8 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
 def _remedy(error: recordio.RecordError, file: str) -> str:
     """What to do with a file that is not damaged, but cannot be read as records."""
     if isinstance(error, recordio.UnreadableFile):
-        special = not scheme(file) and os.path.exists(file) and not os.path.isfile(file)
-        return _SPECIAL if special else access(error.__cause__)
+        special = error.__cause__ is None or os.path.isdir(file)
+        return _SPECIAL if special and not scheme(file) else access(error.__cause__)
     if _is_converted(file):
         return conversion(file)
     return f"Name its format: edl data convert {shlex.quote(file)} --format FORMAT --to data"
@@ -177,11 +177,10 @@ def readable_size(file: str, option: str) -> int:
     if scheme(file):
         return 1
     try:
-        about = os.stat(file)
-        if not stat.S_ISREG(about.st_mode):  # to open a pipe may take forever
+        if not is_regular(file):  # to read it may take forever
             raise _unreadable("it is not a regular file", file, option, _SPECIAL)
         with open(file, "rb"):
-            return about.st_size
+            return os.path.getsize(file)
     except OSError as error:
         raise _unreadable(f"{error.strerror}", file, option) from None
 

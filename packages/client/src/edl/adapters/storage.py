@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 from pathlib import Path
 
 from edl.core.locations import scheme
 from recordio.storage import uploads
+from recordio.storage.files import is_regular
 from recordio.storage.stores import filesystem
 
 REMEDY = (
@@ -46,7 +46,7 @@ def read(place: str) -> bytes:
         StoreError: the store cannot be asked.
     """
     if not scheme(place):
-        if not stat.S_ISREG(os.stat(place).st_mode):  # to open a pipe may take forever
+        if not is_regular(place):  # to read it may take forever
             raise OSError(errno.EINVAL, "it is not a regular file", place)
         return Path(place).read_bytes()
     try:

@@ -46,7 +46,7 @@ def errors_as_output(
     """
     try:
         yield
-    except (KeyboardInterrupt, typer.Exit, GeneratorExit, terminal.ReaderGoneError):
+    except (KeyboardInterrupt, typer.Exit, GeneratorExit, BrokenPipeError):
         raise
     except Exception as error:
         if form is not None and form.is_structured:

@@ -9,17 +9,17 @@ from typing import NoReturn
 
 import recordio
 from edl.adapters import data_files
-from edl.conversion.images import IdxSource, ImageFolderSource, is_idx
+from edl.conversion.images import OTHER_IMAGES, IdxSource, ImageFolderSource, is_idx
 from edl.conversion.records import RecordSource
 from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.conversion.source_files import open_bytes
 from edl.conversion.tables import CsvTableSource, ParquetSource
-from edl.core.formats import IMAGE_SUFFIXES, SourceFormat
+from edl.core.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, SourceFormat
 from edl.core.locations import scheme
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
-from recordio.storage.files import local_path
+from recordio.storage.files import is_regular, local_path
 
 _SUFFIXES = {
     ".csv": SourceFormat.CSV,
@@ -130,10 +130,17 @@ def detect(file: str) -> SourceFormat:
             ErrorCode.DATA_UNREADABLE,
             "neither the name nor the first bytes of the file identify its format",
             where=file,
-            remedy=data_files.conversion(file)
-            if suffix in IMAGE_SUFFIXES
-            else f"Name it: --format {'|'.join(SourceFormat)}",
+            remedy=_remedy(file, suffix),
         ) from None
+
+
+def _remedy(file: str, suffix: str) -> str:
+    """What to do with a file of no known format."""
+    if suffix in IMAGE_SUFFIXES:
+        return data_files.conversion(file)
+    if suffix in OTHER_IMAGE_SUFFIXES:
+        return OTHER_IMAGES
+    return f"Name it: --format {'|'.join(SourceFormat)}"
 
 
 def _found(source: str) -> list[str]:
@@ -163,7 +170,7 @@ def _found(source: str) -> list[str]:
             remedy="Name files, folders or patterns.",
         )
     for place in map(Path, found):
-        if place.exists() and not (place.is_file() or place.is_dir()):
+        if place.exists() and not (place.is_dir() or _is_regular(place)):
             raise EdlError(
                 ErrorCode.DATA_UNREADABLE,
                 "it is neither a regular file nor a folder",
@@ -171,6 +178,13 @@ def _found(source: str) -> list[str]:
                 remedy="Write the content to a file first.",
             )
     return found
+
+
+def _is_regular(place: Path) -> bool:
+    try:
+        return is_regular(str(place))
+    except OSError:  # it is told where the file is opened
+        return True
 
 
 def _stored(source: str) -> list[str]:
@@ -186,7 +200,7 @@ def _stored(source: str) -> list[str]:
 
 def _holds_images(folder: str) -> bool:
     return any(
-        file.suffix.lower() in IMAGE_SUFFIXES
+        file.suffix.lower() in IMAGE_SUFFIXES | OTHER_IMAGE_SUFFIXES
         for place in Path(folder).iterdir()
         for file in (place.iterdir() if place.is_dir() else [place])
     )

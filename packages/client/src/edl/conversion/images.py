@@ -17,10 +17,13 @@ import recordio.example
 from edl.conversion.source import ConversionOptions
 from edl.conversion.tables import needs, unopened, unreadable
 from edl.core.columns import number_classes
-from edl.core.formats import IMAGE_SUFFIXES, ImageForm
+from edl.core.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, ImageForm
 from edl.core.problem import usage
 from edl.core.schema import ColumnType
 from edl_proto.errors import EdlError, ErrorCode
+
+OTHER_IMAGES = f"Save the images as PNG. edl reads {', '.join(sorted(IMAGE_SUFFIXES))}."
+"""What to do with images of other formats."""
 
 _UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
 
@@ -33,14 +36,14 @@ class ImageFolderSource:
     """
 
     def __init__(self, folder: Path, options: ConversionOptions) -> None:
+        self.name = str(folder)
         self._form = options.image_form
         self._size = options.size
-        self._files = sorted(
-            Path(place) / name
-            for place, _, names in os.walk(folder)
-            for name in names
-            if Path(name).suffix.lower() in IMAGE_SUFFIXES
-        )
+        files = sorted(Path(place) / name for place, _, names in os.walk(folder) for name in names)
+        for file in files:
+            if file.suffix.lower() in OTHER_IMAGE_SUFFIXES:
+                raise unreadable("no images of this format are read", str(file), OTHER_IMAGES)
+        self._files = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
         if not self._files:
             raise EdlError(
                 ErrorCode.DATA_EMPTY,
@@ -140,6 +143,7 @@ class IdxSource:
                 where="--image-as" if self._form is ImageForm.FILE else "--size",
                 remedy="Leave it out.",
             )
+        self.name = ", ".join(map(str, files))
         arrays = {file: _read_idx(file) for file in files}
         images = [file for file, array in arrays.items() if array.ndim > 1]
         labels = [file for file, array in arrays.items() if array.ndim == 1]

@@ -43,7 +43,7 @@ class QuerySource:
         self._connection = connection
         self._dialect = dialect_of(connection.dialect.name)
         self._query = without_semicolons(query, self._dialect)
-        self._where = where
+        self.name = where
         self.total: int | None = None
         self.image_shape = None
         if not self._query:
@@ -82,7 +82,7 @@ class QuerySource:
             raise EdlError(
                 ErrorCode.DATA_EMPTY,
                 "the query returns no rows",
-                where=self._where,
+                where=self.name,
                 remedy="Look at its conditions.",
             )
 
@@ -114,7 +114,7 @@ class QuerySource:
             if is_label and value is None:
                 raise unreadable(
                     "the label is NULL",
-                    f"{self._where}, row {number}, column {column.name}",
+                    f"{self.name}, row {number}, column {column.name}",
                     f"Leave such rows out: WHERE {column.name} IS NOT NULL",
                 )
             try:
@@ -122,7 +122,7 @@ class QuerySource:
             except Unconvertible as error:
                 raise unreadable(
                     error.what,
-                    f"{self._where}, row {number}, column {column.name}",
+                    f"{self.name}, row {number}, column {column.name}",
                     error.remedy,
                 ) from None
             if feature is not None:
@@ -137,7 +137,7 @@ class QuerySource:
             some = ", ".join(list(self.classes)[:_SHOWN])
             raise unreadable(
                 f"the label is {value!r}, which is no class of the model",
-                f"{self._where}, row {number}, column {column}",
+                f"{self.name}, row {number}, column {column}",
                 f"Its classes are {some}{', …' if len(self.classes) > _SHOWN else ''}.",
             )
         return found
@@ -157,7 +157,7 @@ class QuerySource:
                 where="--query",
                 remedy="Give it one: SELECT … AS name",
             )
-        return choose(names, options.columns, options.label, self._where)
+        return choose(names, options.columns, options.label, self.name)
 
     def _selected(self) -> list[str]:
         names = list(self._result.keys())

@@ -21,6 +21,7 @@ class RecordSource:
                 where="--columns" if options.columns else "--label",
                 remedy="Leave it out.",
             )
+        self.name = ", ".join(files)
         self._sources = []
         self.total: int | None = 0
         for file in files:

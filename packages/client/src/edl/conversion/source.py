@@ -28,6 +28,7 @@ class ExampleSource(Protocol):
     """Records to convert.
 
     Attributes:
+        name: of what is read, for messages.
         total: number of records, or None if it is unknown before the end.
         classes: numbers of the classes' names, if labels were numbered.
         image_shape: height, width and channels of the pixels in the feature ``image``; None
@@ -35,6 +36,9 @@ class ExampleSource(Protocol):
         types: what the columns hold where they come from, in their order, once all records are
             read; of a source without types, nothing.
     """
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def total(self) -> int | None: ...

@@ -46,6 +46,7 @@ class CsvTableSource:
     """
 
     def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
+        self.name = ", ".join(files)
         self._files = files
         self._delimiter = options.delimiter
         header = self._header(files[0])
@@ -160,6 +161,7 @@ class ParquetSource:
     """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
 
     def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
+        self.name = ", ".join(files)
         self._files = files
         self.total: int | None = 0
         names: list[str] | None = None

@@ -199,7 +199,7 @@ def _fill(
         raise EdlError(
             ErrorCode.DATA_EMPTY,
             "there are no records to convert",
-            where=str(place.parent),
+            where=source.name,
             remedy="Check that the source has more than a header.",
         )
     counts = {part: shard.records for part, shard in shards.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"))
+OTHER_IMAGE_SUFFIXES = frozenset((".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2"))
+"""Of images that are not converted; a TIFF may have several pages, or pixels of any type."""
 
 
 class SourceFormat(StrEnum):

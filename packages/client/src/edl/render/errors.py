@@ -11,7 +11,7 @@ import typer
 
 from edl import codec
 from edl.core.exit_codes import present
-from edl.core.exit_numbers import INTERRUPTED, UNREAD
+from edl.core.exit_numbers import INTERRUPTED
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
@@ -27,8 +27,6 @@ def show(error: BaseException) -> int:
     if isinstance(error, typer.Abort):  # Ctrl-C, or the end of stdin at a question
         terminal.message("interrupted")
         return INTERRUPTED
-    if isinstance(error, terminal.ReaderGoneError):
-        return UNREAD
     known = known_error(error)
     if known is None:
         return 0

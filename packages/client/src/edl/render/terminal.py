@@ -29,10 +29,6 @@ _COLOURS = {
 }
 
 
-class ReaderGoneError(Exception):
-    """No process reads standard output any more: the command ends, and says nothing."""
-
-
 def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a display that redraws itself makes sense there."""
     return stream.isatty() and environ.get("TERM", "") != "dumb"
@@ -70,7 +66,7 @@ def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
         coloured: whether colours are shown.
 
     Raises:
-        ReaderGoneError, OSError: it cannot be written.
+        OSError: it cannot be written. If no process reads it any more, this is a BrokenPipeError.
     """
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     shown = "".join(
@@ -81,8 +77,6 @@ def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
     )
     try:
         print(shown, flush=True)
-    except BrokenPipeError:
-        raise ReaderGoneError from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
 

@@ -25,6 +25,28 @@ def local_path(place: str) -> str:
     return place.removeprefix("file://")
 
 
+def is_regular(path: str) -> bool:
+    """Whether it is a regular file: to read it has an end, and waits for no other process.
+
+    Some of the kernel's files call themselves regular, though reading them may take forever:
+    ``/proc/kmsg``. They say that they are empty, and are not.
+
+    Raises:
+        OSError: it is not there, or cannot be opened.
+    """
+    about = os.stat(path)
+    if not stat.S_ISREG(about.st_mode) or about.st_size:
+        return stat.S_ISREG(about.st_mode)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # It may also have grown since.
+        return not os.read(descriptor, 1) or os.fstat(descriptor).st_size > 0
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # who reads it will be told why
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def reading(
     uri: str,
@@ -56,7 +78,7 @@ def reading(
         else:
             # Not to wait for ever where a pipe has no writer.
             path = local_path(uri)
-            if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            if not os.path.isdir(path) and not is_regular(path):
                 raise UnreadableFile(f"{uri}: it is not a regular file")
             file = open(path, "rb")  # noqa: SIM115  (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
