@@ -37,7 +37,7 @@ def measures() -> list[dict[str, object]]:
         max_workers=WORKERS,
         min_workers=WORKERS,
         export=False,
-        timings=timings_for(WORKERS, 10.0),
+        timings=timings_for(WORKERS, 10.0, 0.0),
     )
     data = (TASKS * RECORDS // FILES,) * FILES
     tracemalloc.start()

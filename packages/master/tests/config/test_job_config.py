@@ -37,7 +37,7 @@ def test_the_specification_is_used() -> None:
             records_per_task=1000,
             workers=job_pb2.WorkersSpec(min=2, max=5),
             failures=job_pb2.FailureSpec(
-                task_attempts=7, allow_dead_letters=True, worker_crashes=4
+                task_attempts=7, allow_dead_letters=True, worker_crashes=4, stall_timeout_s=3600
             ),
             serving=job_pb2.ServingSpec(host="0.0.0.0"),
             training=training(
@@ -62,6 +62,7 @@ def test_the_specification_is_used() -> None:
     assert (settings.num_epochs, settings.seed, settings.shuffle) == (4, 3, True)
     assert (settings.evaluation_steps, settings.checkpoint_steps) == (10, 20)
     assert settings.timings.worker_grace_s == 2.5
+    assert settings.timings.stall.minimum_s == 3600
     assert settings.snapshot_interval_s == 30
     assert not settings.epoch_barrier
     assert not settings.export

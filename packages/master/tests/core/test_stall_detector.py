@@ -71,6 +71,17 @@ def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
     assert detector.limit_s(watch, WorkerActivity.WHOLE_TASK) == 60.0
 
 
+@pytest.mark.parametrize("activity", WorkerActivity)
+def test_a_minimum_raises_every_limit_and_lowers_none(activity: WorkerActivity) -> None:
+    watch = ProgressWatch(0.0)
+    usual_s = StallDetector(TIMEOUTS).limit_s(watch, activity)
+    lower = StallDetector(replace(TIMEOUTS, minimum_s=usual_s / 2))
+    assert lower.limit_s(watch, activity) == usual_s
+    raised = StallDetector(replace(TIMEOUTS, minimum_s=3600.0))
+    assert raised.check(watch, 3599.0, activity) is StallVerdict.NOTHING
+    assert raised.check(watch, 3601.0, activity) is StallVerdict.ASK
+
+
 def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
     detector, watch = detector_after(0.1)
     asked = watch.since + 3.0

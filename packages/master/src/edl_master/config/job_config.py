@@ -184,7 +184,9 @@ class Config:
                 task_attempts=spec.failures.task_attempts,
                 allow_dead_letters=spec.failures.allow_dead_letters,
                 worker_crashes=spec.failures.worker_crashes,
-                timings=timings_for(self.workers_max, self.worker_grace_s),
+                timings=timings_for(
+                    self.workers_max, self.worker_grace_s, spec.failures.stall_timeout_s
+                ),
             )
         except ValueError as error:
             raise _usage(str(error)) from error

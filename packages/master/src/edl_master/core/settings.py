@@ -141,8 +141,12 @@ HEARTBEATS_PER_S = 400.0
 """What a master handles from all workers together, beside their work."""
 
 
-def timings_for(workers: int, worker_grace_s: float) -> Timings:
-    """Timings for a number of workers: above some hundred, heartbeats are less frequent."""
+def timings_for(workers: int, worker_grace_s: float, stall_timeout_s: float) -> Timings:
+    """Timings for a number of workers: above some hundred, heartbeats are less frequent.
+
+    Args:
+        stall_timeout_s: minimum of all limits of the stall detector; 0: as they are.
+    """
     default = Timings()
     every_s = max(default.heartbeat_every_s, workers / HEARTBEATS_PER_S)
     loss_s = max(default.heartbeat_loss_s, 3.2 * every_s)
@@ -152,6 +156,7 @@ def timings_for(workers: int, worker_grace_s: float) -> Timings:
         heartbeat_loss_s=loss_s,
         lease_ttl_s=max(default.lease_ttl_s, 3 * loss_s),
         worker_grace_s=worker_grace_s,
+        stall=StallTimeouts(minimum_s=stall_timeout_s),
     )
 
 

@@ -37,6 +37,8 @@ class StallTimeouts:
     ask_s: float = 300.0
     """For a worker without a task to ask for one. That takes a second, but the worker may still
     compute a step of a task that it has lost, and nothing is known about that step."""
+    minimum_s: float = 0.0
+    """Minimum of all limits above, for a user who knows of pauses that steps do not show."""
     stacks_s: float = 5.0
     """From asking for the stacks to acting without them."""
 
@@ -129,6 +131,10 @@ class StallDetector:
 
     def limit_s(self, watch: ProgressWatch, activity: WorkerActivity) -> float:
         """How long this instance may make no progress."""
+        return max(self._timeouts.minimum_s, self._usual_limit_s(watch, activity))
+
+    def _usual_limit_s(self, watch: ProgressWatch, activity: WorkerActivity) -> float:
+        """The limit that follows from the activity and from the job's step times."""
         timeouts = self._timeouts
         match activity:
             case WorkerActivity.LOADING:

@@ -350,22 +350,26 @@ class FailureSpec(_message.Message):
     TASK_ATTEMPTS_FIELD_NUMBER: _builtins.int
     ALLOW_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     WORKER_CRASHES_FIELD_NUMBER: _builtins.int
+    STALL_TIMEOUT_S_FIELD_NUMBER: _builtins.int
     task_attempts: _builtins.int
     """attempts before a task is dead-lettered"""
     allow_dead_letters: _builtins.bool
     """continue without dead-lettered tasks, and report them"""
     worker_crashes: _builtins.int
     """consecutive crashes without progress that end the job"""
+    stall_timeout_s: _builtins.float
+    """minimum of all times that a worker may be without progress"""
     def __init__(
         self,
         *,
         task_attempts: _builtins.int = ...,
         allow_dead_letters: _builtins.bool = ...,
         worker_crashes: _builtins.int = ...,
+        stall_timeout_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_dead_letters", b"allow_dead_letters", "task_attempts", b"task_attempts", "worker_crashes", b"worker_crashes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_dead_letters", b"allow_dead_letters", "stall_timeout_s", b"stall_timeout_s", "task_attempts", b"task_attempts", "worker_crashes", b"worker_crashes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -49,6 +49,17 @@ class JobOptions:
             spec="failures.allow_dead_letters",
         )
     )
+    stall_timeout: float = declare(
+        Option(
+            Duration(),
+            "Time that every worker may be without progress before it is replaced, even if its "
+            "steps usually take much less.",
+            "1h",
+            default=0.0,
+            default_text="20s for short steps, up to 15m for an evaluation task",
+            spec="failures.stall_timeout_s",
+        )
+    )
     snapshot_interval: float = declare(
         Option(
             Duration(min_s=0.1),

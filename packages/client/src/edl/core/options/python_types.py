@@ -55,6 +55,7 @@ class TrainOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    stall_timeout: str | float
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
@@ -122,6 +123,7 @@ class EvaluateOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    stall_timeout: str | float
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
@@ -188,6 +190,7 @@ class PredictOptions(TypedDict, total=False):
     num_workers: int | str | WorkerRange
     task_attempts: int
     allow_dead_letters: bool
+    stall_timeout: str | float
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
