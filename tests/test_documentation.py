@@ -45,6 +45,16 @@ def test_links_between_documents_lead_somewhere() -> None:
                 assert heading in anchors(place), f"{page}: {target}#{heading}"
 
 
+def test_tests_that_documents_name_exist() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for file, name in re.findall(
+            r"`((?:packages/\w+/)?tests/[\w/]+\.py)::(\w+)`", page.read_text()
+        ):
+            end = "" if name.endswith("_") else r"\("
+            found = re.search(rf"^ *def {name}{end}", (ROOT / file).read_text(), re.M)
+            assert found, f"{page.name}: {file}::{name}"
+
+
 def anchors(page: Path) -> set[str]:
     """The names by which links lead to the headings of a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)

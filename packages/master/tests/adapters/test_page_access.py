@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from edl_master.adapters import page_access
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.page_access import Answer, Granted, PageAccess, PageRequest
 from edl_master.core.timeline_summary import JobTimes
@@ -232,7 +233,8 @@ def test_guesses_are_limited_and_keep_nobody_out(
     statuses = [answer.status for answer in answers if isinstance(answer, Answer)]
     assert statuses[60:] == [HTTPStatus.TOO_MANY_REQUESTS] * 60
     assert HTTPStatus.TOO_MANY_REQUESTS not in statuses[:60]
-    assert len(caplog.records) == 1
+    # Threads that earlier tests have left may warn of something else.
+    assert len([each for each in caplog.records if each.name == page_access.__name__]) == 1
     right = {"Authorization": f"Bearer {key.metrics_token}"}
     assert ask(access, "/metrics", right) == Granted("/metrics")
     assert "Set-Cookie" in click(access, key.link(OWN, NOW)).headers

@@ -94,6 +94,8 @@ def _no_variables_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("OTEL_"):
             monkeypatch.delenv(name)
+    # The library gives a collector ten seconds for an answer; a busy machine may need longer.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
 
 
 @pytest.mark.parametrize("protocol", ["", "http/protobuf", "grpc"])
