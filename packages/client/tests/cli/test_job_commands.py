@@ -146,7 +146,7 @@ def test_options_of_logs_that_make_no_sense(tidy: Edl, options: tuple[str, ...],
     assert word in done.err
 
 
-def test_a_trace_is_written_once_and_says_where_the_time_went(tidy: Edl) -> None:
+def test_a_trace_replaces_only_an_earlier_one_and_says_where_the_time_went(tidy: Edl) -> None:
     tidy(*tidy.job("--name", "timed"))
     shown = tidy("trace", "timed")
     path = tidy.place / "timed.trace.json"
@@ -157,9 +157,15 @@ def test_a_trace_is_written_once_and_says_where_the_time_went(tidy: Edl) -> None
     kinds = [event["ph"] for event in json.loads(path.read_bytes())["traceEvents"]]
     assert kinds.count("X") == 1
     assert "i" in kinds
-    again = tidy.run("trace", "timed", "-o", "json")
-    assert again.code == 5
-    assert again.json["error"]["code"] == "OUTPUT_EXISTS"
+    path.write_bytes(path.read_bytes().replace(b'"X"', b'"Y"'))
+    tidy("trace", "timed")
+    assert b'"Y"' not in path.read_bytes(), "a trace of the same job is replaced"
+    for existing in (b"", b"notes", path.read_bytes().replace(b"timed", b"other")):
+        (tidy.place / "mine.json").write_bytes(existing)
+        refused = tidy.run("trace", "timed", "--output", "mine.json", "-o", "json")
+        assert refused.code == 5
+        assert refused.json["error"]["code"] == "OUTPUT_EXISTS"
+        assert (tidy.place / "mine.json").read_bytes() == existing
     other = tidy("trace", "timed", "--output", "new/other.json", "-o", "json").json
     assert other["workers"] == [{"worker": 0, "phases": {"compute": 1.0}}]
     assert (tidy.place / "new" / "other.json").read_bytes() == path.read_bytes()

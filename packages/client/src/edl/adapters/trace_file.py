@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edl.adapters.preflight_checks import check_output
+from edl.adapters.preflight_checks import check_output, check_writable
 from edl.core.locations import scheme
 from edl.core.problem import usage
+from edl.core.trace import origin
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
+from edl_proto.files import open_regular, replace_file
 
 
-def check_trace(place: str) -> None:
-    """Check that a trace can be written here, and that nothing exists here yet.
+def check_trace(place: str, job: str) -> None:
+    """Check that a trace can be written here; only an earlier trace of the same job is replaced.
 
     Raises:
         EdlError: USAGE, OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL.
@@ -26,7 +28,21 @@ def check_trace(place: str) -> None:
             where="--output",
             remedy="Name a path.",
         )
-    check_output(place)
+    if _is_trace_of(job, Path(place)):
+        check_writable(Path(place).parent)
+    else:
+        check_output(place)
+
+
+def _is_trace_of(job: str, path: Path) -> bool:
+    """Whether ``write_trace`` wrote this file; what it says of itself is at its end."""
+    end = f',"otherData":{_encoded(origin(job)).decode()}}}'.encode()
+    try:
+        with open_regular(path) as file:
+            file.seek(-min(len(end), file.seek(0, os.SEEK_END)), os.SEEK_END)
+            return not path.is_symlink() and file.read() == end
+    except OSError:
+        return False
 
 
 def write_trace(path: Path, trace: Mapping[str, Any]) -> None:
@@ -35,10 +51,9 @@ def write_trace(path: Path, trace: Mapping[str, Any]) -> None:
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
     """
-    content = json.dumps(trace, separators=(",", ":"), ensure_ascii=False).encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
+        replace_file(path, _encoded(trace))
     except OSError as error:
         raise EdlError(
             ErrorCode.OUTPUT_UNWRITABLE,
@@ -46,3 +61,7 @@ def write_trace(path: Path, trace: Mapping[str, Any]) -> None:
             where=str(path),
             remedy="Name another file with --output.",
         ) from error
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -42,7 +42,7 @@ def trace(
 
         backend = job_catalog().find(name)
         path = Path(output or f"{name.replace('/', '-')}.trace.json")
-        check_trace(output or str(path))
+        check_trace(output or str(path), name)
         spans = backend.timelines.read(name)
         write_trace(path, chrome_trace(name, spans, backend.events(name)))
         shares = phase_shares(spans)

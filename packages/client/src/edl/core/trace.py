@@ -40,7 +40,12 @@ def chrome_trace(
         *_counters(spans, began),
         *(_instant(event, at - began) for at, event in instants),
     ]
-    return {"traceEvents": trace, "displayTimeUnit": "ms", "otherData": {"job": job}}
+    return {"traceEvents": trace, "displayTimeUnit": "ms", "otherData": origin(job)}
+
+
+def origin(job: str) -> dict[str, str]:
+    """What a trace says of itself."""
+    return {"writer": "edl trace", "job": job}
 
 
 def _names(job: str, workers: Iterable[int]) -> Iterator[TraceEvent]:
