@@ -82,6 +82,15 @@ def test_two_processes_never_stay_with_one_job(
     assert not engine
 
 
+def test_no_container_is_started_of_a_job_that_was_stopped_meanwhile(
+    job_dir: Path, engine: list[tuple[str, str]]
+) -> None:
+    supervision.describe(job_dir, ["supervisor"], ["master"])
+    supervision.release(job_dir)
+    assert master_container.run(job_dir) == job_directory.DIRECTORY_TAKEN
+    assert not engine
+
+
 class Engine:
     """Keeps what it is told to create."""
 

@@ -95,6 +95,8 @@ def run(job_dir: Path) -> int:
             name = f"edl-{spec.name}-master-{secrets.token_hex(4)}"
             container = container_engine.Container(spec.containers.engine, name)
         _write_down(job_dir, container)
+        if not runs and supervision.is_released(job_dir):
+            return job_directory.DIRECTORY_TAKEN  # stopped before anybody could know this process
         _watch_supervisor(job_dir)
         try:
             workers = WorkerContainers(spec, job_dir, identities, stores)

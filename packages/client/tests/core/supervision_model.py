@@ -54,7 +54,7 @@ class World:
         masters: at most one of them holds the directory.
         worker: the phase of one worker, which stands for all; None if there is none.
         starts_workers: False while the job is scaled to none, or waits after crashes.
-        wanted: ``supervisor.json`` is there; ``edl delete`` and ``edl stop --now`` remove it first.
+        wanted: ``supervisor.json`` says how; ``edl delete`` and ``edl stop --now`` empty it first.
         stop_recorded: a stop was acknowledged, and therefore recorded.
         end: how the job ends, as ``end.json`` says; None while it goes on.
         cleared: what the job does not need after its end was removed.
@@ -188,7 +188,7 @@ def master_acts(world: World) -> World:
         if master.frozen:
             continue
         if master.phase == NEW:
-            if world.holder is not None or world.is_over:
+            if world.holder is not None or world.is_over or not world.wanted:
                 return exited(world, master)
             return world.with_master(master, replace(master, phase=STARTING))
         world = looks(world)

@@ -148,6 +148,7 @@ def test_nobody_starts_a_job_that_is_being_deleted_again() -> None:
         for order in permutations(ACTS):
             end = calmly(world, order)
             assert len(end.masters) <= len(world.masters)
+            assert world.holder is not None or end.holder is None, "a master that nobody knew"
             assert end.supervisor is None or end.supervisor_frozen
         ended = replace(world, supervisor=None, masters=(), worker=None, contenders=())
         assert calmly(looks(looks(ended)), ACTS) == ended

@@ -108,6 +108,19 @@ def test_a_job_that_is_over_or_released_gets_no_supervisor(job_dir: Path) -> Non
     assert not (job_dir / "starts").exists()
 
 
+def test_a_release_holds_until_the_job_is_described_again(tmp_path: Path) -> None:
+    supervision.release(tmp_path)
+    assert not supervision.is_released(tmp_path), "something else restarts this job"
+    supervision.describe(tmp_path, ["supervisor"], ["master"])
+    assert not supervision.is_released(tmp_path)
+    supervision.release(tmp_path)
+    assert supervision.is_released(tmp_path)
+    assert supervision.commands(tmp_path) is None
+    supervision.describe(tmp_path, ["supervisor"], ["master"])
+    assert not supervision.is_released(tmp_path)
+    assert supervision.commands(tmp_path) == (["supervisor"], ["master"])
+
+
 def test_a_held_lock_is_left_alone(job_dir: Path, supervisor: subprocess.Popen[str]) -> None:
     assert not supervision.ensure(job_dir)
     assert supervision.supervisor_pid(job_dir) == supervisor.pid

@@ -64,8 +64,20 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
 
 
 def release(job_dir: Path) -> None:
-    """Prevent every further start of this job's master."""
-    (job_dir / job_directory.SUPERVISOR).unlink(missing_ok=True)
+    """Prevent every further start of this job's master; one that is starting ends by itself.
+
+    The empty file says so: jobs that something else restarts have none. Emptied in place, since a
+    container sees only that, and a full disk does not prevent it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.truncate(job_dir / job_directory.SUPERVISOR, 0)
+
+
+def is_released(job_dir: Path) -> bool:
+    """Whether ``release`` was the last word on the job. A master asks once others can see it."""
+    with contextlib.suppress(OSError):
+        return (job_dir / job_directory.SUPERVISOR).stat().st_size == 0
+    return False
 
 
 def write_report(job_dir: Path, report: Mapping[str, Any]) -> None:
