@@ -10,7 +10,9 @@ import pytest
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster.choice import ClusterChoice
+from edl_proto.errors import EdlError
 from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import Listing
 from edl_proto.kubernetes.api_errors import ApiError
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
@@ -56,3 +58,46 @@ def test_one_of_several_callers_resumes_a_stopped_job(other_resumes: bool) -> No
     assert JobObjects(session).release("digits") is not other_resumes
     assert api.suspend is other_resumes
     assert objects.ANNOTATION_STOPPED not in api.annotations
+
+
+class EmptyNamespace:
+    """The API of a cluster that lists no jobs in any namespace, and answers so to who asks for one.
+
+    Args:
+        status: of the answer; 200: the namespace exists.
+    """
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def list(self, path: str, selector: str) -> Listing:
+        return Listing([], "1")
+
+    def get(self, path: str) -> dict[str, Any]:
+        assert path == "/api/v1/namespaces/team"
+        if self._status != 200:
+            raise ApiError(self._status, "", "no")
+        return {}
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_namespace_without_jobs_may_be_one_that_the_user_may_not_look_at(status: int) -> None:
+    session = ClusterSession(ClusterChoice())
+    session._connection = ClusterConnection(EmptyNamespace(status), "here", "team")
+    assert JobObjects(session).jobs() == []
+
+
+def test_a_namespace_that_does_not_exist_has_no_list_of_jobs() -> None:
+    session = ClusterSession(ClusterChoice())
+    session._connection = ClusterConnection(EmptyNamespace(404), "here", "team")
+    with pytest.raises(EdlError, match="there is no namespace team"):
+        JobObjects(session).jobs()
+
+
+def test_a_job_is_looked_for_in_a_namespace_of_any_length_and_never_outside_of_one() -> None:
+    objects_of = JobObjects(ClusterSession(ClusterChoice()))
+    longest = "n" * 63
+    assert objects_of.locate(f"{longest}/digits") == (longest, "digits")
+    for namespace in ("n" * 64, "..", "a/b", "%2e%2e", "a.b"):
+        with pytest.raises(EdlError, match="there is no job named"):
+            objects_of.locate(f"{namespace}/digits")

@@ -13,6 +13,7 @@ from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.kubernetes import objects as protocol
 from edl_proto.v1 import job_pb2
 
 READY: dict[str, Any] = {
@@ -20,6 +21,18 @@ READY: dict[str, Any] = {
     "status": {"conditions": [{"type": "Ready", "status": "True"}]},
 }
 
+
+UNPULLED: dict[str, Any] = {
+    "metadata": READY["metadata"],
+    "status": {
+        "containerStatuses": [
+            {
+                "name": protocol.CONTAINER,
+                "state": {"waiting": {"reason": "ErrImagePull", "message": "connection refused"}},
+            }
+        ]
+    },
+}
 
 AWAY, DENIED = ErrorCode.CLUSTER_UNAVAILABLE, ErrorCode.FORBIDDEN
 
@@ -29,14 +42,21 @@ class Objects:
 
     def __init__(self, *codes: ErrorCode.ValueType) -> None:
         self.failures = list(codes)
+        self.master = READY
 
     def read(self, name: str) -> ClusterJob:
         if self.failures:
             raise EdlError(self.failures.pop(0), "the cluster does not answer")
         return ClusterJob(name, {"metadata": {}, "spec": {}}, {}, job_pb2.JobSpec())
 
+    def log(self, name: str, pod: str, query: dict[str, str]) -> str:
+        return ""
+
+    def location(self, name: str) -> str:
+        return name
+
     def pods(self, name: str, role: str) -> list[dict[str, Any]]:
-        return [READY]
+        return [self.master]
 
 
 def wait(objects: Objects, timeout_s: float) -> None:
@@ -73,3 +93,39 @@ def test_a_denial_that_lasts_ends_a_submission(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(EdlError) as caught:
         wait(Objects(AWAY, DENIED), 600.0)
     assert caught.value.code == DENIED
+
+
+class Clock:
+    """Each look at it takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "code", "waits_s"),
+    [
+        (20.0, ErrorCode.TIMED_OUT, 20),
+        (600.0, ErrorCode.MASTER_LOST, 60),
+        (3600.0, ErrorCode.MASTER_LOST, 360),
+    ],
+)
+def test_a_longer_start_timeout_waits_longer_for_a_registry(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, code: ErrorCode.ValueType, waits_s: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(start, "time", clock)
+    objects = Objects()
+    objects.master = UNPULLED
+    with pytest.raises(EdlError) as caught:
+        wait(objects, timeout_s)
+    assert caught.value.code == code
+    assert waits_s <= clock.now < waits_s + 10
+    assert ("--start-timeout" in caught.value.remedy) is (code == ErrorCode.MASTER_LOST)

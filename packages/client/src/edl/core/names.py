@@ -7,6 +7,8 @@ import re
 MAX_LENGTH = 53
 """A DNS-1123 label has 63 characters; ten are left for what a platform appends."""
 
+MAX_NAMESPACE_LENGTH = 63
+
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUFFIX_LENGTH = 4
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -14,15 +16,15 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLAIN = frozenset(("model", "custom_model", "create_model", "build_model"))
 
 
-def fault(name: str) -> str | None:
+def fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
     """Why ``name`` cannot be a job's name, or None if it can.
 
     The rules are those of Kubernetes for labels, so that a job may run anywhere.
     """
     if not name:
         return "it is empty"
-    if len(name) > MAX_LENGTH:
-        return f"it has {len(name)} characters; the limit is {MAX_LENGTH}"
+    if len(name) > max_length:
+        return f"it has {len(name)} characters; the limit is {max_length}"
     if _LABEL.fullmatch(name):
         return None
     if re.search(r"[A-Z]", name):

@@ -271,6 +271,10 @@ def test_a_job_that_a_queue_releases_stays_suspended(flags: Any, suspended: bool
 @pytest.mark.parametrize(
     ("option", "value"),
     [
+        ("service_account", "../../secrets/x"),
+        ("worker_service_account", "a/b"),
+        ("priority_class", "High"),
+        ("image_pull_secrets", "one,../x"),
         ("state_volume", "20Gi:"),
         ("state_volume", "Claim"),
         ("worker_resources", "cpu=lots"),

@@ -19,6 +19,7 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import ws_client
 
+from edl_proto.kubernetes import credential_programs
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
 __all__ = [
@@ -85,9 +86,13 @@ class KubernetesApi:
 
         Raises:
             config.ConfigException: the file or the context is missing or damaged.
+            CredentialsMissing: the program that gets the credentials failed.
         """
         configuration = client.Configuration()
-        config.load_kube_config(path, context, configuration)
+        with credential_programs.required():
+            config.load_kube_config(path, context, configuration)
+        if refresh := configuration.refresh_api_key_hook:
+            configuration.refresh_api_key_hook = credential_programs.refreshed_quietly(refresh)
         if any(not key.isprintable() for key in configuration.api_key.values()):
             raise config.ConfigException("the token contains a line break or the like")
         return cls(_client(configuration))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class CredentialsMissing(Exception):
+    """The program that the kubeconfig names for credentials failed; its words, if it had any."""
+
+
 class ApiUnavailable(Exception):
     """The API server did not answer, or asked to be called later.
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject, decode_spec
+from edl.adapters.kubernetes.refusals import no_namespace
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core import names
 from edl_proto.errors import EdlError, ErrorCode
@@ -37,12 +38,28 @@ class JobObjects:
             place = "/apis/batch/v1/jobs" if everywhere else connection.place(_JOBS)
             selector = f"{_LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
             items = connection.api.list(place, selector).items
+            if not items and not everywhere:
+                self._check_namespace(connection)
         found = []
         for item in items:
             metadata = item["metadata"]
             name = metadata["labels"].get(objects.LABEL_JOB, "")
             found.append((f"{metadata['namespace']}/{name}" if everywhere else name, item))
         return found
+
+    def _check_namespace(self, connection: ClusterConnection) -> None:
+        """Check that the namespace exists, as far as the user may look: any has empty lists.
+
+        Raises:
+            EdlError: USAGE; it does not exist.
+        """
+        try:
+            connection.api.get(f"/api/v1/namespaces/{connection.namespace}")
+        except ApiError as error:
+            if error.status == 404:
+                raise no_namespace(connection.cluster, connection.namespace) from None
+            if error.status != 403:
+                raise
 
     def read(self, name: str, *, needs_spec: bool = True) -> ClusterJob:
         """A job; without its specification if that is not needed.
@@ -70,7 +87,8 @@ class JobObjects:
     def locate(self, name: str) -> tuple[str, str]:
         """Namespace of a job, and its name within that."""
         namespace, slash, job = name.rpartition("/")
-        if names.fault(job) or (slash and names.fault(namespace)) or not self._session.is_chosen:
+        bad_namespace = slash and names.fault(namespace, names.MAX_NAMESPACE_LENGTH)
+        if names.fault(job) or bad_namespace or not self._session.is_chosen:
             raise self._unknown(name)
         return namespace or self._session.connect().namespace, job
 

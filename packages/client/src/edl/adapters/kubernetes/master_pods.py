@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edl_proto.kubernetes import objects
@@ -35,6 +35,12 @@ class MasterProblem:
     is_final: bool = False
     is_room: bool = False
     has_run: bool = False
+
+    @property
+    def patient(self) -> MasterProblem:
+        """The same one with the option that would have waited longer."""
+        remedy = f"{self.remedy} A longer --start-timeout waits longer."
+        return replace(self, remedy=remedy)
 
 
 def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:

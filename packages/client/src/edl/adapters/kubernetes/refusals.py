@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edl.core import names
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 
@@ -16,6 +17,41 @@ def no_cluster(what: str, where: str) -> EdlError:
         where=where,
         remedy="Get a kubeconfig of your cluster, and name it with KUBECONFIG;"
         " kubectl cluster-info shows whether it works.",
+    )
+
+
+def no_credentials(said: str, where: str) -> EdlError:
+    """The program that gets the credentials failed, with these words."""
+    return EdlError(
+        ErrorCode.FORBIDDEN,
+        f"the program that gets your credentials failed{f': {said}' if said else ''}",
+        where=where,
+        remedy="Log in to the cluster again; kubectl auth whoami shows whether that works.",
+    )
+
+
+def check_namespace(name: str, where: str) -> None:
+    """Check a namespace before it becomes part of a path of the API.
+
+    Raises:
+        EdlError: USAGE; it cannot be the name of a namespace.
+    """
+    if fault := names.fault(name, names.MAX_NAMESPACE_LENGTH):
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"{name!r} cannot be a namespace: {fault}",
+            where=where,
+            remedy="kubectl get namespaces lists those of the cluster.",
+        )
+
+
+def no_namespace(cluster: str, namespace: str) -> EdlError:
+    """The cluster has no such namespace."""
+    return EdlError(
+        ErrorCode.USAGE,
+        f"there is no namespace {namespace}",
+        where=f"--namespace, {cluster}",
+        remedy="kubectl get namespaces lists those of the cluster.",
     )
 
 

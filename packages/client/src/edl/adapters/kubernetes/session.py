@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edl.adapters.kubernetes.refusals import no_cluster, refusal
+from edl.adapters.kubernetes.refusals import (
+    check_namespace,
+    no_cluster,
+    no_credentials,
+    refusal,
+)
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable, CredentialsMissing
 
 if TYPE_CHECKING:
     from edl_proto.kubernetes.api import KubernetesApi
@@ -82,10 +87,14 @@ class ClusterSession:
         """The connection; nothing is sent yet.
 
         Raises:
-            EdlError: USAGE or CLUSTER_UNAVAILABLE; no cluster is configured.
+            EdlError: USAGE, FORBIDDEN or CLUSTER_UNAVAILABLE; no cluster is configured.
         """
         if self._connection is None:
-            self._connection = self._open(self._choice or ClusterChoice())
+            choice = self._choice or ClusterChoice()
+            connection = self._open(choice)
+            where = "--namespace" if choice.namespace else connection.cluster
+            check_namespace(connection.namespace, where)
+            self._connection = connection
         return self._connection
 
     def close(self) -> None:
@@ -130,11 +139,13 @@ class ClusterSession:
             api = KubernetesApi.from_kubeconfig(files, current["name"])
         except EdlError:
             raise
+        except CredentialsMissing as error:
+            raise no_credentials(str(error), files) from None
         except Exception as error:  # the library raises whatever a damaged file leads to
             reason = " ".join(str(error).split()) or repr(error)
             raise no_cluster(f"the kubeconfig cannot be used: {reason}", files) from None
         namespace = choice.namespace or current["context"].get("namespace") or "default"
-        return ClusterConnection(api, current["name"], namespace, current["name"])
+        return ClusterConnection(api, current["name"], str(namespace), current["name"])
 
     def translate(self, error: ApiError | ApiUnavailable, doing: str) -> EdlError:
         """What a user sees of a failed call.

@@ -18,7 +18,9 @@ from edl_proto.monitoring.log_lines import readable
 
 _POLL_S = 0.3
 _STUCK_S = 60.0
-"""How long a node may try again to get the image, or what a pod's variables refer to."""
+_STUCK_PART = 0.1
+"""How long a node may try again to get the image, or what a pod's variables refer to: so long, or
+this part of the time to start, if that is more."""
 
 _NO_POD_S = 5.0
 """After this time without a pod, Kubernetes' events say why."""
@@ -59,10 +61,10 @@ class JobStart:
             now = time.monotonic()
             problem = start_problem(pods)
             stuck_since = (stuck_since or now) if problem and not problem.is_room else None
-            stuck = stuck_since is not None and now - stuck_since > _STUCK_S
+            stuck = stuck_since is not None and now - stuck_since > self._stuck_s
             if problem and (problem.is_final or stuck):
                 self._check_record()
-                raise self._failed(problem)
+                raise self._failed(problem if problem.is_final else problem.patient)
             if not pods and now - began > _NO_POD_S:
                 self._check_events()
             if self._is_late(began):
@@ -86,6 +88,10 @@ class JobStart:
                 if self._is_late(began):
                     raise
             time.sleep(_POLL_S)
+
+    @property
+    def _stuck_s(self) -> float:
+        return max(_STUCK_S, _STUCK_PART * self.timeout_s)
 
     def _is_late(self, began: float) -> bool:
         return time.monotonic() - began > self.timeout_s

@@ -8,9 +8,11 @@ from edl.core.options.cluster_kinds import (
     CheckedText,
     CheckedTexts,
     Labels,
+    ObjectNames,
     Pairs,
     Resources,
     ingress_host,
+    object_name,
     pod_volume,
     priorities,
     state_volume,
@@ -18,7 +20,7 @@ from edl.core.options.cluster_kinds import (
     variable,
     variable_source,
 )
-from edl.core.options.kinds import Duration, Flag, Names, Text
+from edl.core.options.kinds import Duration, Flag, Text
 from edl.core.options.option import TRAIN, Option, declare
 
 KeysAndValues = tuple[tuple[str, str], ...]
@@ -55,7 +57,7 @@ class ClusterOptions:
     )
     service_account: str = declare(
         Option(
-            Text("NAME"),
+            CheckedText("NAME", check=object_name),
             "Service account of the master's pod, which manages the job's pods.",
             "trainer",
             default_text="edl-master",
@@ -63,14 +65,18 @@ class ClusterOptions:
     )
     worker_service_account: str = declare(
         Option(
-            Text("NAME"),
+            CheckedText("NAME", check=object_name),
             "Service account of the other pods; these pods get no token for the API server.",
             "reader",
             default_text="that of the namespace",
         )
     )
     priority_class: str = declare(
-        Option(Text("CLASS"), "Priority class of master and parameter servers.", "edl-master")
+        Option(
+            CheckedText("CLASS", check=object_name),
+            "Priority class of master and parameter servers.",
+            "edl-master",
+        )
     )
     worker_priority_class: str = declare(
         Option(
@@ -96,7 +102,8 @@ class ClusterOptions:
     start_timeout: float = declare(
         Option(
             Duration(min_s=1.0),
-            "How long the master's pod may wait for a node and its image.",
+            "How long the master's pod may wait for a node and its image. A registry that does not "
+            "answer is waited for a tenth of this time, and at least 60 s.",
             "30m",
             default=600.0,
             default_text="10m",
@@ -174,7 +181,9 @@ class PodOptions:
         )
     )
     image_pull_secrets: tuple[str, ...] = declare(
-        Option(Names(), "Secrets that nodes pull the image with.", "registry-login", default=())
+        Option(
+            ObjectNames(), "Secrets that nodes pull the image with.", "registry-login", default=()
+        )
     )
     labels: KeysAndValues = declare(
         Option(

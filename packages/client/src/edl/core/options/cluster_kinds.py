@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Integer, Text, Texts
+from edl.core.options.kinds import Integer, Names, Text, Texts
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -92,6 +92,11 @@ def variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def object_name(text: str) -> str:
+    """Check the name of an object of the cluster."""
+    return _object(text, "an object of the cluster")
+
+
 def variable_source(text: str) -> tuple[str, str]:
     """Read ``secret/NAME`` or ``configmap/NAME``."""
     kind, _, name = text.partition("/")
@@ -148,6 +153,14 @@ class CheckedTexts(Texts):
         for text in texts:
             self.check(text)
         return texts
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectNames(Names):
+    """Names of objects of the cluster, separated by commas in a text."""
+
+    def read(self, value: object) -> tuple[str, ...]:
+        return tuple(object_name(name) for name in Names.read(self, value))
 
 
 @dataclass(frozen=True, slots=True)
