@@ -87,6 +87,10 @@ class CountingJob:
             for number in range(self.records):
                 writer.write(example.encode({"number": np.array([number])}))
 
+    def has(self, role: str) -> bool:
+        """Whether it shall have pods of a role."""
+        return role != objects.SERVER or self._servers > 0
+
     # --- what is seen ----------------------------------------------------------------------
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

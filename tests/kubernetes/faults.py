@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,10 @@ class Fault:
 
 def _to_a_pod(role: str, act: Callable[[CountingJob, str], None]) -> Inject:
     def inject(job: CountingJob, random: Random) -> str:
+        if not job.has(role):
+            return ""
+        # The fault before may have taken them all, and others come.
+        job.wait(lambda: bool(job.pods(role)) or job.is_over, f"a pod of a {role}")
         pods = sorted(pod["metadata"]["name"] for pod in job.pods(role))
         if not pods:
             return ""
@@ -307,3 +311,30 @@ FAULTS = (
     Fault("api-server stop", 1, stop_api_server),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+class Schedule:
+    """Draws each fault once, in a random order, and then faults by weight.
+
+    A fault that found nobody under one job is drawn once more under the next one.
+    """
+
+    def __init__(self, faults: Sequence[Fault], random: Random) -> None:
+        self._faults = faults
+        self._random = random
+        self.to_do = random.sample(faults, len(faults))
+        """Not done yet."""
+        self._next: list[Fault] = []
+
+    def begin_job(self) -> None:
+        self._next = list(self.to_do)
+
+    def draw(self) -> Fault:
+        if self._next:
+            return self._next.pop(0)
+        (fault,) = self._random.choices(self._faults, [each.weight for each in self._faults])
+        return fault
+
+    def note_done(self, fault: Fault) -> None:
+        if fault in self.to_do:
+            self.to_do.remove(fault)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cluster.cluster import Cluster
 from counting_job import CountingJob
-from faults import BY_NAME, kill
+from faults import BY_NAME, FAULTS, Schedule, kill
 
 from edl_proto.kubernetes import objects
 
@@ -70,6 +70,23 @@ def cut_off_from_the_api_server(job: CountingJob) -> None:
     finally:
         job.cluster.start_api_server()
     job.wait(lambda: any("signal 9" in event for event in job.events()[before:]), "the end is seen")
+
+
+def test_chaos_does_each_fault_once_before_it_draws_by_weight() -> None:
+    schedule, skipped = Schedule(FAULTS, Random(3)), BY_NAME["parameter-server evict"]
+    schedule.begin_job()
+    first = [schedule.draw() for _ in FAULTS]
+    assert set(first) == set(FAULTS)
+    for fault in first:
+        if fault != skipped:  # the first job has no parameter server
+            schedule.note_done(fault)
+    assert schedule.to_do == [skipped]
+    assert skipped not in [schedule.draw() for _ in range(3)], "it would find nobody again"
+    schedule.begin_job()
+    assert schedule.draw() == skipped
+    again = Schedule(FAULTS, Random(3))
+    again.begin_job()
+    assert [again.draw() for _ in FAULTS] == first, "the seed gives the order"
 
 
 def test_a_job_counts_each_record_once_whatever_the_cluster_does(make_job: MakeJob) -> None:

@@ -1,6 +1,7 @@
 """Faults of a cluster under counting jobs: ``./dev chaos --platform kubernetes``.
 
 A cluster of two nodes is started for it. Its faults and jobs are those of ``tests/kubernetes``.
+Each kind of fault is done once, in an order that the seed gives, before kinds are drawn by weight.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from random import Random
 
 from cluster.cluster import Cluster
 from counting_job import CountingJob
-from faults import FAULTS, Fault
+from faults import FAULTS, Schedule
 
 _HELD_RECORD_S = 0.02
 
@@ -25,9 +26,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--minutes", type=float, default=5.0)
     found.add_argument("--seed", type=int, default=1)
     found.add_argument("--every", type=float, default=5.0, help="seconds between faults")
-    found.add_argument("--round", type=float, default=90.0, help="seconds of faults under one job")
+    found.add_argument("--round", type=float, default=180.0, help="seconds of faults under one job")
     found.add_argument("--records", type=int, default=20_011)
-    found.add_argument("--servers", type=int, nargs="+", default=[0, 1], help="parameter servers")
+    found.add_argument("--servers", type=int, nargs="+", default=[1, 0], help="parameter servers")
     found.add_argument(
         "--faults",
         nargs="+",
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser().parse_args(arguments)
     random = Random(chosen.seed)
     faults = [fault for fault in FAULTS if not chosen.faults or fault.name in chosen.faults]
+    schedule = Schedule(faults, random)
     end = time.monotonic() + chosen.minutes * 60
     number, wrong = 0, ""
     # Pods have a /tmp of their own.
@@ -60,17 +62,19 @@ def main(arguments: list[str]) -> int:
                     servers=chosen.servers[number % len(chosen.servers)],
                     record_s=_HELD_RECORD_S,
                 )
-                wrong = run(job, faults, random, chosen.every, chosen.round)
+                wrong = run(job, schedule, random, chosen.every, chosen.round)
                 job.close()
                 number += 1
         finally:
             cluster.end()
+    if schedule.to_do:
+        print(f"too short for: {', '.join(fault.name for fault in schedule.to_do)}")
     print(f"seed {chosen.seed}: {number} jobs, {wrong or '0 lost, 0 repeated'}")
     return 1 if wrong else 0
 
 
 def run(
-    job: CountingJob, faults: list[Fault], random: Random, every_s: float, round_s: float
+    job: CountingJob, schedule: Schedule, random: Random, every_s: float, round_s: float
 ) -> str:
     """One job from its start to the audit; what was wrong."""
     print(f"{job.namespace}: {job.records} records", flush=True)
@@ -78,9 +82,12 @@ def run(
     try:
         job.wait_for_training()
         began = time.monotonic()
+        schedule.begin_job()
         while time.monotonic() < began + round_s and not job.is_over:
-            (fault,) = random.choices(faults, [each.weight for each in faults])
+            fault = schedule.draw()
             whom = fault.inject(job, random)
+            if whom:
+                schedule.note_done(fault)
             at = time.monotonic() - began
             print(f"  {at:6.1f} s  {fault.name}: {whom or 'nobody there'}", flush=True)
             done[fault.name] += bool(whom)
