@@ -20,7 +20,7 @@ PACKAGES = {
     # folder: (import names, extras, packages that it imports)
     "proto": ("edl_proto elasticdl", "[otlp,registry]", ()),
     "recordio": ("recordio", "", ()),
-    "client": ("edl", "[convert,mlflow,sql]", ("proto", "recordio")),
+    "client": ("edl", "[convert,kubernetes,mlflow,sql]", ("proto", "recordio")),
     "builder": ("edl_builder", "", ("proto",)),
     "master": ("edl_master", "[kubernetes]", ("proto", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "recordio")),
