@@ -18,6 +18,8 @@ from edl import supervisor
 from edl.core import supervision as core
 from edl.supervisor import GAVE_UP, Supervisor
 from edl_proto.local import process_identity, supervision
+from edl_proto.local.job_status import read_status
+from edl_proto.v1 import job_pb2
 
 FINISH = """printf '{"state": "SUCCEEDED"}' > $2/status.json\n"""
 
@@ -63,6 +65,19 @@ def sleeping_worker(job_dir: Path) -> subprocess.Popen[bytes]:
 def test_a_master_that_ends_the_job_is_the_only_one(job_dir: Path, begin: Begin) -> None:
     assert begin(FINISH, "exit 9").run() == 0
     assert report(job_dir)["starts"] == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"state": "SUCC', b"null", None])
+def test_a_job_that_has_ended_stays_so_when_its_status_is_damaged(
+    job_dir: Path, begin: Begin, damage: bytes | None
+) -> None:
+    assert begin(FINISH, "exit 9").run() == 0
+    (job_dir / "status.json").unlink()
+    if damage is not None:
+        (job_dir / "status.json").write_bytes(damage)
+    assert supervision.is_wanted(job_dir)
+    assert not supervision.ensure(job_dir), "a client that looks at the job starts it again"
+    assert read_status(job_dir).state == job_pb2.SUCCEEDED
 
 
 def test_a_killed_master_is_restarted_and_its_exit_reported(job_dir: Path, begin: Begin) -> None:

@@ -90,6 +90,8 @@ class Supervisor:
         supervision.record_heartbeat(self._job_dir)
         end, lost_race = self._exit_of_child()
         # The exit first: a master that has ended has written everything that it will write.
+        if "end" not in self._report and (state := supervision.final_state(self._job_dir)):
+            self._write_report(end=state)
         return Observation(
             is_wanted=supervision.is_wanted(self._job_dir),
             is_over=supervision.is_over(self._job_dir),

@@ -17,7 +17,8 @@ def read_status(job_dir: Path) -> job_pb2.JobStatus:
     """The last status that the master wrote; an empty one if there is none, or if it is damaged.
 
     The master is the only writer of that file. If the job's supervisor has given the master up,
-    the job has failed with the error of the supervisor's report.
+    the job has failed with the error of the supervisor's report. If the status of a job that has
+    ended is damaged, the report still has the job's state.
     """
     status = job_pb2.JobStatus()
     try:
@@ -30,4 +31,6 @@ def read_status(job_dir: Path) -> job_pb2.JobStatus:
         status.state = job_pb2.FAILED
         json_format.ParseDict(report["error"], status.error, ignore_unknown_fields=True)
         status.finished_at = str(report.get("finished_at", ""))
+    elif (end := report.get("end")) in supervision.FINAL_STATES and not status.state:
+        status.state = job_pb2.JobState.Value(str(end))
     return status

@@ -38,7 +38,7 @@ _HOLD_TRIES = 10
 _HOLD_TRY_S = 0.02
 """A process that checks whether a lock is held holds it for some microseconds itself."""
 
-_FINAL_STATES = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
+FINAL_STATES = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -94,7 +94,8 @@ def read_report(job_dir: Path) -> dict[str, Any]:
 
     Keys: ``starts``, a number; ``last_exit``, an object with ``exit_code``, ``signal``,
     ``lived_s``, ``listened``, ``start_error`` and ``at``; and, if the supervisor gave the
-    master up, ``error``, the fields of an ``edl.v1.Error``, with ``finished_at``.
+    master up, ``error``, the fields of an ``edl.v1.Error``, with ``finished_at``. Once the master
+    has ended the job, ``end`` is the job's state: a damaged ``status.json`` does not reopen it.
     """
     return _read(job_dir / job_directory.SUPERVISION)
 
@@ -106,9 +107,16 @@ def is_wanted(job_dir: Path) -> bool:
 
 def is_over(job_dir: Path) -> bool:
     """Whether the job has a final state: by its master, or because the supervisor gave up."""
-    if _read(job_dir / job_directory.STATUS).get("state") in _FINAL_STATES:
+    if final_state(job_dir):
         return True
-    return "error" in read_report(job_dir)
+    report = read_report(job_dir)
+    return "error" in report or report.get("end") in FINAL_STATES
+
+
+def final_state(job_dir: Path) -> str:
+    """The state with which the master ended the job; empty if it goes on."""
+    state = _read(job_dir / job_directory.STATUS).get("state")
+    return state if state in FINAL_STATES else ""
 
 
 # --- locks and heartbeats ----------------------------------------------------------------------
