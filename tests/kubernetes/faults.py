@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
@@ -53,11 +54,7 @@ class Fault:
 
 def _to_a_pod(role: str, act: Callable[[CountingJob, str], None]) -> Inject:
     def inject(job: CountingJob, random: Random) -> str:
-        if not job.has(role):
-            return ""
-        # The fault before may have taken them all, and others come.
-        job.wait(lambda: bool(job.pods(role)) or job.is_over, f"a pod of a {role}")
-        pods = sorted(pod["metadata"]["name"] for pod in job.pods(role))
+        pods = sorted(pod["metadata"]["name"] for pod in _running(job, role))
         if not pods:
             return ""
         pod: str = random.choice(pods)
@@ -65,6 +62,14 @@ def _to_a_pod(role: str, act: Callable[[CountingJob, str], None]) -> Inject:
         return pod
 
     return inject
+
+
+def _running(job: CountingJob, role: str) -> list[dict[str, Any]]:
+    """The pods of a role; the fault before may have taken them all, and others come."""
+    if not job.has(role):
+        return []
+    job.wait(lambda: bool(job.pods(role)) or job.is_over, f"a pod of a {role}")
+    return job.pods(role)
 
 
 def delete(job: CountingJob, pod: str) -> None:
@@ -204,7 +209,7 @@ def lose_node(job: CountingJob, random: Random) -> str:
 
 def two_masters(job: CountingJob, random: Random) -> str:
     """A master is cut off from the API server, and given up, while it goes on to train."""
-    pods = job.pods(objects.MASTER)
+    pods = _running(job, objects.MASTER)
     if not pods:
         return ""
     pod = pods[0]
@@ -222,7 +227,7 @@ def two_masters(job: CountingJob, random: Random) -> str:
 
 def orphan_master(job: CountingJob, random: Random) -> str:
     """A master's pod is gone, and nobody ends its process: it does, and the next one goes on."""
-    pods = job.pods(objects.MASTER)
+    pods = _running(job, objects.MASTER)
     if not pods:
         return ""
     name, node = pods[0]["metadata"]["name"], pods[0]["spec"]["nodeName"]
@@ -261,7 +266,7 @@ def _cut_off(cluster: Cluster, node: str, address: str) -> Iterator[None]:
 
 def _a_node(job: CountingJob, role: str, random: Random) -> str:
     """One on which pods of a role run; empty if none does."""
-    nodes = sorted({pod["spec"]["nodeName"] for pod in job.pods(role)})
+    nodes = sorted({pod["spec"]["nodeName"] for pod in _running(job, role)})
     return str(random.choice(nodes)) if nodes else ""
 
 
