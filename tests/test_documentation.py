@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -98,6 +99,57 @@ def test_the_glossary_is_short_and_names_modules_that_exist() -> None:
         assert meaning, term
         path = module.strip("` |")
         assert list(ROOT.glob(f"packages/*/src/{path}")), f"{term}: there is no {path}"
+
+
+THREADS = {
+    "Thread": "name",
+    "ThreadPoolExecutor": "thread_name_prefix",
+    "SerialExecutor": 0,
+    "BackgroundCall": 0,
+    "run_in_background": 0,
+}
+"""What starts threads, and its argument with their name."""
+
+
+def thread_names(source: str) -> list[tuple[int, str | None]]:
+    """The lines that start threads, with the names; None without one, "" if it is computed."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        argument = THREADS.get(called)
+        if argument is None:
+            continue
+        if isinstance(argument, int):
+            given = node.args[argument]
+        else:
+            named = [each.value for each in node.keywords if each.arg == argument]
+            given = named[0] if named else None
+        name = None if given is None else ""
+        if isinstance(given, ast.Constant):
+            name = given.value
+        found.append((node.lineno, name))
+    return found
+
+
+def test_the_page_about_concurrency_has_every_thread() -> None:
+    page = (ROOT / "docs" / "concurrency.md").read_text()
+    started = set()
+    for module in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        if "edl_testing" in module.parts:
+            continue
+        for line, name in thread_names(module.read_text()):
+            place = f"{module.relative_to(ROOT)}:{line}"
+            assert name is not None, f"{place}: a thread without a name"
+            assert not name or f"`{name}`" in page, f"{place}: {name} is not on the page"
+            started.add(name)
+    assert len(started) > 50
+    rows = re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| [^|]*\| [^|]* \| `[^|]*\.py`", page, re.M)
+    on_page = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert len(on_page) > 50
+    # Of a library, and one whose name has a number.
+    assert on_page - started == {"OtelBatchSpanRecordProcessor", "server-N"}
 
 
 def test_a_new_zoo_trains_as_its_own_words_say(edl: Edl, tmp_path: Path) -> None:

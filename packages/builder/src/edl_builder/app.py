@@ -174,7 +174,7 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if self._config.until_stdin_closes:
-            threading.Thread(target=self._wait_for_stdin, daemon=True).start()
+            threading.Thread(target=self._wait_for_stdin, name="stdin", daemon=True).start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._over.set()

@@ -93,7 +93,7 @@ class GitRunner:
                     return
 
         errors = _Tail(process.stderr)
-        watcher = threading.Thread(target=watch, daemon=True)
+        watcher = threading.Thread(target=watch, name="git-limits", daemon=True)
         watcher.start()
         unregister = self._stop.on_cancel(lambda: _end(process))
         try:
@@ -137,7 +137,7 @@ class _Tail:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._newest = b""
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread = threading.Thread(target=self._read, name="git-errors", daemon=True)
         self._thread.start()
 
     def _read(self) -> None:

@@ -127,7 +127,7 @@ class BuildWork:
             cancellations = list(self._cancellations.values())
         for cancellation in cancellations:
             cancellation.cancel()
-        closer = threading.Thread(target=self._threads.shutdown, daemon=True)
+        closer = threading.Thread(target=self._threads.shutdown, name="end-work", daemon=True)
         closer.start()
         closer.join(longest_s)
 

@@ -134,8 +134,9 @@ class LocalContainers:
                 self._containers[instance] = container
                 found.append(container)
         for container in found:
-            run = threading.Thread(target=self._await_end, args=(container,), daemon=True)
-            run.start()
+            threading.Thread(
+                target=self._await_end, args=(container,), name=container.instance, daemon=True
+            ).start()
         return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
     def close(self, grace_s: float) -> None:

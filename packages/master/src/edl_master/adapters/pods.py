@@ -80,8 +80,8 @@ class KubernetesPods:
         self._closed = False
         self._over = threading.Event()
         self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
-        for run in (self._follow_pods, self._send_requests):
-            threading.Thread(target=run, name=run.__name__.strip("_"), daemon=True).start()
+        threading.Thread(target=self._follow_pods, name="follow-pods", daemon=True).start()
+        threading.Thread(target=self._send_requests, name="pod-requests", daemon=True).start()
 
     # --- the port --------------------------------------------------------------------------
 

@@ -200,7 +200,9 @@ class MasterApp:
         anyway does without that; any other one is brought to its end again by the next master.
         """
         effects, servers = self._services.effects, self._services.servers
-        closing = threading.Thread(target=effects.close, args=(_LAST_CHECKPOINT_S,), daemon=True)
+        closing = threading.Thread(
+            target=effects.close, args=(_LAST_CHECKPOINT_S,), name="end-effects", daemon=True
+        )
         closing.start()
         while closing.is_alive():
             closing.join(_CHECK_S)

@@ -273,7 +273,7 @@ class MasterServices:
         config, saved = self._config, self._state.restored.saved
 
         def compile_kernels() -> None:
-            run_in_background(self._compile, self.fail)
+            run_in_background("compile", self._compile, self.fail)
 
         if self.servers is not None:
             stores = RemoteStores(self.servers.group)

@@ -46,11 +46,13 @@ class MasterThreads:
     def start(self, *, trains: bool) -> None:
         """Start the threads; the job begins."""
         fail = self._services.fail
-        for act in (self._tick, self._observe, self._handle_signals, self._renew):
-            run_in_background(act, fail)
+        run_in_background("tick", self._tick, fail)
+        run_in_background("observe", self._observe, fail)
+        run_in_background("signals", self._handle_signals, fail)
+        run_in_background("renew", self._renew, fail)
         if trains:
             # Importing the compiler takes about a second: done while the workers import theirs.
-            run_in_background(lambda: kernel("accumulate"), fail)
+            run_in_background("compile", lambda: kernel("accumulate"), fail)
 
     def stop_clock(self) -> None:
         """No more ticks and observations: the job is over."""

@@ -68,7 +68,9 @@ class CoalescingQueue:
         action()
 
 
-def run_in_background(act: Callable[[], object], on_error: Callable[[Exception], None]) -> None:
+def run_in_background(
+    name: str, act: Callable[[], object], on_error: Callable[[Exception], None]
+) -> None:
     """Run a function in a thread of its own; ``on_error`` takes what it raises."""
 
     def guarded() -> None:
@@ -77,5 +79,4 @@ def run_in_background(act: Callable[[], object], on_error: Callable[[Exception],
         except Exception as error:
             on_error(error)
 
-    name = getattr(act, "__name__", "background").strip("_")
     threading.Thread(target=guarded, name=name, daemon=True).start()

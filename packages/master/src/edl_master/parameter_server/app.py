@@ -125,7 +125,7 @@ class App:
             server=self._server, incarnation=self._incarnation, address=self._address
         )
         log.info("parameter server %d listens on %s", self._server, self._address)
-        threading.Thread(target=kernel, args=("accumulate",), daemon=True).start()
+        threading.Thread(target=kernel, args=("accumulate",), name="compile", daemon=True).start()
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
             for entry in self._master.Follow(request, wait_for_ready=True):

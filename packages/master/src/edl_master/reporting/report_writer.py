@@ -66,7 +66,7 @@ class ReportWriter:
     def start(self, status: Callable[[], job_pb2.JobStatus]) -> None:
         """Begin to write; ``status`` gives the job as it is."""
         self._thread = threading.Thread(
-            target=self._run, args=(status,), name="report_writer", daemon=True
+            target=self._run, args=(status,), name="reports", daemon=True
         )
         self._thread.start()
 

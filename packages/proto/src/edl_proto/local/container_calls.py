@@ -97,7 +97,9 @@ class CallListener:
             if not self._slots.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connection,), name="container-call", daemon=True
+            ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
