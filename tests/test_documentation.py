@@ -122,13 +122,13 @@ def thread_names(source: str) -> list[tuple[int, str | None]]:
         if argument is None:
             continue
         if isinstance(argument, int):
-            given = node.args[argument]
+            given: ast.expr | None = node.args[argument]
         else:
             named = [each.value for each in node.keywords if each.arg == argument]
             given = named[0] if named else None
-        name = None if given is None else ""
+        name: str | None = None if given is None else ""
         if isinstance(given, ast.Constant):
-            name = given.value
+            name = str(given.value)
         found.append((node.lineno, name))
     return found
 

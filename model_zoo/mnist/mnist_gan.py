@@ -10,6 +10,8 @@ import tensorflow as tf
 from keras import layers, ops
 
 LATENT_DIM = 32
+# Without it, the distance swings, and about one training in ten is still far off after 8 epochs.
+GRADIENT_PENALTY = 0.5
 
 
 class Distance(keras.metrics.Metric):
@@ -74,6 +76,7 @@ class GAN(keras.Model):
         labels = ops.concatenate([ops.ones((size, 1)), ops.zeros((size, 1))])
         with tf.GradientTape() as tape:
             d_loss = self.loss_fn(labels, self.discriminator(combined, training=True))
+            d_loss += GRADIENT_PENALTY * self.gradient_penalty(real)
         weights = self.discriminator.trainable_weights
         self.d_optimizer.apply(tape.gradient(d_loss, weights), weights)
 
@@ -84,6 +87,16 @@ class GAN(keras.Model):
         weights = self.generator.trainable_weights
         self.g_optimizer.apply(tape.gradient(g_loss, weights), weights)
         return {"d_loss": d_loss, "g_loss": g_loss}
+
+    def gradient_penalty(self, real):
+        """The mean squared gradient of the discriminator's verdict on real images.
+
+        A discriminator that is flat there cannot run away from the generator.
+        """
+        with tf.GradientTape() as tape:
+            tape.watch(real)
+            verdict = self.discriminator(real)
+        return ops.mean(ops.sum(tape.gradient(verdict, real) ** 2, axis=(1, 2, 3)))
 
     def test_step(self, real):
         self.distance.update_state(self(real), real)
