@@ -46,7 +46,7 @@ class ReceivedGradient:
     Attributes:
         gradient: in memory of the stack that ``receive_gradient`` was given.
         next_ids: ids of the rows of the next step, in the rows memory.
-        nbytes: that have travelled.
+        nbytes: that were sent.
     """
 
     gradient: Gradient

@@ -122,7 +122,7 @@ def all_fit(values: memoryview, spans: Sequence[Span], precision: Precision) -> 
 
 
 def nbytes_of(values: memoryview, spans: Sequence[Span], precision: Precision) -> int:
-    """Bytes that travel of a payload, which may be nothing."""
+    """Bytes of a payload that are sent, which may be none."""
     return wire_nbytes(spans, precision) if values.nbytes else 0
 
 

@@ -285,7 +285,7 @@ def check_best_values(file: ModelFile, tables: EmbeddingTables | None) -> None:
         return
     raise EdlError(
         ErrorCode.MODEL_CONTRACT,
-        f"{what}, so EarlyStopping(restore_best_weights=True) cannot have former values back",
+        f"{what}, so EarlyStopping(restore_best_weights=True) cannot restore the best weights",
         where="callbacks",
         remedy=f"Leave restore_best_weights out, or {remedy}.",
     )

@@ -79,13 +79,13 @@ class Place:
 
 
 class Layout:
-    """The variables of a job's model, in the order in which they travel.
+    """The variables of a job's model, in the order in which they are sent.
 
     Arenas and payloads are packed: there are no gaps between variables. A payload of
     parameters holds all variables in this order, a gradient the trainable ones among
     them, a state delta the others.
 
-    Embedding tables travel apart from these, row by row.
+    Embedding tables are sent separately, row by row.
 
     Attributes:
         variables: all variables, in wire order.

@@ -15,7 +15,7 @@ _MODULE = "quantization_kernels"
 
 
 class Precision(StrEnum):
-    """The numbers that trainable float32 numbers travel as."""
+    """The type of number as which trainable float32 numbers are sent."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -28,7 +28,7 @@ _TOO_LARGE = {Precision.FLOAT16: 0x477FF000, Precision.BFLOAT16: 0x7F7F8000}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Neighbours in a payload that travel in the same precision.
+    """Neighbours in a payload that are sent in the same precision.
 
     Attributes:
         nbytes: their bytes in memory.

@@ -91,12 +91,12 @@ def shard_layouts(
         mode: when a gradient becomes an update.
 
     Raises:
-        LayoutError: a variable without a gradient travels before one that has one.
+        LayoutError: a variable without a gradient comes before one with a gradient.
         OptimizerUnsupported: shards cannot be updated independently of each other.
     """
     kinds = [variable.trainable for variable in model.variables]
     if kinds != sorted(kinds, reverse=True):
-        raise LayoutError("with parameter servers, trainable variables must travel first")
+        raise LayoutError("with parameter servers, trainable variables must come first")
     if shared_sum_count(model, servers, optimizer, mode):
         _check_clipping(model, optimizer, mode)
     apart = any(isinstance(one.clipping, ClipNorm) for one in optimizer.each)
@@ -174,7 +174,7 @@ def reshard(
 
 
 def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> None:
-    """Check that what is clipped is one worker's gradient, which travels with its sums."""
+    """Check that what is clipped is one worker's gradient, which is sent with its sums."""
     if isinstance(mode, Sync) and mode.grads_to_wait > 1:
         problem = "set, with several parameter servers and updates of several gradients together"
         remedy = "use clipvalue, --parameter-servers 1, or --update async"
@@ -217,7 +217,7 @@ def _overlapping(model: Layout, start: int, stop: int) -> Iterator[Variable]:
 
 
 def _elements_before(model: Layout, start: int, key: ArenaKey) -> int:
-    """How many elements of an arena travel before a byte of the payload."""
+    """How many elements of an arena are sent before a byte of the payload."""
     at = found = 0
     for variable in model.variables:
         if (variable.trainable, variable.dtype) == (key.trainable, key.dtype):

@@ -22,7 +22,7 @@ class RowIds:
 
 @dataclass(frozen=True, slots=True)
 class RowPayload:
-    """Gradients or values of rows as they travel.
+    """Gradients or values of rows as they are sent.
 
     Attributes:
         table: number of the table.
