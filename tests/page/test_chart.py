@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from edl_proto.v1.job_pb2 import Event
 from page import jobs
 from page.browser import Tab
 from page.conftest import Serve, Visit
@@ -86,6 +87,36 @@ def test_what_died_is_marked_on_all_curves(serve: Serve, visit: Visit) -> None:
     assert reading(tab)[1].endswith(
         "Worker 1 was asked to leave and handed its task back after 9 of 64 minibatches."
     )
+
+
+def test_each_restart_of_the_master_is_marked_once(serve: Serve, visit: Visit) -> None:
+    """A lost server and SIGTERM are events of their own before a restart."""
+    status, events = jobs.training(74.0)
+    for kind, message in (
+        ("ParameterServerLost", "Parameter server 0 ended by signal 9."),
+        ("CheckpointRestored", "Continues from checkpoint job-00000007."),
+        ("JobStarted", "The job continues from a checkpoint: 300000 records, 3 workers."),
+        ("MasterSuspended", "The master received SIGTERM and ends; the job's state is kept."),
+        ("CheckpointRestored", "Continues from checkpoint job-00000009."),
+        ("JobStarted", "The job continues from a checkpoint: 300000 records, 3 workers."),
+        ("JobStarted", "The job starts: 300000 records, 3 workers."),
+    ):
+        events.append(Event(number=len(events) + 1, kind=kind, message=message))
+        events[-1].at, events[-1].at_s = events[-2].at, 70.0
+    tab = visit(serve(status, events))
+    tab.wait_for(f"document.querySelectorAll('{OVER} .mark').length === 6")
+    key = "1 preemption\n1 death of a worker\n1 death of a parameter server"
+    assert tab.text("#marks-key") == f"{key}\n3 restarts of the master"
+    assert tab.text("#timeline-key").endswith("\n3 restarts of the master")
+
+    def restarts(*told: Event) -> list[str]:
+        given = json.dumps([{"number": str(e.number), "kind": e.kind} for e in told])
+        found = f"new m.MarkedEvents().add({given}).map(e => e.number)"
+        return list(tab.evaluate(f"import('./marks.js').then(m => {found})"))
+
+    started = Event(number=2, kind="JobStarted")
+    assert restarts(Event(number=1, kind="CheckpointRestored"), started) == [], "of an earlier job"
+    assert restarts(started) == ["2"], "a saved page has only the latest events"
 
 
 def test_curves_are_zoomed_by_pointer_and_keys(serve: Serve, visit: Visit) -> None:

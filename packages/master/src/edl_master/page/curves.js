@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { byId, element, fillFacts, mirror, setText, show } from "./dom.js";
 import { measure, number } from "./format.js";
-import { markKind, showMarksKey } from "./marks.js";
+import { showMarksKey } from "./marks.js";
 import { savedStatus } from "./saved.js";
 
 const MOST_MARKS = 200;
@@ -36,10 +36,10 @@ export class CurvePanel {
     this.#render();
   }
 
-  /** Takes what happened, oldest first. */
-  add(events) {
+  /** Takes events that are marked, oldest first. */
+  add(marked) {
     // A curve owes its shape to what is lost; workers start without a trace in it.
-    this.#marks.push(...events.filter((e) => (markKind(e) ?? "started") !== "started"));
+    this.#marks.push(...marked.filter((event) => event.mark !== "started"));
     this.#marks.splice(0, this.#marks.length - MOST_MARKS);
     this.#render();
   }
@@ -104,7 +104,7 @@ export class CurvePanel {
   #mark(event, axis) {
     const { number: key, message } = event;
     const at = number(event.at_s);
-    return { number: key, kind: markKind(event), message, x: axis === "time" ? at : this.#stepAt(at) };
+    return { number: key, kind: event.mark, message, x: axis === "time" ? at : this.#stepAt(at) };
   }
 
   /** The update of a moment, between those of the two nearest points of any curve. */

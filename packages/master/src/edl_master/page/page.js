@@ -5,6 +5,7 @@ import { byId, setText, show } from "./dom.js";
 import { EventList } from "./events.js";
 import { follow, isOver } from "./feed.js";
 import { clock, duration, moment, words } from "./format.js";
+import { MarkedEvents } from "./marks.js";
 import { saved } from "./saved.js";
 import { showMasthead, showProgress, showStats, showVerdict } from "./summary.js";
 import { showDeadLetters, showJob, showLedger, showSettings, showTasks, showWorkers } from "./tables.js";
@@ -12,6 +13,7 @@ import { offerColours } from "./theme.js";
 import { TimelinePanel } from "./timeline.js";
 
 const events = new EventList();
+const marks = new MarkedEvents();
 const curves = new CurvePanel();
 const timeline = new TimelinePanel();
 let status = null;
@@ -62,11 +64,13 @@ follow({
     showStatus();
   },
   events(news) {
+    const marked = marks.add(news);
     events.add(news);
-    curves.add(news);
-    timeline.add(news);
+    curves.add(marked);
+    timeline.add(news, marked);
   },
   forget() {
+    marks.forget();
     events.forget();
     curves.forget();
     timeline.forget();

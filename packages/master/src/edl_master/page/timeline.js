@@ -2,7 +2,7 @@
 
 import { byId, drawing, element, mirror, setText, show } from "./dom.js";
 import { clock, count, duration, number, plural, tickTime, TIME_STEPS_S } from "./format.js";
-import { markKind, placeMarks, showMarksKey } from "./marks.js";
+import { placeMarks, showMarksKey } from "./marks.js";
 
 // Each has a colour in page.css; from the bottom of a strip to its top.
 const PHASES = {
@@ -55,14 +55,14 @@ export class TimelinePanel {
     this.#render();
   }
 
-  /** Takes what happened, oldest first. */
-  add(events) {
+  /** Takes what happened, oldest first, and what of it is marked. */
+  add(events, marked) {
     for (const event of events) {
       const began = Date.parse(event.at) / 1000 - number(event.at_s);
       // Only the first events have the start of the job: its own clock stands while it has no master.
       if (Number.isFinite(began)) this.#startedAt = Math.min(this.#startedAt, began);
     }
-    this.#events.push(...events.filter(markKind));
+    this.#events.push(...marked);
     this.#events.splice(0, this.#events.length - MOST_MARKS);
     this.#render();
   }
@@ -141,7 +141,7 @@ export class TimelinePanel {
     return this.#events
       .map((event) => ({
         number: event.number,
-        kind: markKind(event),
+        kind: event.mark,
         message: event.message,
         worker: event.facts?.worker === undefined ? undefined : Number(event.facts.worker),
         x: (Date.parse(event.at) / 1000 - at) / (buckets * width),
