@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from conftest import ROOT
 
 from tests.monitoring.queries import DASHBOARDS, dashboard, panels
-from tests.monitoring.tools import promtool
+from tests.monitoring.tools import find, promtool
 
 PLACE = ROOT / "deploy" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -28,6 +32,21 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
     assert "SUCCESS" in promtool("test", "rules", str(PLACE / "rules_test.yml"))
     tested = set(re.findall(r"alertname: (\w+)", (PLACE / "rules_test.yml").read_text()))
     assert tested == {alert["alert"] for alert in alerts()}
+
+
+@pytest.mark.parametrize("change_min", [-1, 1], ids=["sooner", "later"])
+def test_alerts_are_tested_to_the_minute(change_min: int, tmp_path: Path) -> None:
+    """Their tests fail if they wait for a minute less, or more."""
+    waiting = {alert["alert"] for alert in alerts() if "for" in alert}
+    text = (PLACE / "rules.yml").read_text()
+    changed, count = re.subn(r"for: (\d+)m", lambda m: f"for: {int(m[1]) + change_min}m", text)
+    assert count == len(waiting) >= 8
+    (tmp_path / "rules.yml").write_text(changed)
+    shutil.copy(PLACE / "rules_test.yml", tmp_path)
+    command = [find("promtool"), "test", "rules", str(tmp_path / "rules_test.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert set(re.findall(r"alertname: ?(\w+)", done.stdout + done.stderr)) == waiting
 
 
 def test_each_alert_has_a_runbook_that_names_it() -> None:
