@@ -29,12 +29,14 @@ def job(name: str, **facts: Any) -> dict[str, Any]:
 DAMAGED = UnreadableJob(
     "old", Failure("DATA_DAMAGED", "the description cannot be read", "spec.json", "Delete the job.")
 )
+LONG = Failure("DATA_DAMAGED", "a long message " * 20, "/home/ada/" * 20, "Delete the job.")
 JOBS = [
     job("mnist-digits"),
     job("night", verb="predict", done=None, eta_s=None, loss=None, rates=[], state="NOT_STARTED"),
     job(HOSTILE, state="FAILED", over=True),
     DAMAGED.to_dict(),
 ]
+MANY = [*JOBS, UnreadableJob("older", LONG).to_dict()]
 
 
 @pytest.fixture
@@ -87,9 +89,26 @@ def test_the_page_says_why_the_jobs_cannot_be_listed(chromium: Chromium) -> None
 
 def test_names_stay_texts_and_nothing_sticks_out(tab: Tab) -> None:
     assert tab.evaluate("window.caught") is None
-    for width in (360, 860, 861, 1280):
+    for width in (360, 1000, 1001, 1280):
         tab.resize(width, 800, mobile=width < 500)
         assert tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_long_message_breaks_no_words_of_other_columns(chromium: Chromium) -> None:
+    broken = (
+        "[...document.querySelectorAll('thead th, td')].filter(cell => {"
+        "const range = document.createRange(); range.selectNodeContents(cell);"
+        "return !/\\s/.test(cell.innerText.trim()) && range.getClientRects().length > 1"
+        "  && !cell.querySelector('progress, svg') }).map(cell => cell.innerText)"
+    )
+    with FleetServer(lambda: MANY, lambda name: "", 0) as server:
+        tab = chromium.open(server.link())
+        tab.wait_for("document.querySelectorAll('tbody tr').length === 5")
+        for width in (1001, 1280):
+            tab.resize(width, 800)
+            assert tab.evaluate(broken) == []
+            assert tab.evaluate("document.documentElement.scrollWidth") == width
+        tab.close()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

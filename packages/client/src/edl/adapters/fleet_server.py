@@ -44,6 +44,7 @@ _HEADERS = {
 }
 _CLOSED = (
     b"This page opens by the link that edl dashboard --all has printed: once, in one browser.\n"
+    b"For another link, end that command with Ctrl-C and start it again.\n"
 )
 
 
@@ -165,7 +166,7 @@ class FleetServer:
         except EdlError as error:
             _send(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
         else:
-            _send(request, HTTPStatus.OK, json.dumps(jobs).encode(), _JSON)
+            _send(request, HTTPStatus.OK, json.dumps(jobs, allow_nan=False).encode(), _JSON)
 
     def _lead_to(self, request: BaseHTTPRequestHandler, job: str) -> None:
         try:

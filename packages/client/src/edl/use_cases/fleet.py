@@ -38,20 +38,20 @@ class FleetJob:
     def to_dict(self) -> dict[str, Any]:
         """For the page; what is not known is None."""
         status = self.report.status
-        eta_s = status.eta_s if status.eta_s >= 0 and not status.state.is_over else None
+        eta_s = _known(status.eta_s) if status.eta_s >= 0 and not status.state.is_over else None
         return {
             "job": status.job,
             "verb": status.verb.value,
             "state": status.state.value,
             "over": status.state.is_over,
-            "done": status.fraction if status.records_total else None,
-            "records_per_s": status.records_per_s,
-            "rates": list(self.rates),
+            "done": _known(status.fraction) if status.records_total else None,
+            "records_per_s": _known(status.records_per_s) or 0.0,
+            "rates": [_known(rate) or 0.0 for rate in self.rates],
             "eta_s": eta_s,
             "workers": status.at_work,
             "restarts": status.preemptions + status.worker_failures,
-            "loss": status.loss if math.isfinite(status.loss) else None,
-            "seconds": status.seconds,
+            "loss": _known(status.loss),
+            "seconds": _known(status.seconds) or 0.0,
             "started_at": status.started_at,
             "error": None,
         }
@@ -173,6 +173,14 @@ class Fleet:
                 page = self._served.enter_context(backend.serve_page(name, 0))
                 self._pages[name] = page.url  # opens it in the same browser again and again
             return self._pages[name]
+
+
+def _known(value: float) -> float | None:
+    """A number of a status; None if it is none, which would leave the whole list without meaning.
+
+    JSON has no NaN and no infinity.
+    """
+    return value if math.isfinite(value) else None
 
 
 @contextmanager
