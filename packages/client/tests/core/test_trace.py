@@ -42,6 +42,24 @@ def test_tasks_are_slices_on_the_track_of_their_worker() -> None:
     json.dumps(trace, allow_nan=False)
 
 
+def test_no_slices_of_a_worker_overlap() -> None:
+    """Perfetto drops those that do; times are rounded to milliseconds when they are recorded."""
+    spans = [
+        TimelineSpan(AT, 1.001, 1, "training/1/0", "done"),
+        TimelineSpan(AT + 0.5, 1.0, 2, "training/1/1", "done"),
+        TimelineSpan(AT + 1.0, 0.25, 1, "training/1/2", "done"),
+        TimelineSpan(AT + 3.0, 1.0, 1, "training/1/3", "done"),
+    ]
+    slices = of_kind(chrome_trace("mine", [*reversed(spans)], []), "X")
+    found = [(one["tid"], one["ts"], one["dur"]) for one in slices]
+    assert found == [
+        (1, 0, 1_000_000),
+        (1, 1_000_000, 250_000),
+        (1, 3_000_000, 1_000_000),
+        (2, 500_000, 1_000_000),
+    ]
+
+
 def test_phases_are_counters_that_are_0_while_the_worker_is_away() -> None:
     spans = [
         TimelineSpan(AT, 2.0, 0, phases={"compute": 1.5, "idle": 0.5}),

@@ -7,6 +7,7 @@ worker, phases are counters in percent, and events of the job are instants.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from edl.core.job_status import JobEvent
@@ -33,10 +34,9 @@ def chrome_trace(
     began = min([*(span.at for span in spans), *(at for at, _ in instants)], default=0.0)
     workers = {span.worker for span in spans}
     workers.update(worker for _, event in instants if (worker := _worker_of(event)) is not None)
-    tasks = [_slice(span, began) for span in spans if span.task]
     trace = [
         *_names(job, sorted(workers)),
-        *tasks,
+        *_slices(spans, began),
         *_counters(spans, began),
         *(_instant(event, at - began) for at, event in instants),
     ]
@@ -65,6 +65,20 @@ def _names(job: str, workers: Iterable[int]) -> Iterator[TraceEvent]:
 
 def _metadata(name: str, process: int, thread: int, /, **args: str | int) -> TraceEvent:
     return {"ph": "M", "name": name, "pid": process, "tid": thread, "args": args}
+
+
+def _slices(spans: Sequence[TimelineSpan], began: float) -> Iterator[TraceEvent]:
+    """Tasks, each of which ends before the worker's next one begins.
+
+    Begin and length of a span are rounded, so that neighbours may overlap by a millisecond, and
+    Perfetto drops slices that overlap.
+    """
+    tasks = sorted((span for span in spans if span.task), key=lambda span: (span.worker, span.at))
+    slices = [_slice(span, began) for span in tasks]
+    for one, following in pairwise(slices):
+        if one["tid"] == following["tid"]:
+            one["dur"] = min(one["dur"], following["ts"] - one["ts"])
+    yield from slices
 
 
 def _slice(span: TimelineSpan, began: float) -> TraceEvent:
