@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from concurrent import futures
 from typing import Any
 
@@ -55,6 +56,17 @@ class Failing(job_pb2_grpc.JobServicer):
     def WatchEvents(self, request: Any, context: Any) -> Any:
         yield job_pb2.Event(number=1)
         raise EdlError(error_pb2.STOPPED, "enough")
+
+
+def test_what_python_prints_of_an_error_commands_no_terminal() -> None:
+    """As of a script that trains a model of others and catches nothing."""
+    title = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
+    error = EdlError(error_pb2.MODEL_IMPORT, title, where=title, remedy=title, detail=title)
+    printed = "".join(traceback.format_exception(error))
+    assert "MODEL_IMPORT" in printed
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
+    assert printed.count("\\x1b]52;c;ZXZpbA==\\x07\\u009b2J\\u202e") == 3
+    assert error.what == title, "as it was, for who shows it in another way"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import grpc
 
+from edl_proto.printable import visible
 from edl_proto.v1 import error_pb2
 from edl_proto.v1.error_pb2 import ErrorCode as ErrorCode  # for those who raise errors
 
@@ -110,7 +111,8 @@ class EdlError(Exception):
             lines.append(f"  where: {self.where}")
         if self.remedy:
             lines.append(f"  what to do: {self.remedy}")
-        return "\n".join(lines)
+        # Python itself prints this for a script of the user that does not catch it.
+        return visible("\n".join(lines))
 
     def __reduce__(self) -> tuple[Callable[[bytes], EdlError], tuple[bytes]]:
         return EdlError.from_bytes, (self.to_proto().SerializeToString(),)

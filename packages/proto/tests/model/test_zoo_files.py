@@ -127,6 +127,57 @@ def test_a_private_key_is_a_secret_whatever_its_name(zoo: Path) -> None:
     assert "words.txt" in found.paths
 
 
+@pytest.mark.parametrize("ignore_file", ["", "!linked.txt\n!linked.py\n!sub/linked.txt\n"])
+@pytest.mark.parametrize("link", ["linked.txt", "linked.py", "sub/linked.txt"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(".aws/credentials", ".ssh/id_rsa", ".ssh/known_hosts", ".config/gh/hosts.yml", ".netrc"),
+        *("keys/id_rsa", "keys/old", "app/.env", "/etc/passwd", "/proc/self/environ"),
+    ],
+)
+def test_a_link_in_the_zoo_of_others_leads_to_no_secret(
+    tmp_path: Path, link: str, target: str, ignore_file: str
+) -> None:
+    """Not even if its ``.edlignore`` says so: the zoo would be packed, and read elsewhere."""
+    zoo, secret = tmp_path / "zoo", tmp_path / "home" / target
+    zoo.mkdir()
+    if not secret.exists():
+        secret.parent.mkdir(parents=True)
+        secret.write_text("-----BEGIN PRIVATE KEY-----\n" if "keys" in target else "mine\n")
+    write(zoo, model_dot_py=f"import linked\nopen({link!r})\n", _dot_edlignore=ignore_file)
+    if link.startswith("sub/"):
+        (zoo / "sub").mkdir()
+    (zoo / link).symlink_to(secret)
+    found = select(zoo, ["model"])
+    assert link not in found.paths
+    assert link in found.secrets
+
+
+def test_a_link_to_a_secret_of_the_zoo_is_left_out_unless_it_is_added(tmp_path: Path) -> None:
+    write(tmp_path, model_dot_py="open('words.txt')\n", _dot_env="TOKEN=1")
+    (tmp_path / "words.txt").symlink_to(".env")
+    assert select(tmp_path, ["model"]).secrets == ("words.txt",)
+    write(tmp_path, _dot_edlignore="!words.txt\n")
+    assert "words.txt" in select(tmp_path, ["model"]).paths
+
+
+def test_a_folder_that_is_a_link_leads_to_no_secret(tmp_path: Path) -> None:
+    write(tmp_path / "zoo", model_dot_py="import sub.more\n")
+    write(tmp_path / "home" / ".ssh", more_dot_py="mine")
+    (tmp_path / "zoo" / "sub").symlink_to(tmp_path / "home" / ".ssh")
+    assert "sub/more.py" not in select(tmp_path / "zoo", ["model"]).paths
+
+
+def test_links_to_code_and_data_are_followed(tmp_path: Path) -> None:
+    zoo = tmp_path / ".mine" / "zoo"
+    write(zoo, model_dot_py="import shared\nopen('words.txt')\n", real_dot_txt="a word\n")
+    write(tmp_path / ".mine" / "common", shared_dot_py="x = 1\n")
+    (zoo / "shared.py").symlink_to("../common/shared.py")
+    (zoo / "words.txt").symlink_to("real.txt")
+    assert select(zoo, ["model"]).paths == ("model.py", "shared.py", "words.txt")
+
+
 def test_the_ignore_file_adds_and_leaves_out(zoo: Path) -> None:
     write(zoo, _dot_edlignore="# mine\nshared.py\n!data/*.csv\n!.env\n!README.md\n")
     found = select(zoo, ["model"])

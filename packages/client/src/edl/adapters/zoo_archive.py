@@ -36,7 +36,8 @@ def describe(files: ZooFiles) -> str:
     if files.secrets:
         line += (
             f"; left out, since they look like secrets: {', '.join(files.secrets)}"
-            f" (a line such as !{files.secrets[0]} in {zoo_files.IGNORE_FILE} includes one)"
+            f" (a line such as !{files.secrets[0]} in {zoo_files.IGNORE_FILE} includes one,"
+            " unless it is a link that leads out of the zoo)"
         )
     return line
 

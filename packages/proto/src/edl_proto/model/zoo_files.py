@@ -42,6 +42,8 @@ _SECRETS = (
     *(".git-credentials", ".dockercfg", ".htpasswd", ".vault-token", "kubeconfig", "*.kubeconfig"),
     *("*.jks", "*.keystore", "*.ppk", "service[-_]account*.json"),
 )
+_SYSTEM = frozenset(("boot", "dev", "etc", "proc", "root", "run", "sys", "var"))
+"""Folders of the root where no part of a zoo lies, unless the zoo lies in the same one."""
 _PRIVATE_KEY = b" PRIVATE KEY-----"
 _LONGEST_KEY = 1 << 16  # octets of a file that may be one
 _MARKS_OF_NO_ZOO = (TRAINED_MODEL, "pyvenv.cfg")
@@ -88,13 +90,17 @@ def select(zoo: Path, names: Iterable[str] = (), loaded: Iterable[Path] = ()) ->
     for path in found:
         name = path.relative_to(zoo).as_posix()
         says = verdict(name)
-        if says is None and _looks_secret(path):
+        if _leads_to_secret(zoo, path) or (
+            says is None and (_looks_secret(path) or _looks_secret(path.resolve()))
+        ):
             secrets.append(name)
         elif says is None and (_is_data(path) or _is_outside(zoo, path.parent)):
             continue
         elif not says:
             chosen[name] = path.stat().st_size
     for path in _added(zoo, verdict):
+        if _leads_to_secret(zoo, path):
+            continue
         chosen[path.relative_to(zoo).as_posix()] = path.stat().st_size
     return ZooFiles(tuple(sorted(chosen)), sum(chosen.values()), tuple(sorted(secrets)))
 
@@ -169,10 +175,31 @@ def _looks_secret(path: Path) -> bool:
         return False
     if any(fnmatch(path.name.lower(), pattern) for pattern in _SECRETS):
         return True
+    return _holds_key(path)
+
+
+def _holds_key(path: Path) -> bool:
     try:
         return path.stat().st_size <= _LONGEST_KEY and _PRIVATE_KEY in path.read_bytes()
     except OSError:
         return False
+
+
+def _leads_to_secret(zoo: Path, path: Path) -> bool:
+    """Whether a link leads out of the zoo to what its user keeps to himself.
+
+    A zoo may come from others, and so may its ``.edlignore``, which therefore cannot add this.
+    """
+    target = path.resolve()
+    if target.is_relative_to(zoo):
+        return False
+    common = Path(os.path.commonpath((zoo, target)))
+    between = target.relative_to(common).parts
+    if any(part.startswith(".") for part in between):
+        return True  # ~/.ssh, ~/.aws, ~/.config
+    if common == Path(common.anchor) and between[0] in _SYSTEM:
+        return True
+    return _looks_secret(target) or _holds_key(target)
 
 
 def _is_data(path: Path) -> bool:
