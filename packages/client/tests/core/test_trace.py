@@ -30,15 +30,15 @@ def test_tasks_are_slices_on_the_track_of_their_worker() -> None:
     ]
     trace = chrome_trace("mine", spans, [])
     first, second = of_kind(trace, "X")
-    assert (first["name"], first["tid"], first["ts"], first["dur"]) == ("training", 3, 0, 1_500_000)
-    assert (second["name"], second["tid"], second["ts"]) == ("evaluation (lost)", 4, 2_000_000)
+    assert (first["name"], first["ts"], first["dur"]) == ("training", 0, 1_500_000)
+    assert (second["name"], second["ts"]) == ("evaluation (lost)", 2_000_000)
     names = {
         (e["pid"], e["tid"]): e["args"]["name"]
         for e in of_kind(trace, "M")
         if e["name"] == "thread_name"
     }
-    assert names[first["pid"], 3] == "worker 3"
-    assert names[second["pid"], 4] == "worker 4"
+    assert names[first["pid"], first["tid"]] == "worker 3"
+    assert names[second["pid"], second["tid"]] == "worker 4"
     json.dumps(trace, allow_nan=False)
 
 
@@ -53,11 +53,27 @@ def test_no_slices_of_a_worker_overlap() -> None:
     slices = of_kind(chrome_trace("mine", [*reversed(spans)], []), "X")
     found = [(one["tid"], one["ts"], one["dur"]) for one in slices]
     assert found == [
-        (1, 0, 1_000_000),
-        (1, 1_000_000, 250_000),
-        (1, 3_000_000, 1_000_000),
-        (2, 500_000, 1_000_000),
+        (101, 0, 1_000_000),
+        (101, 1_000_000, 250_000),
+        (101, 3_000_000, 1_000_000),
+        (102, 500_000, 1_000_000),
     ]
+
+
+def test_threads_are_told_apart_by_perfetto() -> None:
+    """It takes 0 for the idle thread, and numbers of threads for unique over all processes."""
+    spans = [TimelineSpan(AT, 1.0, worker, "training/1/0", "done") for worker in range(3)]
+    events = [event("2023-11-14T22:13:21.000Z", "Scaled")]
+    trace = chrome_trace("mine", spans, events)["traceEvents"]
+    named = [e for e in trace if e["name"] == "thread_name"]
+    threads = {e["tid"]: e["pid"] for e in named}
+    assert len(threads) == len(named) == 4
+    assert 0 not in {*threads, *threads.values()}
+    for told in trace:
+        if told["ph"] in "Xi":
+            assert threads[told["tid"]] == told["pid"]
+    of_tasks = {told["tid"]: told["pid"] for told in trace if told["ph"] == "X"}
+    assert not of_tasks.keys() & {1, 2, 3}, "of no main thread"
 
 
 def test_phases_are_counters_that_are_0_while_the_worker_is_away() -> None:
@@ -84,7 +100,7 @@ def test_events_are_instants_beside_the_work_they_are_about() -> None:
     (task,) = of_kind(trace, "X")
     assert (exited["name"], exited["ts"]) == ("WorkerExited", 4_500_000)
     assert (exited["pid"], exited["tid"]) == (task["pid"], task["tid"])
-    assert (scaled["ts"], scaled["pid"]) == (1_000_000, 0)
+    assert (scaled["ts"], scaled["pid"]) == (1_000_000, 1)
     assert scaled["args"] == {"message": "Scaled happened", "workers": "1:4"}
 
 

@@ -19,10 +19,15 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 class FakeTracker:
-    """A run in memory. ``answers`` says of each call of ``open`` whether it is answered."""
+    """A run in memory.
 
-    def __init__(self, answers: Sequence[bool] = ()) -> None:
+    ``answers`` says of each call of ``open`` whether it is answered, ``takes`` the same of each
+    call of ``log_metrics``.
+    """
+
+    def __init__(self, answers: Sequence[bool] = (), takes: Sequence[bool] = ()) -> None:
         self.answers = list(answers)
+        self.takes = list(takes)
         self.parameters: dict[str, str] = {}
         self.metrics: list[Measurement] = []
         self.models: list[int] = []
@@ -40,6 +45,8 @@ class FakeTracker:
         return {one.name: one.step for one in self.metrics}
 
     def log_metrics(self, measurements: Sequence[Measurement]) -> None:
+        if self.takes and not self.takes.pop(0):
+            raise TrackerUnavailable("no connection")
         self.metrics.extend(measurements)
 
     def has_model(self, version: int) -> bool:
@@ -131,6 +138,18 @@ def test_a_tracker_that_is_away_is_one_warning_and_nothing_is_lost() -> None:
     assert [text.split(":")[0] for text in said] == ["warning", "digits is tracked"]
     assert "the job goes on" in said[0]
     assert len(tracker.metrics) == 5
+
+
+def test_a_tracker_answers_again_when_it_has_taken_something() -> None:
+    """Not when there is nothing to send to it, which is most of the time."""
+    more = report(JobState.RUNNING, 4)
+    tracker = FakeTracker(takes=[True, False, False, True])
+    said = track(tracker, RUNNING, more, RUNNING, more, RUNNING, more, OVER)
+    assert [text.split(":")[0] for text in said] == [
+        *("digits is tracked", "warning", "the tracker answers again")
+    ]
+    assert len(tracker.metrics) == 5
+    assert tracker.ends == [RunEnd.FINISHED]
 
 
 def test_a_tracker_that_stays_away_is_given_up_after_the_end() -> None:

@@ -14,8 +14,12 @@ from edl.core.job_status import JobEvent
 from edl.core.timeline import PHASES, TimelineSpan
 from edl_proto.timestamps import parse_rfc3339
 
-_MASTER, _TASKS, _PHASES = 0, 1, 2
+_MASTER, _TASKS, _PHASES = 1, 2, 3
 """Numbers of the processes that a trace shows: tracks of one kind are together."""
+
+_FIRST_WORKER = 100
+"""Number of worker 0's thread. For Perfetto, 0 is the idle thread, numbers of threads are unique
+over all processes, and the thread with the number of its process is its main thread."""
 
 _GAP_S = 1.5
 """Without a span for so long, a worker was not there: heartbeats come every half a second."""
@@ -55,12 +59,12 @@ def _names(job: str, workers: Iterable[int]) -> Iterator[TraceEvent]:
         _PHASES: f"workers of {job}: where their time goes (%)",
     }
     for process, title in titles.items():
-        yield _metadata("process_name", process, 0, name=title)
-        yield _metadata("process_sort_index", process, 0, sort_index=process)
-    yield _metadata("thread_name", _MASTER, 0, name="events")
+        yield _metadata("process_name", process, process, name=title)
+        yield _metadata("process_sort_index", process, process, sort_index=process)
+    yield _metadata("thread_name", _MASTER, _MASTER, name="events")
     for worker in workers:
-        yield _metadata("thread_name", _TASKS, worker, name=f"worker {worker}")
-        yield _metadata("thread_sort_index", _TASKS, worker, sort_index=worker)
+        yield _metadata("thread_name", _TASKS, _FIRST_WORKER + worker, name=f"worker {worker}")
+        yield _metadata("thread_sort_index", _TASKS, _FIRST_WORKER + worker, sort_index=worker)
 
 
 def _metadata(name: str, process: int, thread: int, /, **args: str | int) -> TraceEvent:
@@ -91,7 +95,7 @@ def _slice(span: TimelineSpan, began: float) -> TraceEvent:
         "ts": _micros(span.at - began),
         "dur": _micros(span.seconds),
         "pid": _TASKS,
-        "tid": span.worker,
+        "tid": _FIRST_WORKER + span.worker,
         "args": {"task": span.task, "outcome": span.outcome},
     }
 
@@ -133,7 +137,7 @@ def _instant(event: JobEvent, at: float) -> TraceEvent:
         "s": "t",
         "ts": _micros(at),
         "pid": _MASTER if worker is None else _TASKS,
-        "tid": worker or 0,
+        "tid": _MASTER if worker is None else _FIRST_WORKER + worker,
         "args": {"message": event.message, **event.facts},
     }
 

@@ -106,15 +106,21 @@ class JobTracking:
             self._tracker.log_parameters(tracking.parameters(description))
             self._steps = dict(self._tracker.last_steps())
             self._say(f"{self._name} is tracked: {self._place}")
-        elif self._warned:
-            self._say("the tracker answers again")
-        self._warned = False
+            self._warned = False
         if new := tracking.measurements(details, self._steps):
             self._tracker.log_metrics(new)
+            self._note_answer()
             for one in new:
                 self._steps[one.name] = max(one.step, self._steps.get(one.name, -1))
         if report.is_over:
             self._end(report, started_at_s)
+            self._note_answer()
+
+    def _note_answer(self) -> None:
+        """It has answered: that there was nothing to send does not mean that it does."""
+        if self._warned:
+            self._warned = False
+            self._say("the tracker answers again")
 
     def _end(self, report: StatusReport, started_at_s: float) -> None:
         status = report.status
