@@ -10,6 +10,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -43,6 +44,7 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
         (2, "it is a Deployment", ("--pod-template", template({"kind": "Deployment"}))),
         (2, "edl sets", ("--pod-template", template({"metadata": {"name": "x"}}))),
         (2, "nodeSelctor", ("--pod-template", template({"spec": {"nodeSelctor": {}}}))),
+        (2, "there is no secret keys", ("--pod-template", template(secret_volume("keys")))),
         (10, "exceeded quota", ("--worker-resources", "memory=999Gi")),
     ]
     for code, said, more in cases:
@@ -70,13 +72,25 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
     assert submitter.left() == []
 
 
+def secret_volume(name: str, *keys: str) -> dict[str, Any]:
+    items = {"items": [{"key": key, "path": key} for key in keys]} if keys else {}
+    return {"spec": {"volumes": [{"name": "more", "secret": {"secretName": name, **items}}]}}
+
+
 def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submitter) -> None:
     never = {"containers": [{"name": objects.CONTAINER, "imagePullPolicy": "Never"}]}
     template = submitter.template({"spec": never})
+    submitter.kubectl("create", "secret", "generic", "keys", "--from-literal=first=1")
+    without_key = submitter.template(secret_volume("keys", "second"))
     missing = "localhost/missing@sha256:" + 64 * "0"
     cases: list[tuple[int, str, tuple[str, ...]]] = [
         (1, "ErrImageNeverPull", ("--image", missing, "--pod-template", template)),
         (1, "the image has no edl_master", ()),
+        (
+            8,
+            "references non-existent secret key: second",
+            ("--pod-template", without_key, "--start-timeout", "10s"),
+        ),
         (1, "the image is for another architecture", ("--pod-template", submitter.foreign())),
         (
             8,

@@ -34,6 +34,16 @@ UNPULLED: dict[str, Any] = {
     },
 }
 
+UNPREPARED: dict[str, Any] = {
+    "metadata": READY["metadata"],
+    "status": {
+        "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}],
+        "containerStatuses": [
+            {"name": protocol.CONTAINER, "state": {"waiting": {"reason": "ContainerCreating"}}}
+        ],
+    },
+}
+
 AWAY, DENIED = ErrorCode.CLUSTER_UNAVAILABLE, ErrorCode.FORBIDDEN
 
 
@@ -43,6 +53,7 @@ class Objects:
     def __init__(self, *codes: ErrorCode.ValueType) -> None:
         self.failures = list(codes)
         self.master = READY
+        self.said: list[str] = []
 
     def read(self, name: str) -> ClusterJob:
         if self.failures:
@@ -51,6 +62,9 @@ class Objects:
 
     def log(self, name: str, pod: str, query: dict[str, str]) -> str:
         return ""
+
+    def warnings(self, name: str, pod: str = "") -> list[str]:
+        return self.said if pod else []
 
     def location(self, name: str) -> str:
         return name
@@ -129,3 +143,28 @@ def test_a_longer_start_timeout_waits_longer_for_a_registry(
     assert caught.value.code == code
     assert waits_s <= clock.now < waits_s + 10
     assert ("--start-timeout" in caught.value.remedy) is (code == ErrorCode.MASTER_LOST)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "waits_s"),
+    [
+        # Nobody knows why; or a volume is being detached from another node, which takes minutes.
+        ("", ErrorCode.TIMED_OUT, 600),
+        ("Multi-Attach error for volume", ErrorCode.TIMED_OUT, 600),
+        ('MountVolume.SetUp failed: secret "s" not found', ErrorCode.MASTER_LOST, 60),
+    ],
+)
+def test_what_a_master_s_volumes_wait_for_is_quoted_and_what_does_not_exist_ends_it(
+    monkeypatch: pytest.MonkeyPatch, said: str, code: ErrorCode.ValueType, waits_s: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(start, "time", clock)
+    objects = Objects()
+    objects.master, objects.said = UNPREPARED, [said] if said else []
+    with pytest.raises(EdlError) as caught:
+        wait(objects, 600.0)
+    assert caught.value.code == code
+    assert waits_s <= clock.now < waits_s + 10
+    assert "its volumes or its network are not ready" in caught.value.what
+    assert said in caught.value.what
+    assert "kubectl describe pod m" in caught.value.remedy

@@ -93,7 +93,7 @@ def test_what_a_pod_waits_for_is_told_until_it_runs(api: FakeApi, start: Start) 
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pods._START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("edl_master.adapters.pod_record._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -103,10 +103,32 @@ def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
     assert next(seen) == InstanceNotStarted(W, "ErrImagePull: not found", permanent=True)
 
 
+def test_a_volume_that_cannot_be_mounted_is_told_and_given_up_without_another_event(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl_master.adapters.pod_record._UNPREPARED_TOLD_S", 0.2)
+    monkeypatch.setattr("edl_master.adapters.pod_record._UNPREPARED_TIMEOUT_S", 0.6)
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    show(
+        api,
+        conditions=[{"type": "PodReadyToStartContainers", "status": "False"}],
+        **container(waiting={"reason": "ContainerCreating"}),
+    )
+    assert platform.observe(0.1) == (), "every pod waits for its volumes for a moment"
+    told = next(seen)
+    assert isinstance(told, InstancePending)
+    assert "kubectl describe pod edl-job-worker-0-0-" in told.detail
+    given_up = next(seen)
+    assert given_up == InstanceNotStarted(W, f"ContainerCreating: {told.detail}", permanent=True)
+
+
 def test_a_pod_that_starts_in_time_is_not_given_up(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pods._START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("edl_master.adapters.pod_record._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)

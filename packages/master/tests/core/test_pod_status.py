@@ -141,3 +141,14 @@ def test_what_keeps_a_pod_from_running_is_named() -> None:
     problem = start_problem(unschedulable, MAIN)
     assert problem is not None
     assert (problem.is_final, problem.is_retried) == (False, False)
+
+
+def test_a_node_that_cannot_mount_a_volume_is_known_from_a_condition() -> None:
+    def creating(ready: str) -> Any:
+        conditions = ("PodReadyToStartContainers", ready, "")
+        return pod({"waiting": {"reason": "ContainerCreating"}}, "Pending", conditions, name="x")
+
+    assert start_problem(creating("True"), MAIN) is None, "its image is being pulled"
+    problem = start_problem(creating("False"), MAIN)
+    assert problem is not None
+    assert (problem.is_preparing, problem.is_final, problem.is_retried) == (True, False, False)

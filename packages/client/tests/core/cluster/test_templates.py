@@ -107,3 +107,32 @@ def test_what_a_template_may_not_say(template: Any, what: str) -> None:
 def test_a_pod_template_object_is_taken_by_its_template() -> None:
     inner = {"spec": {"nodeSelector": {"pool": "gpu"}}}
     assert templates.check({"kind": "PodTemplate", "template": inner}, "pod.yaml") == inner
+
+
+def test_what_a_template_s_pods_cannot_start_without_is_found() -> None:
+    projected = {"sources": [{"secret": {"name": "s2"}}, {"configMap": {"name": "c2"}}]}
+    variables = [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "k"}}},
+        {
+            "name": "B",
+            "valueFrom": {"configMapKeyRef": {"name": "no", "key": "k", "optional": True}},
+        },
+    ]
+    spec = {
+        "volumes": [
+            {"name": "a", "secret": {"secretName": "s1"}},
+            {"name": "b", "configMap": {"name": "c1"}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "p1"}},
+            {"name": "d", "secret": {"secretName": "no", "optional": True}},
+            {"name": "e", "projected": projected},
+            {"name": "f", "emptyDir": {}},
+        ],
+        "containers": [
+            {"name": "edl", "env": variables, "envFrom": [{"secretRef": {"name": "s4"}}]}
+        ],
+    }
+    assert sorted(templates.references({"spec": spec})) == [
+        *(("configmap", name) for name in ("c1", "c2")),
+        ("persistentvolumeclaim", "p1"),
+        *(("secret", name) for name in ("s1", "s2", "s3", "s4")),
+    ]

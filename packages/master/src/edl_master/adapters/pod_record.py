@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 
 from edl_master.core.identifiers import InstanceId, WorkerId
@@ -11,6 +12,14 @@ from edl_proto.kubernetes.api_errors import ApiError
 from edl_proto.monitoring.log_lines import readable
 
 FIRST_RETRY_S = 1.0
+_START_TIMEOUT_S = 60.0
+"""How long a pod may wait for its image or configuration before that counts as a failure."""
+
+_UNPREPARED_TOLD_S = 30.0
+_UNPREPARED_TIMEOUT_S = 600.0
+"""How long a pod may wait for its volumes and network until that is told, and until it counts as a
+failure. Kubernetes takes six minutes to detach a volume from a node that is lost."""
+
 _DENIED_S = 16.0
 """A denial is believed when so long a delay before the next attempt is due: after 15 s of them."""
 
@@ -30,6 +39,23 @@ class PodRecord:
     problem: StartProblem | None = None  # that keeps it from running
     give_up_at: float = math.inf  # if the problem is still there then, waiting cannot help
     lost_at: float = math.inf  # if it is still there then, its node is lost
+
+    def expect_start(
+        self, before: StartProblem | None, problem: StartProblem | None
+    ) -> tuple[float, ...]:
+        """Note when waiting for the start is in vain; returns when to look at the pod."""
+        if problem is None or not (problem.is_retried or problem.is_preparing):
+            self.give_up_at = math.inf
+            return ()
+        goes_on = before is not None and before.is_preparing == problem.is_preparing
+        if goes_on and not math.isinf(self.give_up_at):
+            return ()
+        now = time.monotonic()
+        if not problem.is_preparing:
+            self.give_up_at = now + _START_TIMEOUT_S
+            return (self.give_up_at,)
+        self.give_up_at = now + _UNPREPARED_TIMEOUT_S
+        return (now + _UNPREPARED_TOLD_S, self.give_up_at)
 
 
 @dataclass(slots=True)

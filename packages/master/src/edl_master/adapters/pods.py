@@ -38,9 +38,6 @@ _WATCH_S = 240
 
 _CREATED_PER_S = 10.0
 _LONGEST_RETRY_S = 60.0
-_START_TIMEOUT_S = 60.0
-"""How long a pod may wait for its image or configuration before that counts as a failure."""
-
 _LOST_MARGIN_S = 15.0
 """How long after its grace period a pod that is being deleted counts as lost with its node."""
 
@@ -126,7 +123,7 @@ class KubernetesPods:
                     instance,
                     is_created=True,
                 )
-                if _runs(item):
+                if pod_status.is_at_work(item, objects.CONTAINER):
                     pod.is_started = True
                     self._pods[instance] = pod
                     found.append(pod)
@@ -207,6 +204,8 @@ class KubernetesPods:
             self._create(pod)
         elif grace_s is not None:
             self._delete(pod, grace_s)
+        else:
+            self._tell_unprepared(pod)
 
     def _create(self, pod: PodRecord) -> None:
         command = self._command(pod.worker, pod.attempt)
@@ -301,18 +300,23 @@ class KubernetesPods:
         problem = pod_status.start_problem(item, objects.CONTAINER)
         with self._changed:
             before, pod.problem = pod.problem, problem
-            if problem is None or not problem.is_retried:
-                pod.give_up_at = math.inf
-            elif math.isinf(pod.give_up_at):
-                # Nothing may happen to the pod for minutes: do not wait for an event.
-                pod.give_up_at = time.monotonic() + _START_TIMEOUT_S
-                self._request(pod, pod.give_up_at)
-        if problem is None or problem == before:
+            # Nothing may happen to the pod for minutes: do not wait for an event.
+            for at in pod.expect_start(before, problem):
+                self._request(pod, at)
+        if problem is None or problem == before or problem.is_preparing:
             return
         log.info("%s waits: %s", pod.instance, problem)
         self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
         if problem.is_final:
             self._give_up(pod, problem)
+
+    def _tell_unprepared(self, pod: PodRecord) -> None:
+        """Every pod waits for its volumes: only one that waits for long is worth a word."""
+        with self._changed:
+            problem = None if pod.is_started else pod.problem
+        if problem is not None and problem.is_preparing:
+            log.warning("%s waits: %s", pod.instance, problem)
+            self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
 
     def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
         """The pod will never run; every other one like it would end alike."""
@@ -391,9 +395,3 @@ class KubernetesPods:
         with self._changed:
             self._pods.pop(pod.instance, None)
             self._changed.notify_all()
-
-
-def _runs(item: JsonObject) -> bool:
-    is_leaving = "deletionTimestamp" in item["metadata"]
-    has_ended = pod_status.pod_end(item, objects.CONTAINER) is not None
-    return pod_status.is_running(item, objects.CONTAINER) and not (has_ended or is_leaving)

@@ -95,13 +95,17 @@ class StartProblem:
         reason: one of Kubernetes' own words.
         detail: a sentence of the kubelet or the scheduler.
         is_final: waiting cannot help.
-        is_retried: the kubelet tries again, which may help. Neither: the pod waits for a place.
+        is_retried: the kubelet tries again, which may help.
+        is_preparing: the node makes volumes and network ready. Every pod waits for that for a
+            moment, and one whose volume cannot be mounted does so forever. None of the three: the
+            pod waits for a place.
     """
 
     reason: str
     detail: str
     is_final: bool = False
     is_retried: bool = False
+    is_preparing: bool = False
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
@@ -124,7 +128,19 @@ def start_problem(pod: Pod, container: str) -> StartProblem | None:
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return StartProblem(scheduled.get("reason", ""), scheduled.get("message", ""))
+    if _condition(pod, "PodReadyToStartContainers").get("status") == "False":
+        # Kubernetes gives the reason in events alone, which masters may not read.
+        name = pod["metadata"]["name"]
+        said = f"its volumes or its network are not ready; kubectl describe pod {name} shows why"
+        return StartProblem("ContainerCreating", said, is_preparing=True)
     return None
+
+
+def is_at_work(pod: Pod, container: str) -> bool:
+    """Whether the container runs, and nobody has asked the pod to end."""
+    is_leaving = "deletionTimestamp" in pod["metadata"]
+    has_ended = pod_end(pod, container) is not None
+    return is_running(pod, container) and not (has_ended or is_leaving)
 
 
 def pod_end(pod: Pod, container: str) -> PodEnd | None:

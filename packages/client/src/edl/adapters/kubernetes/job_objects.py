@@ -124,10 +124,11 @@ class JobObjects:
         except ApiUnavailable:
             return ""  # the next poll asks again
 
-    def warnings(self, name: str) -> Sequence[str]:
-        """What Kubernetes' events say against the Job, oldest first."""
+    def warnings(self, name: str, pod: str = "") -> Sequence[str]:
+        """What Kubernetes' events say against the Job, or against a pod of it; oldest first."""
         namespace, job = self.locate(name)
-        fields = f"involvedObject.kind=Job,involvedObject.name={objects.object_name(job)}"
+        kind, whom = ("Pod", pod) if pod else ("Job", objects.object_name(job))
+        fields = f"involvedObject.kind={kind},involvedObject.name={whom}"
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
             place = connection.place("v1 events", namespace)

@@ -18,6 +18,9 @@ _NOT_YET = (
 _HOPELESS = ("not found", "manifest unknown", "no match for platform", "unauthorized", "denied")
 """What a registry says that another attempt will not change."""
 
+_MISSING = ("not found", "non-existent")
+"""What a node says of a Secret, a ConfigMap, or a key of one that a volume refers to."""
+
 
 @dataclass(frozen=True, slots=True)
 class MasterProblem:
@@ -28,6 +31,7 @@ class MasterProblem:
         is_final: waiting would not help.
         is_room: the cluster has no room for the pod.
         has_run: the container ran; its log says more.
+        unprepared: the pod, while its node makes volumes and network ready; events say more.
     """
 
     what: str
@@ -35,6 +39,16 @@ class MasterProblem:
     is_final: bool = False
     is_room: bool = False
     has_run: bool = False
+    unprepared: str = ""
+
+    def with_events(self, warnings: Sequence[str]) -> MasterProblem:
+        """The same one with what the node has said last, which may be that waiting is in vain."""
+        if not warnings:
+            return self
+        said = readable(warnings[-1])
+        return replace(
+            self, what=f"{self.what}: {said}", is_final=any(each in said for each in _MISSING)
+        )
 
     @property
     def patient(self) -> MasterProblem:
@@ -56,13 +70,15 @@ def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
         return None
     status = newest.get("status", {})
     container = _container(newest)
-    if waiting := container.get("state", {}).get("waiting"):
-        return _waiting(waiting)
+    if problem := _waiting(container.get("state", {}).get("waiting", {})):
+        return problem
     if ended := container.get("state", {}).get("terminated"):
         return None if _is_disrupted(newest) else _ended(ended)
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return _unschedulable(condition.get("message", ""))
+        if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "False":
+            return _unprepared(newest["metadata"]["name"])
     return None
 
 
@@ -78,6 +94,15 @@ def _unschedulable(said: str) -> MasterProblem:
         f"no node has room for it: {said}",
         "Ask for less with --master-resources, or wait longer with --start-timeout.",
         is_room=True,
+    )
+
+
+def _unprepared(pod: str) -> MasterProblem:
+    return MasterProblem(
+        "its volumes or its network are not ready",
+        f"Check --volumes, --state-volume and the pod template: kubectl describe pod {pod} shows"
+        " what the node waits for.",
+        unprepared=pod,
     )
 
 

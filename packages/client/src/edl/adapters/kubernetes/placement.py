@@ -326,4 +326,10 @@ def _references(job: Submission) -> list[tuple[str, str, str]]:
         found.append(("priority_class", "priorityclass", job.priority_class))
     for share in pods.worker_priorities(job):
         found.append(("worker_priority_class", "priorityclass", share.name))
+    given = read_templates(job)
+    for option, template in (
+        ("pod_template", given.common),
+        ("worker_pod_template", given.workers),
+    ):
+        found += [(option, kind, name) for kind, name in templates.references(template)]
     return found

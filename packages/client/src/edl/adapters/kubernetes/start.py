@@ -19,8 +19,8 @@ from edl_proto.monitoring.log_lines import readable
 _POLL_S = 0.3
 _STUCK_S = 60.0
 _STUCK_PART = 0.1
-"""How long a node may try again to get the image, or what a pod's variables refer to: so long, or
-this part of the time to start, if that is more."""
+"""How long a node may try again to get the image, or what a pod's variables and volumes refer to:
+so long, or this part of the time to start, if that is more."""
 
 _NO_POD_S = 5.0
 """After this time without a pod, Kubernetes' events say why."""
@@ -62,6 +62,10 @@ class JobStart:
             problem = start_problem(pods)
             stuck_since = (stuck_since or now) if problem and not problem.is_room else None
             stuck = stuck_since is not None and now - stuck_since > self._stuck_s
+            if stuck and problem and problem.unprepared:
+                problem = self._explained(problem)
+                if not problem.is_final:
+                    stuck_since, stuck = now, False  # a volume may take minutes
             if problem and (problem.is_final or stuck):
                 self._check_record()
                 raise self._failed(problem if problem.is_final else problem.patient)
@@ -146,7 +150,12 @@ class JobStart:
                 return f"; the last line of its log: {readable(said)}"
         return ""
 
+    def _explained(self, problem: MasterProblem) -> MasterProblem:
+        return problem.with_events(self.objects.warnings(self.name, problem.unprepared))
+
     def _late(self, problem: MasterProblem | None) -> EdlError:
+        if problem and problem.unprepared:
+            problem = self._explained(problem).patient
         why = f": {problem.what}" if problem else self._last_log_line()
         return EdlError(
             ErrorCode.TIMED_OUT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -25,6 +25,19 @@ _MERGE_KEYS = {
     "resourceClaims": "name",
 }
 """Lists that are merged by a key; Kubernetes replaces all others as a whole."""
+
+_REFERENCES = {
+    # of volumes; within a projected one, the key is "name"
+    "persistentVolumeClaim": ("persistentvolumeclaim", "claimName"),
+    "secret": ("secret", "secretName"),
+    "configMap": ("configmap", "name"),
+    # of variables
+    "secretKeyRef": ("secret", "name"),
+    "secretRef": ("secret", "name"),
+    "configMapKeyRef": ("configmap", "name"),
+    "configMapRef": ("configmap", "name"),
+}
+"""Fields that name another object, with its kind and the key of its name."""
 
 _DIRECTIVE = "$patch"
 _OWNED_METADATA = ("name", "generateName", "namespace", "ownerReferences")
@@ -59,6 +72,20 @@ def check(template: Any, where: str) -> JsonObject:
     if owned:
         raise _refused(f"edl sets {owned[0]} itself", where, f"Remove {owned[0]}.")
     return {part: template[part] for part in ("metadata", "spec") if part in template}
+
+
+def references(template: Any) -> Iterator[tuple[str, str]]:
+    """Kind and name of what the pods of a template cannot start without."""
+    if isinstance(template, Mapping):
+        for field, value in template.items():
+            if isinstance(value, Mapping) and field in _REFERENCES and not value.get("optional"):
+                kind, key = _REFERENCES[field]
+                if isinstance(name := value.get(key, value.get("name")), str):
+                    yield kind, name
+            yield from references(value)
+    elif isinstance(template, list):
+        for item in template:
+            yield from references(item)
 
 
 def merge(base: Any, patch: Any, field: str = "") -> Any:
