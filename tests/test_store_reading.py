@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -89,6 +90,23 @@ def test_one_range_costs_few_requests(proxy: StoreProxy, uri: str) -> None:
     found = recordio.open_source(uri).read(5_000, 5_010, hint=index.block(5_000))
     assert list(found) == RECORDS[5_000:5_010]
     assert len(proxy.requests) <= 3, proxy.requests
+
+
+def test_only_the_first_range_of_a_file_asks_what_the_object_is(
+    proxy: StoreProxy, uri: str
+) -> None:
+    index = recordio.open_source(uri).index()
+    source = recordio.open_source(uri)
+    for times, start in enumerate((1_000, 5_000, 9_000)):
+        proxy.requests.clear()
+        hint, end = index.block(start), index.end(start + 10)
+        assert (
+            list(source.read(start, start + 10, hint=hint, end=end)) == RECORDS[start : start + 10]
+        )
+        looked = [method for method, _ in proxy.requests if method != "GET"]
+        assert len(looked) == (0 if times else 1), proxy.requests
+    again = pickle.loads(pickle.dumps(source))
+    assert list(again.read(0, 10, hint=(0, 0))) == RECORDS[:10]
 
 
 def test_what_was_read_once_is_kept_on_this_machine(

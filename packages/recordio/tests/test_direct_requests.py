@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from recordio.storage import direct_requests
 from recordio.storage.direct_requests import DirectRequests
 
 CONTENT = bytes(range(256)) * 64
@@ -21,6 +25,8 @@ class Server(ThreadingHTTPServer):
     Attributes:
         ignores_ranges: answer 200 with a gibibyte.
         encoding: what the answers claim to be encoded with.
+        sends: only the beginning of an answer, and closes the connection; None: all of it.
+        closes: every connection after its answer, without a word of that.
         connections, sent: of all answers.
     """
 
@@ -30,6 +36,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.ignores_ranges = False
         self.encoding = ""
+        self.sends: int | None = None
+        self.closes = False
         self.connections = self.sent = 0
         self.ended = threading.Event()
 
@@ -63,7 +71,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.encoding:
             self.send_header("Content-Encoding", self.server.encoding)
         self.end_headers()
-        self.wfile.write(part)
+        self.wfile.write(part[: self.server.sends])
+        self.close_connection = self.server.closes or self.server.sends is not None
 
     def log_message(self, *_: object) -> None:
         pass
@@ -96,6 +105,58 @@ def test_a_server_that_ignores_ranges_is_not_read_to_its_end(server: Server) -> 
     assert server.connections == 1, "it is not asked again"
 
 
+def test_a_server_that_refused_is_asked_again_after_a_while_with_a_new_signature(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_requests, "_KEPT_S", 0.1)
+    addresses = iter(("http://127.0.0.1:1/expired", f"http://127.0.0.1:{server.server_port}/new"))
+    requests = DirectRequests(lambda: (next(addresses), {}))
+    monkeypatch.setattr(direct_requests, "proxy_bypass", lambda host: False)
+    monkeypatch.setattr(direct_requests, "getproxies", lambda: {"http": "http://127.0.0.1:1"})
+    assert requests.fetch(0, 10) is None
+    monkeypatch.setattr(direct_requests, "getproxies", dict)
+    time.sleep(0.2)
+    assert requests.fetch(0, 10) == CONTENT[:10]
+
+
 def test_what_is_stored_compressed_comes_as_it_is_stored(server: Server) -> None:
     server.encoding = "gzip"
     assert server.requests().fetch(0, 100) == CONTENT[:100]
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used_again(server: Server) -> None:
+    server.closes = True
+    requests = server.requests()
+    for start in range(5):
+        assert requests.fetch(start, 900) == CONTENT[start:900]
+    assert server.connections == 5
+
+
+def test_an_answer_that_is_cut_short_is_none_and_its_connection_is_closed(server: Server) -> None:
+    requests = server.requests()
+    server.sends = 10
+    assert requests.fetch(0, 100) is None
+    server.sends = None
+    assert requests.fetch(0, 100) == CONTENT[:100]
+    assert server.connections == 2
+
+
+def test_many_threads_get_their_own_ranges_and_connections_are_kept(server: Server) -> None:
+    requests = server.requests()
+    with ThreadPoolExecutor(8) as threads:
+        found = threads.map(
+            lambda at: requests.fetch(at, at + 777) == CONTENT[at : at + 777], range(400)
+        )
+        assert all(found)
+    assert server.connections <= 8
+
+
+def test_a_child_process_does_not_use_the_connections_of_its_parent(server: Server) -> None:
+    requests = server.requests()
+    assert requests.fetch(3, 9) == CONTENT[3:9]
+    child = os.fork()
+    if not child:
+        os._exit(requests.fetch(1, 5) != CONTENT[1:5] or server.connections)
+    assert os.waitpid(child, 0)[1] >> 8 == 1, "that of the parent, which the child has a copy of"
+    assert requests.fetch(3, 9) == CONTENT[3:9]
+    assert server.connections == 2

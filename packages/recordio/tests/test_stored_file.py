@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import threading
+import time
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,9 +17,10 @@ from conftest import KINDS, Kind, rows
 from fsspec.implementations.memory import MemoryFileSystem
 
 import recordio
+from recordio.formats.chunks import HEADER, LENGTH, MAGIC
 from recordio.storage import stored_file
 from recordio.storage.files import reading
-from recordio.storage.stored_file import DEPTH, LARGEST_PART, LOOK
+from recordio.storage.stored_file import DEPTH, LARGEST_PART, LOOK, MOST
 
 NUMBER = 40_000
 
@@ -121,14 +124,16 @@ def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> Non
         with lock:
             together += 1
             most, large = max(most, together), max(large, end - start)
-        if start > 0 and together == DEPTH:
-            meet.set()
-        if start > LARGEST_PART:
+        if start > 100 << 20:
+            if together == MOST:
+                meet.set()
             meet.wait(300)  # hangs, and fails, unless as many as may be are on their way
+        elif start > 0:
+            time.sleep(0.05)  # the reader waits
         with lock:
             together -= 1
 
-    fsspec.filesystem("unsteady").pipe_file("/large", content := bytes(64 << 20))
+    fsspec.filesystem("unsteady").pipe_file("/large", content := bytes(200 << 20))
     Unsteady.before = staticmethod(before)
     with reading("unsteady://large") as (file, size):
         assert size == len(content)
@@ -136,8 +141,61 @@ def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> Non
         assert most == 1, "a look at one place costs one request"
         while file.read(1 << 20):
             pass
-    assert most == DEPTH
+    assert most == MOST
     assert large <= LARGEST_PART
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_only_a_reader_that_waits_has_more_than_a_few_parts_held_for_it(is_known: bool) -> None:
+    """What is held is what has been asked for beyond the reader's place, fetched or not."""
+    size, last = 400 << 20, 0
+    lock = threading.Lock()
+    waits = threading.Event()
+
+    def before(start: int, end: int) -> None:
+        nonlocal last
+        with lock:
+            last = max(last, end)
+        if not waits.is_set():
+            return
+        time.sleep(0.02)
+
+    def held(file: Any, nbytes: int) -> int:
+        """Read on, and return the most that was held meanwhile."""
+        most = 0
+        for _ in range(nbytes >> 20):
+            file.read(1 << 20)
+            most = max(most, last - file.tell())
+            if not waits.is_set():
+                for part in file._parts:
+                    part.content.result(300)
+        return most
+
+    fsspec.filesystem("unsteady").pipe_file("/large", bytes(size))
+    Unsteady.before = staticmethod(before)
+    with reading("unsteady://large", wanted=(0, size) if is_known else (0, 0)) as (file, _):
+        held(file, 120 << 20)
+        assert held(file, 32 << 20) <= DEPTH * LARGEST_PART, "parts are there before it needs them"
+        waits.set()
+        most = held(file, 64 << 20)
+        assert DEPTH * LARGEST_PART < most <= MOST * LARGEST_PART
+        waits.clear()
+        held(file, 140 << 20)
+        assert file._depth == DEPTH, "it gives up what it does not need"
+
+
+@pytest.mark.parametrize("nbytes", [0, 3, 2**32 - 5])
+def test_a_record_that_is_longer_than_its_chunk_is_found_wherever_its_request_ends(
+    nbytes: int,
+) -> None:
+    """The chunks are read in the place where requests brought them, with what follows them."""
+    payload = LENGTH.pack(10) + bytes(10) + LENGTH.pack(nbytes) + bytes(2)
+    bad = HEADER.pack(MAGIC, zlib.crc32(payload), 0, len(payload), 2) + payload
+    for after in (b"", bytes(40)):
+        fsspec.filesystem("unsteady").pipe_file("/bad", bad + after)
+        for end in (0, len(bad)):
+            with pytest.raises(recordio.DamagedFile, match=r"chunk 0, .*(longer|left over)"):
+                list(recordio.open_source("unsteady://bad").read(0, 2, hint=(0, 0), end=end))
 
 
 def test_a_range_whose_end_is_known_is_fetched_at_once_and_nothing_beyond_it() -> None:

@@ -23,6 +23,7 @@ from recordio.formats.chunks import (
     damage,
 )
 from recordio.formats.crc32c import masked_crc
+from recordio.storage.stored_file import StoredFile
 
 _PIECE = 256 << 10
 _KEPT = 64 << 20
@@ -57,6 +58,9 @@ class PayloadReader:
         """
         stop = min(stop, header.records)
         if header.compressor is Compressor.NONE:
+            if (held := self._held(header)) is not None:
+                found = self._split(header, io.BytesIO(held[0]), held[1], header.size, stop)
+                return found[start:] if start else found
             nbytes = self._plain(header)
         else:
             payload = self._file.read(header.size)
@@ -67,10 +71,23 @@ class PayloadReader:
                 nbytes = self._snappy(header, payload)
             else:
                 nbytes = self._fill(header, inflated(header, payload, self._uri))
-        found = self._split(header, nbytes, stop)
+        found = self._split(header, self._buffer, 0, nbytes, stop)
         if self._capacity > _KEPT:
             self._buffer, self._capacity = io.BytesIO(), 0
         return found[start:] if start else found
+
+    def _held(self, header: Header) -> tuple[bytes, int] | None:
+        """An uncompressed payload where a request to a store has brought it, and its beginning.
+
+        One more byte must be there, so that reading past the end shows.
+        """
+        if not isinstance(self._file, StoredFile):
+            return None
+        held = self._file.held(header.size, beyond=1)
+        if held is not None:
+            with memoryview(held[0]) as view:
+                check_crc(header, view[held[1] : held[1] + header.size], self._uri)
+        return held
 
     def _plain(self, header: Header) -> int:
         """Read an uncompressed payload into the buffer."""
@@ -146,24 +163,25 @@ class PayloadReader:
             self._buffer.seek(self._capacity - 1)
             self._buffer.write(b"\0")
 
-    def _split(self, header: Header, nbytes: int, stop: int) -> list[bytes]:
-        """The first ``stop`` records in the buffer."""
-        buffer = self._buffer
-        buffer.seek(0)
+    def _split(
+        self, header: Header, buffer: io.BytesIO, begin: int, nbytes: int, stop: int
+    ) -> list[bytes]:
+        """The first ``stop`` records of a payload that begins somewhere in a buffer."""
+        buffer.seek(begin)
         read, unpack = buffer.read, LENGTH.unpack
         try:
             records = [read(unpack(read(4))[0]) for _ in range(stop)]
         except struct.error:
             records, past = [], True
         else:
-            past = buffer.tell() > nbytes
+            past = buffer.tell() > begin + nbytes
         if past:
             raise damage(
                 header,
                 self._uri,
                 f"a record is longer than its chunk of {nbytes} uncompressed bytes",
             )
-        left = nbytes - buffer.tell()
+        left = begin + nbytes - buffer.tell()
         if left and stop == header.records:
             raise damage(
                 header, self._uri, f"{left} bytes are left over after {header.records} records"

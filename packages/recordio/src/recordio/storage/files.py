@@ -68,7 +68,9 @@ def reading(
     """
     try:
         if is_uri(uri):
-            stored = retry_transient(lambda: open_object(uri), uri)
+            stored = pin.found if pin is not None else None
+            if stored is None:
+                stored = retry_transient(lambda: open_object(uri), uri)
             if pin is not None:
                 pin.hold(stored)
                 if pin.kept is not None:

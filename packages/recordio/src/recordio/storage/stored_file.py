@@ -1,8 +1,9 @@
 """An object of a store as a file: ranges are fetched at the same time, and ahead of need.
 
-Where it is known how far a reading goes, all of that is fetched at once, within the memory of
-``DEPTH`` of the largest parts, and nothing beyond it. Otherwise how far ahead grows while a file is
-read from front to back, so that a look at one place costs one small request.
+Where it is known how far a reading goes, all of that is fetched at once, up to ``DEPTH`` of the
+largest parts, and nothing beyond it. Otherwise how far ahead grows while a file is read from front
+to back, so that a look at one place costs one small request. While the reader has to wait, more is
+asked for, up to ``MOST``: a line that is long and wide is not filled otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ LARGEST_PART = 4 << 20
 """Bytes of a request: beyond that, a request costs next to nothing per byte."""
 
 DEPTH = 6
-"""Requests at once, at most."""
+"""Parts that are held or on their way, of a reader that does not wait for them."""
+
+MOST = 16
+"""The same, of one that waits: 64 MiB."""
 
 LOOK = 4 << 10
 """Bytes of a first request beside what will be read as a whole: somebody looks at the beginning."""
@@ -64,10 +68,11 @@ class StoredFile(io.BufferedIOBase):
         self._first_part = min(first_part, LOOK) if self._begin < self._end else first_part
         self._part = self._first_part
         self._depth = 1
+        self._unwaited = 0
         self._parts: deque[_Part] = deque()
         self._position = 0
         self._closing = threading.Event()
-        self._threads = ThreadPoolExecutor(DEPTH, thread_name_prefix="store")
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="store")
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._stored.size}
@@ -90,9 +95,29 @@ class StoredFile(io.BufferedIOBase):
             UnreadableFile: the object has changed or gone, or its store does not serve.
         """
         left = max(0, self._stored.size - self._position)
-        content = bytearray(left if nbytes is None or nbytes < 0 else min(nbytes, left))
+        wanted = left if nbytes is None or nbytes < 0 else min(nbytes, left)
+        if wanted and (found := self.held(wanted)) is not None:
+            return found[0][found[1] : found[1] + wanted]
+        content = bytearray(wanted)
         self.readinto(content)
         return bytes(content)
+
+    def held(self, nbytes: int, beyond: int = 0) -> tuple[bytes, int] | None:
+        """Read the next bytes without a copy: what holds them all, and where in it they begin.
+
+        None if one request does not bring them all, and some bytes beyond; then nothing is read.
+
+        Raises:
+            UnreadableFile: as for ``read``.
+        """
+        if self._position >= self._stored.size:
+            return None
+        part = self._part_at(self._position)
+        if self._position + nbytes + beyond > part.stop:
+            return None
+        at = self._position - part.start
+        self._position += nbytes
+        return part.content.result(), at
 
     def readinto(self, buffer: Any, /) -> int:
         """As ``read``, into a buffer; returns the number of bytes."""
@@ -116,28 +141,37 @@ class StoredFile(io.BufferedIOBase):
 
     def _part_at(self, position: int) -> _Part:
         parts = self._parts
-        if parts and not parts[0].start <= position < parts[-1].stop:
-            if position == parts[-1].stop:
-                self._grow()
-            else:
-                self._part, self._depth = self._first_part, 1
-            parts.clear()
-        while parts and parts[0].stop <= position:
-            parts.popleft()
-            self._grow()
+        if parts and parts[0].start <= position < parts[0].stop:
+            return parts[0]
         known = self._begin <= position < self._end
+        if not parts or not parts[0].start <= position <= parts[-1].stop:
+            parts.clear()
+            self._part, self._depth = self._first_part, DEPTH if known else 1
+            begun = False
+        else:
+            while parts and parts[0].stop <= position:
+                parts.popleft()
+            self._part = min(2 * self._part, LARGEST_PART)
+            begun = True
+        if begun or known:
+            self._adapt(waits=not parts or not parts[0].content.done())
         limit = self._end if known else self._stored.size
-        part, depth = (self._share, DEPTH) if known else (self._part, self._depth)
+        part = self._share if known else self._part
         start = parts[-1].stop if parts else position
-        while len(parts) < depth and start < limit:
+        while len(parts) < self._depth and start < limit:
             stop = min(start + part, limit)
             parts.append(_Part(start, stop, self._threads.submit(self._fetch, start, stop)))
             start = stop
         return parts[0]
 
-    def _grow(self) -> None:
-        self._depth = min(2 * self._depth, DEPTH)
-        self._part = min(2 * self._part, LARGEST_PART)
+    def _adapt(self, waits: bool) -> None:
+        """Hold more parts for a reader that waits, and fewer again once it has not for a while."""
+        self._unwaited = 0 if waits else self._unwaited + 1
+        if waits or self._depth < DEPTH:
+            self._depth = min(2 * self._depth, MOST if waits else DEPTH)
+        elif self._unwaited > self._depth:
+            # Nor for any of those that were on their way when it last did.
+            self._depth, self._unwaited = max(self._depth // 2, DEPTH), 0
 
     def _fetch(self, start: int, stop: int) -> bytes:
         def fetch() -> bytes:

@@ -58,12 +58,14 @@ class StoredObject:
         version: its ETag or generation, which changes with its content; empty if there is none.
         fetch: returns the bytes from an offset to another one; an error if the object has changed,
             where the store's client can say so.
+        fixed: whether the client can, and ``fetch`` never returns bytes of another version.
     """
 
     uri: str
     size: int
     version: str
     fetch: Callable[[int, int], bytes]
+    fixed: bool = False
 
 
 class Pin:
@@ -73,6 +75,7 @@ class Pin:
         version: empty until it is known, and where a store has none.
         gzip: whether this version is gzip as a whole; None until it is known.
         kept: fetches a range of it, as ``RangeCache`` does; None: the store does, each time.
+        found: the object, where nobody has to look again whether it is still this version.
     """
 
     def __init__(
@@ -81,6 +84,15 @@ class Pin:
         self.version = version
         self.kept = kept
         self.gzip: bool | None = None
+        self._found: tuple[int, StoredObject] | None = None
+
+    @property
+    def found(self) -> StoredObject | None:
+        # No client survives a fork.
+        return self._found[1] if self._found is not None and self._found[0] == os.getpid() else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_found": None}
 
     def hold(self, stored: StoredObject) -> None:
         """Remember this version, if none is known.
@@ -91,6 +103,7 @@ class Pin:
         if self.version and stored.version != self.version:
             raise UnreadableFile(f"{stored.uri} has changed since it was first read")
         self.version = stored.version
+        self._found = (os.getpid(), stored) if stored.fixed else None
 
 
 def open_object(uri: str) -> StoredObject:
@@ -120,7 +133,7 @@ def open_object(uri: str) -> StoredObject:
             return str(system.url(path, generation=generation)), headers
 
         fetch = _directly(DirectRequests(address), ask)
-    return StoredObject(uri, int(info["size"]), version, fetch)
+    return StoredObject(uri, int(info["size"]), version, fetch, bool(generation))
 
 
 def _open_s3(uri: str, system: Any, path: str) -> StoredObject:
@@ -136,7 +149,7 @@ def _open_s3(uri: str, system: Any, path: str) -> StoredObject:
             return str(system.url(path, expires=3600)), {"If-Match": etag}
 
         fetch = _directly(DirectRequests(address, etag), fetch)
-    return StoredObject(uri, int(info["size"]), etag, fetch)
+    return StoredObject(uri, int(info["size"]), etag, fetch, bool(etag))
 
 
 def _checked(uri: str, info: dict[str, Any]) -> dict[str, Any]:
