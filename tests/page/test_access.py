@@ -96,8 +96,9 @@ def test_a_click_leads_to_the_page_and_the_token_is_left_behind(
     # The same link again, in the same browser; elsewhere it is worth nothing.
     again = tabs(link)
     again.wait_for(JOB_SHOWN, WAIT_S)
+    elsewhere = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(link, timeout=WAIT_S)
+        elsewhere.open(link, timeout=WAIT_S)
     with caught.value:
         assert caught.value.code == 403
         assert "edl dashboard mnist-digits" in caught.value.read().decode()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 from edl.adapters import mlflow_tracker
-from edl.core.tracking import KerasModel, TrackerUnavailable
+from edl.core.tracking import KerasModel, Measurement, TrackerUnavailable
 from edl_proto.errors import EdlError, ErrorCode
 
 MODEL = {"keras": "3.15.1", "tensorflow": "2.21.0", "python": "3.11.7"}
@@ -70,6 +72,36 @@ def test_the_password_of_an_address_is_not_shown(monkeypatch: pytest.MonkeyPatch
 
 def refuse(address: str) -> str:
     raise OSError(f"{address} refuses")
+
+
+class _LimitedClient(_FakeClient):
+    """Takes what a server takes in one call: 100 parameters of 6,000 letters, 1,000 metrics."""
+
+    def __init__(self) -> None:
+        self.params: dict[str, str] = {"known": "as it is"}
+        self.steps: list[int] = []
+
+    def get_run(self, run_id: str) -> SimpleNamespace:
+        return SimpleNamespace(data=SimpleNamespace(params=dict(self.params)))
+
+    def log_batch(self, run_id: str, metrics: Sequence[Any] = (), params: Any = ()) -> None:
+        assert len(metrics) <= 1000
+        assert len(params) <= 100
+        assert all(len(one.value) <= 6000 for one in params)
+        self.params |= {one.key: one.value for one in params}
+        self.steps += [one.step for one in metrics]
+
+
+def test_what_a_server_does_not_take_at_once_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1", "MLFLOW_EXPERIMENT_ID": "1"}
+    tracker, client = mlflow_tracker.from_environment(environ), _LimitedClient()
+    monkeypatch.setattr(tracker, "_connected", client)
+    tracker.open("digits", "then", 0.0)
+    given = {"known": "other", "long": "x" * 9000} | {f"p{n}": str(n) for n in range(250)}
+    tracker.log_parameters(given)
+    assert client.params == {**given, "known": "as it is", "long": "x" * 6000}
+    tracker.log_metrics([Measurement("loss", 1.0, step, 0.0) for step in range(2500)])
+    assert client.steps == list(range(2500))
 
 
 def test_a_model_has_the_layout_of_mlflow(tmp_path: Path) -> None:
