@@ -15,18 +15,18 @@ from typing import Any
 from edl import api, data_api
 from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
-from edl.adapters.model_zoo import source_of
+from edl.adapters.model_zoo import parameters_of, source_of
 from edl.adapters.sql_models import SqlModels
 from edl.app import job_catalog
 from edl.conversion.column_loader import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns
-from edl.core.model_file import learns_label
+from edl.core.model_file import learns_label, takes_parameter
 from edl.core.options import BY_NAME, Given, Verb, read_value
 from edl.core.problem import usage
 from edl.core.quantities import plural
-from edl.core.sql_selection import check_known, check_types, select
+from edl.core.sql_selection import check_known, check_label, check_types, check_values, select
 from edl.core.sql_statements import (
     Evaluate,
     Predict,
@@ -36,8 +36,10 @@ from edl.core.sql_statements import (
     parse_statements,
 )
 from edl.core.sql_tokens import Dialect, dialect_of
+from edl.core.suggestions import did_you_mean
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.statement_jobs import StatementJobs
+from edl_proto.errors import EdlError, ErrorCode
 
 _ZOOS = ("model_zoo", "/model_zoo")
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.
@@ -134,6 +136,7 @@ class SqlSession:
         output = self._models.place(statement.into)
         self._jobs.check_free(statement.into)
         zoo = self._model_zoo()
+        self._check_parameters(statement, Path(zoo))
         names = column_names(self._database, statement.select)
         source, model = source_of(Path(zoo), statement.model_def)
         chosen = select(statement, names, learns_label=learns_label(source, model))
@@ -143,12 +146,10 @@ class SqlSession:
         with self._folder() as folder:
             rows = self._convert(folder, statement.select, columns=chosen.columns, label=label)
             schema = rows.schema or {}
-            if rows.classes and statement.model_def.startswith("regressor."):
-                raise usage(
-                    f"the label {label} is a text; {statement.model_def} learns numbers",
-                    where=f"LABEL {label}",
-                    remedy="Take a classifier: TRAIN classifier.DNN",
-                )
+            if label:
+                check_label(statement, label, schema, rows.classes)
+            if takes_parameter(source, model, "schema"):
+                check_values(schema)
             settings: dict[str, Any] = {
                 **self._options_of(Verb.TRAIN),
                 "num_epochs": _epochs(schema["rows"]),
@@ -187,6 +188,22 @@ class SqlSession:
             "epochs": settings["num_epochs"],
             "job": result.job,
         }
+
+    def _check_parameters(self, statement: Train, zoo: Path) -> None:
+        """A worker finds every mistake in WITH, but only after all rows have been read."""
+        if any(self._options.get(option) for option in ("loss", "optimizer", "input_fn")):
+            return
+        known = parameters_of(zoo, statement.model_def)
+        if known is None:
+            return
+        for name in statement.params:
+            if name not in known:
+                raise EdlError(
+                    ErrorCode.UNKNOWN_PARAMETER,
+                    f"{statement.model_def} takes no parameter {name}",
+                    where=f"WITH {name}",
+                    remedy=did_you_mean(name, known) or "The model's file names its parameters.",
+                )
 
     def _predict(self, statement: Predict) -> dict[str, Any]:
         self._database.check_writable()

@@ -59,8 +59,9 @@ def sql(
         Path("models", name).mkdir()
         Path("models", name, "statement.json").write_text(content)
     Path("model_zoo").mkdir()
-    for name in ("a.py", "regressor.py"):
+    for name in ("a.py", "regressor.py", "classifier.py"):
         Path("model_zoo", name).write_text("class B: pass\n\n\nclass DNN: pass\n")
+    Path("model_zoo", "net.py").write_text("def M(units=1, rate=0.1, schema=None): pass\n")
 
     def call(*args: str, code: int = 0) -> Done:
         capsys.readouterr()
@@ -111,6 +112,16 @@ def test_a_file_of_windows(sql: Call) -> None:
         ("SELECT * FROM people TO EVALUATE wages INTO people", "people has no column model"),
         ("SELECT * FROM people TRAIN none.DNN INTO m", "names no file of the model zoo"),
         ("SELECT * FROM people TRAIN regressor.DNM INTO m", "Did you mean DNN?"),
+        (
+            "SELECT id, wage FROM people TRAIN classifier.DNN INTO m",
+            "wage is no class: its type is",
+        ),
+        ("SELECT id, id - 9 AS x FROM people TRAIN classifier.DNN INTO m", "least value is -8"),
+        ("SELECT NULL AS x, wage FROM people TRAIN net.M INTO m", "column x has no values at all"),
+        ("SELECT 9e999 AS x, wage FROM people TRAIN net.M INTO m", "x has infinities or NaN"),
+        ("SELECT id, wage FROM people TRAIN net.M WITH unit=2 INTO m", "Did you mean units?"),
+        ("SELECT id, wage FROM none TRAIN net.M WITH x=2 INTO m", "net.M takes no parameter x"),
+        ("SELECT id, wage FROM people TRAIN", "TRAIN must be followed by a name"),
         ("SELECT * FROM people WHERE id > 9 TRAIN a.B INTO m", "the query returns no rows"),
         ("SELECT * FROM people WHERE id > 9 TO EVALUATE wages", "the query returns no rows"),
         (
@@ -357,6 +368,21 @@ def test_a_statement_whose_job_was_not_started_leaves_nothing(
     monkeypatch.setattr("edl.api.train", train)
     sql("--models", "new", "-e", TRAIN_M, code=2)
     assert files_of("new") == []
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_what_is_kept_about_a_model_goes_with_a_job_that_has_failed(
+    sql: Call, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """The records of the job are gone, so nothing can finish it."""
+
+    def train(**_: Any) -> JobResult:
+        raise EdlError(ErrorCode.MODEL_CONTRACT, "no", where="", remedy="")
+
+    monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.sql_session.job_catalog", lambda: FakeJobs(is_over))
+    sql("--models", "new", "-e", TRAIN_M, code=4)
+    assert bool(files_of("new")) == (not is_over)
 
 
 class FakeJobs:

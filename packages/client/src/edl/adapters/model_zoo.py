@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
+from edl.core.model_parameters import parameters
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError
@@ -58,6 +59,28 @@ def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
         if file is not None:
             return file.read_text(encoding="utf-8", errors="replace"), candidate.attribute
     return "", ""
+
+
+def parameters_of(zoo: Path, model_def: str) -> frozenset[str] | None:
+    """Names of all parameters that a model may take, and of more; None if others may exist.
+
+    Raises:
+        EdlError: as for ``source_of``.
+    """
+    _, name = source_of(zoo, model_def)
+    if not name:
+        return None
+    full = _full_name(zoo, "--model-def", model_def)
+    return parameters(full.rpartition(".")[0], name, lambda module: _text_of(zoo, module))
+
+
+def _text_of(zoo: Path, module: str) -> tuple[str, str] | None:
+    """The text of a module, and the package that it is in, or is."""
+    file = _file_of(zoo, Candidate(tuple(module.split(".")), ""))
+    if file is None:
+        return None
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    return file.read_text(encoding="utf-8", errors="replace"), package
 
 
 def check_folder(zoo: Path) -> None:

@@ -80,6 +80,65 @@ def check_known(name: str, names: Sequence[str], place: str) -> None:
         )
 
 
+def check_label(
+    statement: Train, label: str, schema: Mapping[str, Any], classes: Mapping[str, int]
+) -> None:
+    """Check that a model of the zoo can learn the label; what others learn, a worker finds out.
+
+    Args:
+        label: the column.
+        schema: of the converted rows, with the label under the name that records have it by.
+        classes: numbers of the texts, if the label is one.
+
+    Raises:
+        Problem: it is a text or a number, and the model learns the other.
+    """
+    if classes and statement.model_def.startswith("regressor."):
+        raise usage(
+            f"the label {label} is a text; {statement.model_def} learns numbers",
+            where=f"LABEL {label}",
+            remedy="Take a classifier: TRAIN classifier.DNN",
+        )
+    if not statement.model_def.startswith("classifier.") or "n_classes" in statement.params:
+        return
+    found = next((each for each in schema["columns"] if each["name"] == schema["label"]), None)
+    if found is None or found["feature"] == "bytes":
+        return
+    if found["feature"] == "float":
+        wrong = f"its type is {found['type']}"
+    elif found["min"] < 0:
+        wrong = f"its least value is {found['min']}"
+    else:
+        return
+    raise usage(
+        f"the label {label} is no class: {wrong}; {statement.model_def} learns texts, or integers"
+        " from 0 on",
+        where=f"LABEL {label}",
+        remedy="Take a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
+    )
+
+
+def check_values(schema: Mapping[str, Any]) -> None:
+    """Check what models that configure themselves from the schema cannot learn from.
+
+    They say the same, in a job.
+
+    Raises:
+        Problem: a column has no values, or NaN or infinities.
+    """
+    for column in schema["columns"]:
+        if column["feature"] is None:
+            raise _mismatch(
+                f"the column {column['name']} has no values at all",
+                "Leave it out, or name the others in COLUMN.",
+            )
+        if column.get("not_finite"):
+            raise _mismatch(
+                f"the column {column['name']} has infinities or NaN",
+                f"Leave these rows out, or select NULLIF({column['name']}, 'NaN').",
+            )
+
+
 def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
     """Check that columns hold what they held when the model was trained.
 

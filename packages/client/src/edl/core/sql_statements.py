@@ -180,7 +180,7 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
         if _is_followed(words, index):
             return index
     meant = [i for i in at_top if i and is_word(words[i - 1], "TO")] or [
-        index for index in at_top if index + 1 < len(words) and _may_be_meant(words, index)
+        index for index in at_top if _may_be_meant(words, index)
     ]
     if meant:
         word = words[meant[-1]].text.upper()
@@ -206,8 +206,15 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
     )
 
 
+_BEFORE_TABLES = ("FROM", "JOIN", "AS", "TABLE")
+
+
 def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
     """Whether a name follows, or what somebody may take for one: ``TRAIN ../dnn``."""
+    if verb + 1 == len(words):
+        # It may be another name of a table, which comes last in a SELECT; but who gives such a one?
+        before = words[verb - 1]
+        return verb > 0 and before.text not in (",", ".") and not is_word(before, *_BEFORE_TABLES)
     following = words[verb + 1]
     is_apart = following.start > words[verb].end
     return following.is_name or (is_apart and following.text[0] in "./~")

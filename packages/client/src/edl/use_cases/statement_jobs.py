@@ -77,10 +77,14 @@ class StatementJobs:
             try:
                 yield job
             except Exception:
-                if not self._catalog.has(job):  # otherwise edl resume may finish it
+                if not self._may_finish(job):
                     self._models.withdraw(model, job)
                 raise
             self._models.describe(model, job, about)
+
+    def _may_finish(self, job: str) -> bool:
+        """Whether a job goes on though nobody waits for it; a failed one has no records."""
+        return self._catalog.has(job) and not self._catalog.find(job).status(job).is_over
 
     @contextmanager
     def running(self, subject: str) -> Iterator[str]:

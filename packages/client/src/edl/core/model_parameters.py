@@ -1,0 +1,111 @@
+"""Which parameters a model can have, as far as the texts of its files show."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+# What a model file may also define without a function of its own: a name of another library, whose
+# parameters only a worker can see.
+_ROLES = ("loss", "optimizer", "metrics", "input", "dataset", "callbacks", "feed")
+
+
+def parameters(
+    module: str, name: str, read: Callable[[str], tuple[str, str] | None]
+) -> frozenset[str] | None:
+    """Names of all parameters that a model, its loss and its optimizer may take, and of more.
+
+    Args:
+        module: dotted name of the model's file.
+        name: of the model in it, a class or a function.
+        read: gives the text of a module of the zoo by its dotted name, and the package that it is
+            in, or is; None if the zoo has no such module.
+
+    Returns:
+        None if there may be others, which the texts do not show.
+    """
+    found = _Found()
+    waiting, seen = [module], {module}
+    while waiting:
+        text = read(waiting.pop())
+        if text is None:
+            continue
+        try:
+            tree = ast.parse(text[0])
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        found.package = text[1].split(".")
+        found.visit(tree)
+        waiting += found.modules - seen
+        seen |= found.modules
+    taker = found.taker(name)
+    if taker is None or taker.args.kwarg is not None or found.hides:
+        return None
+    return frozenset(found.names)
+
+
+@dataclass
+class _Found(ast.NodeVisitor):
+    """What the modules of a zoo define.
+
+    Attributes:
+        names: of parameters of functions.
+        modules: that are imported, in the zoo or elsewhere.
+        hides: something takes parameters, and the text does not show which.
+        package: parts of the name of what relative imports begin from.
+    """
+
+    names: set[str] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    hides: bool = False
+    package: list[str] = field(default_factory=list)
+    _definitions: dict[str, ast.FunctionDef | ast.ClassDef] = field(default_factory=dict)
+
+    def taker(self, name: str) -> ast.FunctionDef | None:
+        """The function that takes the parameters of a model."""
+        found = self._definitions.get(name)
+        if isinstance(found, ast.ClassDef):
+            for each in found.body:
+                if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+                    return each
+            return None
+        return found
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._definitions.setdefault(node.name, node)
+        every = node.args
+        self.names |= {each.arg for each in (*every.posonlyargs, *every.args, *every.kwonlyargs)}
+        self.hides |= _is_role(node.name) and every.kwarg is not None
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._definitions.setdefault(node.name, node)
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        named = [each.id for each in node.targets if isinstance(each, ast.Name)]
+        match node.value:
+            case ast.Call(func=ast.Name(id="staticmethod"), args=[ast.Attribute()]):
+                pass  # of a class that is imported from the zoo, or defined here
+            case ast.Name(id=name) if isinstance(self._definitions.get(name), ast.FunctionDef):
+                pass  # another name of a function
+            case _:
+                self.hides |= any(map(_is_role, named))
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.modules |= {each.name for each in node.names}
+        self.hides |= any(_is_role(each.asname or "") for each in node.names)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        parts = self.package[: len(self.package) + 1 - node.level] if node.level else []
+        module = ".".join([*parts, *([node.module] if node.module else [])])
+        self.modules.add(module)
+        self.modules |= {f"{module}.{each.name}" for each in node.names}
+        self.hides |= any(each.name == "*" for each in node.names)
+        self.hides |= any(_is_role(each.asname or "") for each in node.names)
+
+
+def _is_role(name: str) -> bool:
+    """Whether a definition of this name may be a part of a model file that takes parameters."""
+    return any(role in name for role in _ROLES)
