@@ -57,6 +57,16 @@ def test_each_alert_has_a_runbook_that_names_it() -> None:
     assert set(RUNBOOKS.glob("*.md")) == used
 
 
+def test_each_alert_is_really_caused_and_the_docs_say_how() -> None:
+    names = [alert["alert"] for alert in alerts()]
+    rows = re.findall(r"^\| \[`(Edl\w+)`\]", (ROOT / "docs" / "monitoring.md").read_text(), re.M)
+    assert sorted(rows) == sorted(names)
+    caused = set(
+        re.findall(r'"(Edl\w+)"', Path(__file__).with_name("test_prometheus.py").read_text())
+    )
+    assert caused == set(names)
+
+
 def test_runbooks_name_panels_that_the_dashboards_have() -> None:
     shown = [dashboard(name) for name in DASHBOARDS]
     titles = {each["title"] for content in shown for each in panels(content)}
