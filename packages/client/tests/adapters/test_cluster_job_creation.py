@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +15,9 @@ from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import Listing
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_proto.timestamps import rfc3339
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
 SECRET = "/api/v1/namespaces/team/secrets/edl-digits"
@@ -40,9 +44,16 @@ class Api:
     def get(self, path: str) -> dict[str, Any]:
         return self._call("get", lambda: self._found(path))
 
+    def list(self, place: str, selector: str) -> Listing:
+        assert selector == "app.kubernetes.io/managed-by=edl"
+        items = [item for path, item in self.objects.items() if path.startswith(place)]
+        return self._call("list", lambda: Listing(items, "1"))
+
     def patch(self, path: str, changes: dict[str, Any]) -> None:
         def change() -> None:
             item = self._found(path)
+            if changes["metadata"].get("uid", item["metadata"]["uid"]) != item["metadata"]["uid"]:
+                raise ApiError(409, "Conflict", "the uid is another one")
             item["metadata"]["annotations"] = {}
             item["spec"] |= changes.get("spec", {})
 
@@ -67,7 +78,8 @@ class Api:
         if path in self.objects:
             raise ApiError(409, "AlreadyExists", "it exists")
         self._uids += 1
-        metadata = {**item["metadata"], "uid": str(self._uids)}
+        metadata = {**copy.deepcopy(item["metadata"]), "uid": str(self._uids)}
+        metadata["creationTimestamp"] = rfc3339(time.time(), "seconds")
         self.objects[path] = {**item, "metadata": metadata, "spec": dict(item.get("spec", {}))}
         return dict(self.objects[path])
 
@@ -107,12 +119,14 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     return Api()
 
 
-def creation(api: Api, owned: Callable[[], Iterable[Any]] | None = None) -> JobCreation:
+def creation(
+    api: Api, owned: Callable[[], Iterable[Any]] | None = None, name: str = "digits"
+) -> JobCreation:
     session = ClusterSession(ClusterChoice())
     session._connection = ClusterConnection(api, "here", "team", "here")
-    named = {"name": "edl-digits", "namespace": "team"}
+    named = {"name": f"edl-{name}", "namespace": "team"}
     own = {"kind": "Job", "spec": {"suspend": True}}
-    own["metadata"] = {**named, "labels": objects.labels("digits", objects.MASTER)}
+    own["metadata"] = {**named, "labels": objects.labels(name, objects.MASTER)}
     secret = {"kind": "Secret", "metadata": dict(named)}
     return JobCreation(session, own, owned or (lambda: [secret]), is_queued=False)
 
@@ -217,3 +231,73 @@ def test_an_object_of_a_former_job_of_the_name_is_waited_for(api: Api) -> None:
     api.before = collect
     assert creation(api).create()
     assert api.objects[SECRET]["metadata"]["ownerReferences"][0]["uid"] != "former"
+
+
+class Killed(BaseException):
+    """The end of a client that can clean up nothing."""
+
+
+def leave_behind(api: Api, monkeypatch: pytest.MonkeyPatch, name: str, age_s: float) -> str:
+    """Kill a submission between its Job and the rest; returns the uid of the Job."""
+
+    def die() -> Iterable[Any]:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobCreation, "withdraw", lambda *_: None)
+        with pytest.raises(Killed):
+            creation(api, die, name).create()
+    metadata = api.objects[JOB.replace("digits", name)]["metadata"]
+    metadata["creationTimestamp"] = rfc3339(time.time() - age_s, "seconds")
+    return str(metadata["uid"])
+
+
+@pytest.mark.parametrize(("age_s", "watched_s"), [(400.0, 60.0), (0.0, 0.2)])
+def test_what_a_killed_submission_has_left_is_replaced_by_the_next_one_of_its_name(
+    api: Api, monkeypatch: pytest.MonkeyPatch, age_s: float, watched_s: float
+) -> None:
+    monkeypatch.setattr(job_creation, "_UNRELEASED_S", watched_s)
+    left = leave_behind(api, monkeypatch, "digits", age_s)
+    assert creation(api).create()
+    assert api.objects[JOB]["metadata"]["uid"] != left
+    assert not api.objects[JOB]["spec"]["suspend"]
+
+
+def test_a_submission_that_is_not_over_is_waited_for(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = leave_behind(api, monkeypatch, "digits", 0.0)
+
+    def release(seconds: float) -> None:
+        api.objects[JOB]["metadata"]["annotations"] = {}
+
+    monkeypatch.setattr(job_creation.time, "sleep", release)
+    assert not creation(api).create()
+    assert api.objects[JOB]["metadata"]["uid"] == other
+
+
+def test_a_submission_that_was_replaced_does_not_release_the_other_one(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace() -> Iterable[Any]:
+        api.objects.pop(JOB)
+        leave_behind(api, monkeypatch, "digits", 0.0)
+        return []
+
+    with pytest.raises(EdlError):
+        creation(api, replace).create()
+    assert api.objects[JOB]["spec"]["suspend"], "the other one releases it"
+
+
+@pytest.mark.parametrize(("age_s", "stays"), [(4000.0, False), (1000.0, True)])
+def test_any_submission_removes_what_was_left_long_ago(
+    api: Api, monkeypatch: pytest.MonkeyPatch, age_s: float, stays: bool
+) -> None:
+    released = creation(api, name="released")
+    assert released.create()
+    path = JOB.replace("digits", "released")
+    api.objects[path]["metadata"]["creationTimestamp"] = rfc3339(time.time() - 1e6, "seconds")
+    leave_behind(api, monkeypatch, "forgotten", age_s)
+    assert creation(api).create()
+    assert (JOB.replace("digits", "forgotten") in api.objects) is stays
+    assert path in api.objects, "a job that runs for long is no remains"

@@ -103,9 +103,8 @@ class JobSubmitter:
             if checkout is not None and not job.runs_in_image:
                 job = replace(job, model_zoo=str(checkout))
         job, schema = _described(job, checkout)
-        if job.name and self.catalog.has(job.name):
-            running = self._same_job_runs(backend, job)
-            return SubmissionPlan(job, placement.describe(job), running)
+        if job.name and self.catalog.has(job.name) and self._same_job_runs(backend, job):
+            return SubmissionPlan(job, placement.describe(job), running=True)
         named = job.named(secrets.token_hex(2))
         while named is not job and self.catalog.has(named.name):
             named = job.named(secrets.token_hex(2))
@@ -224,10 +223,15 @@ class JobSubmitter:
         return f"interrupted; the job {name} goes on: edl status {name}"
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
-        """True if the job of this name is the same and not over; an error otherwise."""
+        """True if the job of this name is the same and not over; an error if it is not.
+
+        False if its submission has not ended: a backend knows whether it ever will.
+        """
         holder = self.catalog.find(job.name)
         found = holder.status(job.name, ask=False)
         remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
+        if found.is_being_submitted:
+            return False
         if found.is_over:
             what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"
             if steps := holder.continuation.next_steps(found.status):

@@ -20,9 +20,10 @@ from edl_proto.v1 import job_pb2
 
 JsonObject = dict[str, Any]
 
-_SUBMISSION_S = 300.0
+SUBMISSION_S = 300.0
 """A submission that takes longer was interrupted."""
 
+_SUBMITTING = "it is being submitted"
 _SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
 
 
@@ -82,7 +83,8 @@ class ClusterJob:
         status = codec.decode_status(self.message())
         state = self._state(status.state)
         waits = self.is_suspended and not state.is_over
-        return replace(status, state=state, pending=_SUSPENDED if waits else "")
+        why = _SUBMITTING if is_being_submitted(self.item) else _SUSPENDED
+        return replace(status, state=state, pending=why if waits else "")
 
     def events(self, after: int) -> list[JobEvent]:
         """Recorded events with a number above ``after``, oldest first."""
@@ -105,10 +107,19 @@ class ClusterJob:
             return recorded
         if self.has_ended or objects.ANNOTATION_STOPPED in self.annotations:
             return JobState.LOST
-        if objects.ANNOTATION_SUBMITTING in self.annotations:
-            age_s = time.time() - created_s(self.item)
-            return JobState.NOT_STARTED if age_s > _SUBMISSION_S else JobState.STARTING
+        if is_being_submitted(self.item):
+            return JobState.NOT_STARTED if age_s(self.item) > SUBMISSION_S else JobState.STARTING
         return recorded
+
+
+def is_being_submitted(item: JsonObject) -> bool:
+    """Whether a Job has not been released yet by the client that creates it, or created it."""
+    return objects.ANNOTATION_SUBMITTING in (item["metadata"].get("annotations") or {})
+
+
+def age_s(item: JsonObject) -> float:
+    """Seconds since the creation of an object, if the clocks here and there agree."""
+    return time.time() - created_s(item)
 
 
 def created_s(item: JsonObject) -> float:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from edl import codec
+from edl.adapters.kubernetes.cluster_job import SUBMISSION_S, age_s, is_being_submitted
 from edl.adapters.kubernetes.job_identities import NewIdentities
-from edl.adapters.kubernetes.job_objects import is_managed
-from edl.adapters.kubernetes.outages import RETRY_S, retry_unanswered
+from edl.adapters.kubernetes.job_objects import LABEL_MANAGED, is_managed
+from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl.adapters.kubernetes.owned_objects import create_owned
 from edl.adapters.kubernetes.placement import KINDS, ClusterPlacement, read_templates
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
@@ -21,6 +25,12 @@ from edl_proto.errors import EdlError
 from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+
+_UNRELEASED_S = 60.0
+"""A Job of another submission that is seen for so long and is not released was left behind."""
+
+_FORGOTTEN_S = 3600.0
+"""What a submission has left that began so long ago is removed by any other one."""
 
 
 @dataclass(slots=True)
@@ -69,7 +79,8 @@ class JobCreation:
         """
         connection = self.session.connect()
         try:
-            made = retry_unanswered(lambda: self._create_job(connection), RETRY_S)
+            self._remove_forgotten(connection)
+            made = self._create_first(connection)
             if made is None:
                 return False
             self._uid = made["metadata"]["uid"]
@@ -114,6 +125,36 @@ class JobCreation:
         name = metadata["labels"][objects.LABEL_JOB]
         return shlex.join(("edl", "delete", name, "--stop", "--yes", *place))
 
+    def _create_first(self, connection: ClusterConnection) -> JsonObject | None:
+        """The Job as the cluster has it; None if another one of its name was released.
+
+        Waits for another submission of the name; what a killed one has left is replaced.
+        """
+        seen, since = "", 0.0
+        while True:
+            made = retry_unanswered(lambda: self._create_job(connection), RETRY_S)
+            if made is not None:
+                return made
+            other = retry_unanswered(lambda: self._find(connection), RETRY_S)
+            if other is None:
+                continue
+            if not is_being_submitted(other):
+                return None
+            if other["metadata"]["uid"] != seen:
+                seen, since = other["metadata"]["uid"], time.monotonic()
+            is_left = time.monotonic() - since > _UNRELEASED_S or age_s(other) > SUBMISSION_S
+            if is_left:
+                retry_unanswered(partial(self._remove, connection, other), RETRY_S)
+            else:
+                time.sleep(POLL_S)
+
+    def _remove_forgotten(self, connection: ClusterConnection) -> None:
+        """Remove what submissions have left whose clients were killed, whatever its name."""
+        with contextlib.suppress(ApiError, ApiUnavailable):  # the next submission does it
+            for item in connection.api.list(self._place(connection), LABEL_MANAGED).items:
+                if is_being_submitted(item) and age_s(item) > _FORGOTTEN_S:
+                    self._remove(connection, item)
+
     def _create_job(self, connection: ClusterConnection) -> JsonObject | None:
         """The Job as the cluster has it; None if another one has its name."""
         annotations = self.own["metadata"].setdefault("annotations", {})
@@ -148,15 +189,24 @@ class JobCreation:
         found = self._find(connection)
         if found is None or not self._is_own(found):
             return
+        self._remove(connection, found)
+
+    def _remove(self, connection: ClusterConnection, item: JsonObject) -> None:
+        metadata = item["metadata"]
+        path = f"{self._place(connection)}/{metadata['name']}"
         try:
-            connection.api.delete(self._path(connection), uid=found["metadata"]["uid"])
+            connection.api.delete(path, uid=metadata["uid"])
         except ApiError as error:
             if error.status not in (404, 409):  # it has gone, or a new one has its name
                 raise
 
     def _release(self, connection: ClusterConnection) -> None:
         changes: JsonObject = {
-            "metadata": {"annotations": {objects.ANNOTATION_SUBMITTING: None}},
+            "metadata": {
+                "annotations": {objects.ANNOTATION_SUBMITTING: None},
+                # With another uid, the Job of this name is that of another submission.
+                "uid": self._uid,
+            },
         }
         if not self.is_queued:
             changes["spec"] = {"suspend": False}

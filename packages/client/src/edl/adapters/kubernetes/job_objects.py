@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject, decode_spec
+from edl.adapters.kubernetes.cluster_job import (
+    ClusterJob,
+    JsonObject,
+    decode_spec,
+    is_being_submitted,
+)
 from edl.adapters.kubernetes.refusals import no_namespace
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core import names
@@ -36,7 +41,7 @@ class JobObjects:
         with self._calls("listing jobs"):
             connection = self._session.connect()
             place = "/apis/batch/v1/jobs" if everywhere else connection.place(_JOBS)
-            selector = f"{_LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
+            selector = f"{LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
             items = connection.api.list(place, selector).items
             if not items and not everywhere:
                 self._check_namespace(connection)
@@ -101,7 +106,7 @@ class JobObjects:
     def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
         """The job's pods that exist, of one role or all."""
         namespace, job = self.locate(name)
-        selector = f"{_LABEL_MANAGED},{objects.LABEL_JOB}={job}"
+        selector = f"{LABEL_MANAGED},{objects.LABEL_JOB}={job}"
         if role:
             selector += f",{objects.LABEL_ROLE}={role}"
         with self._calls("listing pods", name):
@@ -196,9 +201,7 @@ class JobObjects:
             if error.status != 403:
                 raise
             return job_pb2.JobSpec()
-        if secret is None and objects.ANNOTATION_SUBMITTING in item["metadata"].get(
-            "annotations", {}
-        ):
+        if secret is None and is_being_submitted(item):
             return job_pb2.JobSpec()
         spec = self._specs[item["metadata"]["uid"]] = decode_spec(secret or {}, job)
         return spec
@@ -239,7 +242,7 @@ class JobObjects:
 
 
 _MANAGED = ("app.kubernetes.io/managed-by", "edl")
-_LABEL_MANAGED = "=".join(_MANAGED)
+LABEL_MANAGED = "=".join(_MANAGED)
 
 
 def is_managed(item: JsonObject) -> bool:
