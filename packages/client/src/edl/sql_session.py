@@ -18,10 +18,11 @@ from edl.adapters.databases import Database
 from edl.adapters.model_zoo import parameters_of, source_of
 from edl.adapters.sql_models import SqlModels
 from edl.app import job_catalog
-from edl.conversion.column_loader import Target, load_column
+from edl.conversion.column_loader import Target, check_target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns
+from edl.core.columns import Cell
 from edl.core.model_file import learns_label, takes_parameter
 from edl.core.options import BY_NAME, Given, Verb, read_value
 from edl.core.problem import usage
@@ -212,6 +213,8 @@ class SqlSession:
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
+        target = Target(statement.table, statement.column, key)
+        check_target(self._database, target, _kinds(about))
         with self._folder() as folder:
             rows = self._convert(folder, statement.select)
             check_types(about["texts"], rows.schema or {})
@@ -232,7 +235,6 @@ class SqlSession:
             predictions = Predictions(
                 f"{folder}/predictions.recordio", key, "prediction", about["classes"]
             )
-            target = Target(statement.table, statement.column, key)
             done = retry_while_unreachable(
                 lambda: load_column(self._database, target, predictions, lambda _: None),
                 self._report,
@@ -346,6 +348,13 @@ class SqlSession:
                 remedy="Name the folder of the models of tables: --model-zoo model_zoo",
             )
         return found
+
+
+def _kinds(about: Mapping[str, Any]) -> tuple[Cell, ...]:
+    """What the predictions of a model may be."""
+    if about["classes"]:
+        return (Cell.TEXT,)
+    return (Cell.INT,) if about["is_classifier"] else (Cell.FLOAT, Cell.INT)
 
 
 def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:

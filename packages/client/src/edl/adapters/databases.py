@@ -5,6 +5,7 @@ A password is never shown: neither in a message nor in the text of a driver's er
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import stat
@@ -194,6 +195,8 @@ def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
     from sqlalchemy.pool import NullPool
 
     dialect, module = _DRIVERS[backend]
+    # What psycopg says of a connection that an error has ended would stand beside our message.
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
     try:
         if backend == "sqlite":
             return _sqlite_engine(url, read_only=read_only)

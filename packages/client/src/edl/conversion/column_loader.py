@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -88,6 +88,23 @@ def load_column(
         return loading.update(number)
 
 
+def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> None:
+    """Check before anything is predicted that a table can take predictions.
+
+    Args:
+        kinds: what the predictions may be.
+
+    Raises:
+        EdlError, Problem: the table or the key is not there, or the column holds something else.
+    """
+    with database.reading() as connection:
+        where = f"{database.shown}, table {target.table}"
+        known = _column_types(connection, target, where).get(target.column)
+        if known is None or any(_fits(known, kind) for kind in kinds):
+            return
+        _check_type(known, kinds[0], target.column, where)
+
+
 class _LoadTransaction:
     """One transaction."""
 
@@ -99,7 +116,7 @@ class _LoadTransaction:
         self._kind = kind
         self._where = where
         schema, _, name = target.table.rpartition(".")
-        types = self._column_types(name, schema or None)
+        types = _column_types(connection, target, where)
         key_type = types[target.key]
         self._convert_key = _key_conversion(key_type, target.key, where)
         self._column_is_new = target.column not in types
@@ -136,7 +153,7 @@ class _LoadTransaction:
             except IntegrityError as error:
                 raise unreadable(
                     f"two predictions have the same {self._target.key}: {_detail(error.orig)}",
-                    "--from",
+                    f"--key {self._target.key}",
                     "Name a key that differs for each record with --key.",
                 ) from None
             number += len(batch)
@@ -211,40 +228,44 @@ class _LoadTransaction:
                     "Name the right --key.",
                 ) from None
 
-    def _column_types(self, name: str, schema: str | None) -> dict[str, TypeEngine[Any]]:
-        import sqlalchemy as sql
-
-        inspector = sql.inspect(self._connection)
-        if not inspector.has_table(name, schema=schema):
-            raise EdlError(
-                ErrorCode.DATA_NOT_FOUND,
-                "there is no such table",
-                where=self._where,
-                remedy=did_you_mean(name, inspector.get_table_names(schema=schema))
-                or "Check its name, and its schema if it has one: --table schema.table",
-            )
-        types = {
-            column["name"]: column["type"] for column in inspector.get_columns(name, schema=schema)
-        }
-        if self._target.key not in types:
-            raise usage(
-                f"--key {self._target.key}: the table has no such column",
-                where=self._where,
-                remedy=did_you_mean(self._target.key, types) or f"It has {', '.join(types)}.",
-            )
-        keys = inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
-        if self._target.column in (*keys, self._target.key):
-            raise usage(
-                f"--column {self._target.column} identifies the rows of the table",
-                where=self._where,
-                remedy="Name another column for the predictions.",
-            )
-        return types
-
     def _count(self, rows: Any) -> int:
         import sqlalchemy as sql
 
         return self._connection.execute(sql.select(sql.func.count()).select_from(rows)).scalar_one()
+
+
+def _column_types(connection: Connection, target: Target, where: str) -> dict[str, TypeEngine[Any]]:
+    """The columns of the table."""
+    import sqlalchemy as sql
+
+    folder, _, name = target.table.rpartition(".")
+    schema = folder or None
+    inspector = sql.inspect(connection)
+    if not inspector.has_table(name, schema=schema):
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            "there is no such table",
+            where=where,
+            remedy=did_you_mean(name, inspector.get_table_names(schema=schema))
+            or "Check its name, and its schema if it has one: --table schema.table",
+        )
+    types = {
+        column["name"]: column["type"] for column in inspector.get_columns(name, schema=schema)
+    }
+    if target.key not in types:
+        raise usage(
+            f"--key {target.key}: the table has no such column",
+            where=where,
+            remedy=did_you_mean(target.key, types) or f"It has {', '.join(types)}.",
+        )
+    keys = inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
+    if target.column in (*keys, target.key):
+        raise usage(
+            f"the column {target.column} identifies the rows of the table",
+            where=where,
+            remedy="Name another column for the predictions.",
+        )
+    return types
 
 
 def _value_type(kind: Cell) -> TypeEngine[Any]:
@@ -259,8 +280,7 @@ def _value_type(kind: Cell) -> TypeEngine[Any]:
             return sql.Text()
 
 
-def _check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
-    """Refuse values that a column that is there already cannot hold."""
+def _fits(known: TypeEngine[Any], kind: Cell) -> bool:
     import sqlalchemy as sql
 
     fitting: dict[Cell, tuple[type[TypeEngine[Any]], ...]] = {
@@ -268,13 +288,18 @@ def _check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> No
         Cell.FLOAT: (sql.Numeric, sql.types.NullType),
         Cell.TEXT: (sql.String, sql.types.NullType),
     }
-    if isinstance(known, fitting[kind]):
+    return isinstance(known, fitting[kind])
+
+
+def _check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
+    """Refuse values that a column that is there already cannot hold."""
+    if _fits(known, kind):
         return
     raise usage(
-        f"--column {name} is of type {known}, and the predictions are "
+        f"the column {name} is of type {known}, and the predictions are "
         f"{ {Cell.INT: 'integers', Cell.FLOAT: 'floats'}.get(kind, 'texts') }",
         where=where,
-        remedy="Name another --column: it is created if it does not exist.",
+        remedy="Name another column: it is created if it does not exist.",
     )
 
 

@@ -51,6 +51,11 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     for name in used:
         check_known(name, names, "the SELECT")
     features = [name for name in dict.fromkeys(used) if name != label]
+    if (statement.columns and not features) or not set(names) - {label}:
+        raise _mismatch(
+            f"there is no column to learn {label} from" if label else "there is no column",
+            "Select other columns, and name them in COLUMN or leave COLUMN out.",
+        )
     return Selection(label, (*features, *([label] if label else ())) if features else (), params)
 
 
