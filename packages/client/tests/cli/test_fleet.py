@@ -142,17 +142,24 @@ def answers(url: str) -> bool:
     shutil.which("prometheus") is None and not os.environ.get("CI"),
     reason="Prometheus is not installed (apt install prometheus)",
 )
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_prometheus_outlives_the_command(tidy: Edl, number: signal.Signals) -> None:
-    ours = signal.signal(number, signal.SIG_DFL)  # under nohup, children would ignore SIGHUP, too
+    # Under nohup, children would ignore SIGHUP, too.
+    ours = signal.getsignal(number)
+    if number is not signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
     try:
         child = tidy.start("dashboard", "--all", "--prometheus")
     finally:
-        signal.signal(number, ours)
+        if number is not signal.SIGKILL:
+            signal.signal(number, ours)
     assert child.stderr is not None
     url = child.stderr.readline().split()[-1]
     eventually(lambda: answers(url), "Prometheus answers")
     child.send_signal(number)
     child.communicate(timeout=WAIT_S)
+    if number is signal.SIGKILL:
+        eventually(lambda: not answers(url), "Prometheus is gone")
+        return
     assert child.returncode == 0
     assert not answers(url)

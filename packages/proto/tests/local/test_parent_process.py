@@ -50,6 +50,22 @@ def test_a_parent_that_is_killed(frozen: bool) -> None:
         assert gone(child.pid)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do that")
+def test_a_program_of_others_ends_with_its_parent() -> None:
+    script = (
+        "import subprocess; from edl_proto.local.parent_process import ending_with_parent\n"
+        'command = ["/bin/sh", "-c", "echo $$; exec sleep 600"]\n'
+        "subprocess.Popen(ending_with_parent(command)).wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = process_identity.find(int(parent.stdout.readline()))
+        assert child is not None
+        parent.kill()
+        parent.wait()
+        assert gone(child.pid)
+
+
 def test_a_parent_that_closes_its_end() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE

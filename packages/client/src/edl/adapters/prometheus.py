@@ -30,6 +30,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.page_key import metrics_token_file
 from edl_proto.local import job_directory
+from edl_proto.local.parent_process import ending_with_parent
 
 _HOST = "127.0.0.1"
 _LEAVE_S = 10.0
@@ -107,15 +108,17 @@ class Prometheus:
             port = probe.getsockname()[1]
         self.url = f"http://{_HOST}:{port}"
         with (self._folder / "prometheus.log").open("wb") as log:
+            command = [
+                *(self._binary, f"--config.file={self._folder / 'prometheus.yml'}"),
+                *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
+                f"--storage.tsdb.retention.time={_RETENTION}",
+                f"--web.listen-address={_HOST}:{port}",
+                # By default it lets every web site that the user visits read all figures.
+                f"--web.cors.origin={re.escape(self.url)}",
+            ]
             self._process = subprocess.Popen(
-                [
-                    *(self._binary, f"--config.file={self._folder / 'prometheus.yml'}"),
-                    *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
-                    f"--storage.tsdb.retention.time={_RETENTION}",
-                    f"--web.listen-address={_HOST}:{port}",
-                    # By default it lets every web site that the user visits read all figures.
-                    f"--web.cors.origin={re.escape(self.url)}",
-                ],
+                # It has no password: a killed command must not leave it behind.
+                ending_with_parent(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,10 +8,23 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
+
+_BECOME = f"""
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, signal.SIGKILL)
+    if os.getppid() != int(parent):
+        sys.exit(1)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+os.execv(command[0], command)
+"""
+"""Ends with its parent, and becomes another program; also if the parent has ended already."""
 
 
 def end_with_parent() -> None:
@@ -35,3 +48,14 @@ def end_with_parent() -> None:
         os._exit(0)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def ending_with_parent(command: Sequence[str]) -> list[str]:
+    """The same command, but on Linux the kernel ends its process with this one.
+
+    For programs that are not ours. The main thread of this process must start it.
+
+    Args:
+        command: path of the program, and its arguments.
+    """
+    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
