@@ -32,7 +32,7 @@ from edl.adapters import container_engine, job_identities, store_credentials
 from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto.errors import EdlError
 from edl_proto.identity.folder import RENEW_EVERY_S, IdentityFolder
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_proto.local import job_directory, ownership, process_identity, supervision
 from edl_proto.local.container_calls import CallListener
 from edl_proto.local.containers import (
     LABEL_JOB,
@@ -180,7 +180,10 @@ def _start(
 
     client = container_engine.client(container.engine)
     kernels = job_directory.home() / "kernels"
-    kernels.mkdir(parents=True, exist_ok=True)
+    kernels.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not ownership.is_own(kernels):  # compiled code lies there
+        kernels = job_dir / "kernels"
+        kernels.mkdir(mode=0o700, exist_ok=True)
     (job_dir / job_directory.LOGS).mkdir(exist_ok=True)
     output = job_dir / job_directory.LOGS / "master.log"
     places = {mount.path: mount.writable for mount in spec.containers.mounts}

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, ownership
 from edl_proto.model.git_source import GitSource
 
 _FETCH_S = 300.0
@@ -38,7 +38,14 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     name = str(zoo.url).rstrip("/").rpartition("/")[2].removesuffix(".git")
     mark = hashlib.sha256(str(zoo.url).encode()).hexdigest()[:16]
     place = (root or job_directory.home() / "zoos") / f"{name}-{mark}"
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not ownership.is_own(place):
+        raise EdlError(
+            ErrorCode.FORBIDDEN,
+            "other users can change the copies of repositories, whose code would run as you",
+            where=str(place),
+            remedy="Set EDL_HOME to a folder that only you can write.",
+        )
     with _locked(place):
         checkout = _checkout(zoo, place)
         _forget_old(place, checkout)

@@ -6,6 +6,8 @@ it again gives its code nothing that it has not had.
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from edl_proto.local import job_directory
@@ -26,9 +28,13 @@ def add(image: str) -> None:
 
 
 def read() -> frozenset[str]:
-    """All recorded images."""
+    """All recorded images; those that another user may have recorded are none."""
     try:
-        return frozenset(_path().read_text().splitlines())
+        with _path().open() as record:
+            facts = os.fstat(record.fileno())
+            if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+                return frozenset()
+            return frozenset(record.read().splitlines())
     except OSError:
         return frozenset()
 

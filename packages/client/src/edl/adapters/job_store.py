@@ -24,7 +24,7 @@ from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError
 from edl_proto.files import flush, open_regular, read_regular
-from edl_proto.local import job_directory, supervision
+from edl_proto.local import job_directory, ownership, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import error_pb2, job_pb2
@@ -101,6 +101,8 @@ class JobStore:
             ) from error
         found = []
         for entry in entries:
+            if not ownership.is_own(Path(entry.path)):
+                continue  # a job of another user, or what pretends to be one
             try:
                 created_s = os.stat(os.path.join(entry.path, job_directory.SPEC)).st_mtime
             except OSError:
@@ -109,7 +111,10 @@ class JobStore:
         return found
 
     def has(self, name: str) -> bool:
-        return not names.fault(name) and (self.path(name) / job_directory.SPEC).exists()
+        path = self.path(name)
+        if names.fault(name) or not (path / job_directory.SPEC).exists():
+            return False
+        return ownership.is_own(path)
 
     def platform(self, name: str) -> str:
         """The platform that a job was submitted to, also if its specification is damaged."""
@@ -193,7 +198,16 @@ class JobStore:
         return StoredJob(name, path, spec, master, self._judge(path, status, master))
 
     def unknown(self, name: str) -> EdlError:
-        """The error for a name that no job has."""
+        """The error for a name that no job of this user has."""
+        path = self.path(name)
+        if not names.fault(name) and path.is_dir() and not ownership.is_own(path):
+            return EdlError(
+                error_pb2.FORBIDDEN,
+                f"other users can change the directory of job {name}, or it is another user's",
+                where=str(path),
+                remedy="A job's directory names commands that run with your rights. Work as the"
+                " user whose job it is, and set EDL_HOME to a folder that only you can write.",
+            )
         return EdlError(
             error_pb2.JOB_NOT_FOUND,
             f"there is no job named {name or repr(name)}",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from edl_proto.files import read_regular, replace_file
-from edl_proto.local import job_directory, process_environment
+from edl_proto.local import job_directory, ownership, process_environment
 
 FROZEN_S = 30.0
 """A supervisor without a heartbeat for so long is frozen; it records one twice a second."""
@@ -55,7 +55,12 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
 
 
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
-    """What ``describe`` wrote: the supervisor's command and the master's; None without it."""
+    """What ``describe`` wrote: the supervisor's command and the master's; None without it.
+
+    Commands in a directory that others can change are none: they would run as this user.
+    """
+    if not ownership.is_own(job_dir):
+        return None
     try:
         facts = json.loads(read_regular(job_dir / job_directory.SUPERVISOR))
         return [str(word) for word in facts["supervisor"]], [str(w) for w in facts["master"]]

@@ -1,0 +1,71 @@
+"""What another user puts into a folder of jobs runs nothing, whichever command looks there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import Edl
+
+from edl.adapters import git_checkout, image_record
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.model.git_source import GitSource, GitUrl
+
+
+@pytest.fixture
+def trap(edl: Edl) -> Path:
+    """A job whose supervisor leaves this file; others can write to its directory."""
+    left, job = edl.place / "ran", edl.home / "jobs" / "evil"
+    (job / "logs").mkdir(parents=True)
+    (job / "spec.json").write_text(json.dumps({"name": "evil"}))
+    commands = {"supervisor": ["/bin/sh", "-c", f"touch {left}"], "master": ["true"]}
+    (job / "supervisor.json").write_text(json.dumps(commands))
+    if os.geteuid() == 0:
+        os.chown(job, 65534, 65534)
+    else:
+        job.chmod(0o777)
+    return left
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("status evil", "stop evil", "logs evil", "events evil", "wait evil", "resume evil"),
+        *("scale evil --workers 2", "dashboard evil", "export evil", "delete evil --yes"),
+    ],
+)
+def test_no_command_runs_what_another_user_has_left(edl: Edl, trap: Path, command: str) -> None:
+    done = edl.run(*command.split())
+    assert done.code != 0
+    assert "other users can change the directory of job evil" in done.err, str(done)
+    assert not trap.exists()
+
+
+def test_the_list_has_only_jobs_of_the_user(edl: Edl, trap: Path) -> None:
+    assert "evil" not in edl("list").out
+    assert not trap.exists()
+
+
+def test_copies_of_repositories_that_others_can_change_are_not_run(tmp_path: Path) -> None:
+    zoo = GitSource(GitUrl("zoos.example", 443, "/team/zoo.git"), "0" * 40, "")
+    with pytest.raises(EdlError):  # there is no such host
+        git_checkout.fetch(zoo, tmp_path)
+    (place,) = tmp_path.iterdir()
+    (place / zoo.ref).mkdir()
+    assert git_checkout.fetch(zoo, tmp_path) == place / zoo.ref
+    place.chmod(0o777)
+    with pytest.raises(EdlError, match="other users can change") as refused:
+        git_checkout.fetch(zoo, tmp_path)
+    assert refused.value.code == ErrorCode.FORBIDDEN
+
+
+def test_images_that_others_have_recorded_are_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path))
+    image_record.add("mine")
+    assert image_record.read() == {"mine"}
+    (tmp_path / "images").chmod(0o666)
+    assert image_record.read() == frozenset()

@@ -1,0 +1,30 @@
+"""Whether a folder of edl's state is its user's alone to change.
+
+What lies there names programs to run: a job's directory has the command of its supervisor, and a
+model zoo from git is code. Whoever else could put a folder there could run code as this user, who
+only asks for a list of jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def is_own(folder: Path) -> bool:
+    """Whether no other user but root can have changed a folder, or put it into its place.
+
+    One that is not there is nobody's.
+    """
+    try:
+        here, above = folder.lstat(), folder.parent.stat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(here.st_mode) or here.st_uid != os.geteuid():
+        return False
+    # What a group may write is left to its user: mostly it is a group of his own.
+    if here.st_mode & stat.S_IWOTH:
+        return False
+    others = above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX
+    return above.st_uid in (os.geteuid(), 0) and not others
