@@ -74,7 +74,14 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
 
 def secret_volume(name: str, *keys: str) -> dict[str, Any]:
     items = {"items": [{"key": key, "path": key} for key in keys]} if keys else {}
-    return {"spec": {"volumes": [{"name": "more", "secret": {"secretName": name, **items}}]}}
+    # A node prepares only what a container mounts.
+    mounts = [{"name": "more", "mountPath": "/more"}]
+    return {
+        "spec": {
+            "volumes": [{"name": "more", "secret": {"secretName": name, **items}}],
+            "containers": [{"name": objects.CONTAINER, "volumeMounts": mounts}],
+        }
+    }
 
 
 def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submitter) -> None:
