@@ -113,7 +113,10 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
     taken = Engine()
     monkeypatch.setattr(container_engine, "client", lambda *_: taken)
     monkeypatch.delenv("EDL_LOG_FORMAT", raising=False)
-    spec = job_pb2.JobSpec(name="boxed", training=job_pb2.TrainingSpec(parameter_servers=2))
+    spec = job_pb2.JobSpec(
+        name="boxed", image="zoo@sha256:1", training=job_pb2.TrainingSpec(parameter_servers=2)
+    )
+    spec.containers.master_image = "edl-base@sha256:2"
     container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
     master_container._start(container, spec, job_dir, identities, StoreAccess())
     (made,) = taken.created
@@ -128,6 +131,13 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
     for path in own:
         assert mounts[path]["ReadOnly"]
         assert (Path(path) / "identity.pem").is_file()
+    # Nothing else of the machine is seen, and never the engine; nor is it the image of the model.
+    assert {path for path in mounts if not Path(path).is_relative_to(job_dir)} == {
+        str(job_directory.home() / "kernels")
+    }
+    assert made["image"] == "edl-base@sha256:2"
+    assert made["host_config"]["cap_drop"] == ["ALL"]
+    assert made["host_config"]["read_only"]
     said = json.dumps([made[what] for what in ("entrypoint", "command", "environment", "labels")])
     assert "identity" not in said
     assert made["environment"]["EDL_LOG_FORMAT"] == "json"

@@ -297,5 +297,6 @@ def test_a_caller_that_says_nothing_does_not_stay(
     master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 0.1)
-    with socket.create_connection(("127.0.0.1", master.listener.port), WAIT_S) as idle:
+    address = "127.0.0.1", master.listener.port
+    with socket.create_connection(address, 200 * direct_listener._FIRST_CALL_S) as idle:
         assert idle.recv(1) == b""
