@@ -359,7 +359,10 @@ def test_a_model_of_another_job_is_not_taken_for_the_killed_statement_s(
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
     write_model("models/m", "somebody-elses")
-    assert "no statement has trained a model m" in sql("-e", "SHOW TRAIN m", code=4).err
+    told = sql("-e", "SHOW TRAIN m", code=4).err
+    assert "no statement has trained a model m" in told
+    assert "edl predict --trained-model may use it" in told
+    assert "delete the folder" in sql("-e", TRAIN_M, code=2).err
 
 
 def test_a_statement_whose_job_was_not_started_leaves_nothing(

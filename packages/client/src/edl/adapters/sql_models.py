@@ -143,7 +143,8 @@ class SqlModels:
             ) from None
 
     def _unknown(self, name: str) -> EdlError:
-        if not self.exists(name) and (jobs := self.announced(name)):
+        is_there = self.exists(name)
+        if not is_there and (jobs := self.announced(name)):
             return EdlError(
                 ErrorCode.MODEL_NOT_FOUND,
                 f"the model {name} is not there yet",
@@ -155,7 +156,9 @@ class SqlModels:
             ErrorCode.MODEL_NOT_FOUND,
             f"no statement has trained a model {name} here",
             where=self.place(name),
-            remedy=did_you_mean(name, known)
+            remedy="What is there is no work of edl sql; edl predict --trained-model may use it."
+            if is_there
+            else did_you_mean(name, known)
             or (
                 f"There are {', '.join(sorted(known))}."
                 if known
