@@ -99,7 +99,9 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4 << 20
 
 
-def test_a_bomb_is_refused_at_its_first_header(tmp_path: Path) -> None:
+def test_a_bomb_is_refused_at_its_first_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither read to its end nor written: 2 GB of zeros in an entry that says so."""
     header = zoos.member("x", size=2 << 30).tobuf()
     packer = zlib.compressobj(9, wbits=31)
@@ -111,9 +113,18 @@ def test_a_bomb_is_refused_at_its_first_header(tmp_path: Path) -> None:
     inflated = archives._Content(content)
     assert inflated.read(512) == header
     assert content.tell() <= 1 << 20
+    take, taken = archives._Content._take, list[int]()
+
+    def noting(self: archives._Content, size: int) -> bytes:
+        piece = take(self, size)
+        taken.append(len(piece))
+        return piece
+
+    monkeypatch.setattr(archives._Content, "_take", noting)
     with pytest.raises(BuilderError) as refused:
         archives.repack(folder / "archive", folder, ArchiveLimits(1 << 30, 1 << 30, 20_000))
     assert refused.value.failure.reason is Reason.LIMIT
+    assert sum(taken) <= 1 << 20, "so much was unpacked before it was refused"
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1 << 20
 
 

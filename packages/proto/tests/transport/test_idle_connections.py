@@ -100,6 +100,25 @@ def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
         assert len(threads) < 2 * open_connections.MOST_NEW, "those that end now are among them"
 
 
+def test_the_oldest_new_connection_makes_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same without a port, where a missing limit is seen in seconds."""
+    connections = open_connections.OpenConnections()
+    monkeypatch.setattr(open_connections, "share", lambda *_: 2)
+    # Its thread would do that, once it is shut down.
+    monkeypatch.setattr(open_connections, "shut_down", connections.remove)
+    with ExitStack() as opened:
+        made = [opened.enter_context(socket.socket()) for _ in range(3)]
+
+        def add_all() -> None:
+            assert all(connections.add(one) for one in made)
+
+        adding = threading.Thread(target=add_all, daemon=True)
+        adding.start()
+        adding.join(20.0)
+        assert not adding.is_alive(), "the third one waits for a place"
+        assert [connections.begin(one, None) for one in made] == [False, True, True]
+
+
 def test_a_worker_has_so_many_connections_and_no_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
