@@ -48,6 +48,24 @@ def test_the_list_has_only_jobs_of_the_user(edl: Edl, trap: Path) -> None:
     assert not trap.exists()
 
 
+def test_a_folder_that_others_can_change_takes_no_job(edl: Edl) -> None:
+    jobs = edl.home / "jobs"
+    jobs.mkdir(parents=True)
+    jobs.chmod(0o777)
+    done = edl.run(*edl.job("--name", "mine"))
+    assert done.code == 10, str(done)
+    assert "other users can change the folder of jobs" in done.err
+    assert f"chmod o-w {jobs}" in done.err
+    assert not list(jobs.iterdir())
+    jobs.chmod(0o755)
+    edl(*edl.job("--name", "mine"))
+
+
+def test_a_process_that_masks_no_mode_sees_its_own_jobs(edl: Edl) -> None:
+    edl(*edl.job("--name", "mine"), umask=0)
+    assert edl("list", "-o", "name", umask=0).out.split() == ["mine"]
+
+
 def test_copies_of_repositories_that_others_can_change_are_not_run(tmp_path: Path) -> None:
     zoo = GitSource(GitUrl("zoos.example", 443, "/team/zoo.git"), "0" * 40, "")
     with pytest.raises(EdlError):  # there is no such host
@@ -65,7 +83,12 @@ def test_images_that_others_have_recorded_are_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDL_HOME", str(tmp_path))
-    image_record.add("mine")
+    mask = os.umask(0)
+    try:
+        image_record.add("mine")
+    finally:
+        os.umask(mask)
     assert image_record.read() == {"mine"}
+    assert (tmp_path / "images").stat().st_mode & 0o777 == 0o644
     (tmp_path / "images").chmod(0o666)
     assert image_record.read() == frozenset()

@@ -34,8 +34,11 @@ def age(path: Path, by: timedelta) -> None:
 
 
 def test_nobody_else_can_read_anything(folder: IdentityFolder, tmp_path: Path) -> None:
-    os.umask(0)
-    folder.provide(Role.VIEWER)
+    mask = os.umask(0)
+    try:
+        folder.provide(Role.VIEWER)
+    finally:
+        os.umask(mask)
     found = [tmp_path / "identity", *(tmp_path / "identity").rglob("*")]
     assert len(found) == 10
     for path in found:

@@ -38,7 +38,8 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
     name = str(zoo.url).rstrip("/").rpartition("/")[2].removesuffix(".git")
     mark = hashlib.sha256(str(zoo.url).encode()).hexdigest()[:16]
     place = (root or job_directory.home() / "zoos") / f"{name}-{mark}"
-    place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    place.mkdir(mode=0o755, exist_ok=True)
     if not ownership.is_own(place):
         raise EdlError(
             ErrorCode.FORBIDDEN,

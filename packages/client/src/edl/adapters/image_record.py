@@ -23,7 +23,8 @@ def add(image: str) -> None:
         return
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as record:
+    # Whatever the umask: what others may write is not believed.
+    with open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o644)) as record:
         record.write(f"{image}\n")
 
 

@@ -142,13 +142,23 @@ class JobStore:
             False if the name is taken, also by a submission at this moment.
 
         Raises:
-            EdlError: OUTPUT_UNWRITABLE, DISK_FULL or SYSTEM.
+            EdlError: OUTPUT_UNWRITABLE, DISK_FULL or SYSTEM; FORBIDDEN where other users can
+                change directories of jobs.
         """
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o755, parents=True, exist_ok=True)
             # Made elsewhere and renamed: no process ever sees a job without its spec.
             draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
             try:
+                if not ownership.is_own(draft):
+                    raise EdlError(
+                        error_pb2.FORBIDDEN,
+                        "other users can change the folder of jobs, and what lies there runs"
+                        " with your rights",
+                        where=str(self.root),
+                        remedy="Set EDL_HOME to a folder that only you can write, or take away"
+                        f" the rights of others: chmod o-w {self.root}",
+                    )
                 job_identities.create(draft, spec)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
                 (draft / job_directory.LOGS).mkdir()

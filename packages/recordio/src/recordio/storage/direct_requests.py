@@ -7,6 +7,7 @@ and explain errors: what does not come at once here is asked of them.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import select
@@ -38,15 +39,13 @@ class _Connections:
         self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
         self._lock = threading.Lock()
 
-    def take(self, server: tuple[str, str]) -> http.client.HTTPConnection:
-        """One that the server has not closed, or a new one."""
+    def take(self, server: tuple[str, str]) -> http.client.HTTPConnection | None:
+        """One that the server has not closed; None without one."""
         while True:
             with self._lock:
                 idle = self._idle.get(server)
                 connection = idle.pop() if idle else None
-            if connection is None:
-                return _connect(*server)
-            if not _has_something_to_say(connection):
+            if connection is None or not _has_something_to_say(connection):
                 return connection
             connection.close()
 
@@ -123,20 +122,28 @@ class DirectRequests:
     ) -> bytes | None:
         """What a server answers, if it is the range."""
         server = url.scheme, url.netloc
+        target = url._replace(scheme="", netloc="").geturl()
         connections = _connections
-        connection = connections.take(server)
-        content = None
-        try:
-            connection.request("GET", url._replace(scheme="", netloc="").geturl(), headers=headers)
-            answer = connection.getresponse()
-            content = self._content(answer, start, stop)
-        finally:
-            # What is not read to its end is of no use to anybody else.
-            if content is None or not answer.isclosed():
-                connection.close()
-            else:
-                connections.give_back(server, connection)
-        return content
+
+        def ask(connection: http.client.HTTPConnection) -> bytes | None:
+            content = None
+            try:
+                connection.request("GET", target, headers=headers)
+                answer = connection.getresponse()
+                content = self._content(answer, start, stop)
+            finally:
+                # What is not read to its end is of no use to anybody else.
+                if content is None or not answer.isclosed():
+                    connection.close()
+                else:
+                    connections.give_back(server, connection)
+            return content
+
+        while (kept := connections.take(server)) is not None:
+            # The server may close it in this very moment.
+            with contextlib.suppress(ConnectionError):
+                return ask(kept)
+        return ask(_connect(*server))
 
     def _content(self, answer: http.client.HTTPResponse, start: int, stop: int) -> bytes | None:
         """What an answer brings; no more of it than was asked for is read.
