@@ -62,6 +62,9 @@ class Submitter:
         (place / "zoo").mkdir()
         (place / "zoo" / "mine.py").write_text(MODEL)
         cluster.kubectl("create", "namespace", namespace)
+        found = ("get", "serviceaccount", "default", "--ignore-not-found", "--output=name")
+        # Kubernetes makes it a moment later, and refuses pods until then.
+        eventually(lambda: self.kubectl(*found), "the namespace's own account")
         account = objects.MASTER_ACCOUNT
         self.kubectl("create", "serviceaccount", account)
         verbs = (f"--verb={MASTER_VERBS}", f"--resource={MASTER_RESOURCES}")
