@@ -111,10 +111,14 @@ def away(*names: str) -> Happens:
     return happen
 
 
+def retry_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (job_creation, owned_objects):
+        monkeypatch.setattr(module, "RETRY_S", seconds)
+
+
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    for module in (job_creation, owned_objects):
-        monkeypatch.setattr(module, "RETRY_S", 0.05)
+    retry_for(0.05, monkeypatch)
     monkeypatch.setattr(outages, "POLL_S", 0.001)
     return Api()
 
@@ -142,7 +146,10 @@ def test_a_job_is_released_when_everything_exists(api: Api) -> None:
 
 @pytest.mark.parametrize("name", ["create Job", "create Secret", "patch"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_call_that_is_not_answered_is_repeated(api: Api, name: str, moment: str) -> None:
+def test_a_call_that_is_not_answered_is_repeated(
+    api: Api, monkeypatch: pytest.MonkeyPatch, name: str, moment: str
+) -> None:
+    retry_for(600.0, monkeypatch)
     # A server that starts denies everybody everything.
     denied = ApiError(403, "Forbidden", 'User "ada" cannot create resource "jobs"')
     setattr(api, moment, fails(name, ApiUnavailable("cut"), *[denied] * (moment == "before")))

@@ -51,10 +51,12 @@ def test_list_shows_jobs_newest_first(tidy: Edl) -> None:
     tidy("stop", "newer")
 
 
-def test_a_damaged_job_does_not_hide_the_others(tidy: Edl) -> None:
+@pytest.mark.parametrize("spec", ["{", None])
+def test_a_damaged_job_does_not_hide_the_others(tidy: Edl, spec: str | None) -> None:
     tidy(*tidy.job("--name", "good"))
     (tidy.home / "jobs" / "bad").mkdir()
-    (tidy.home / "jobs" / "bad" / "spec.json").write_text("{")
+    if spec is not None:
+        (tidy.home / "jobs" / "bad" / "spec.json").write_text(spec)
     done = tidy("list", "-o", "name")
     assert sorted(done.out.split()) == ["bad", "good"]
     assert "bad" in done.err

@@ -77,6 +77,16 @@ def test_a_link_is_worth_a_session_once(access: PageAccess, key: PageKey) -> Non
     assert ask(access, second.headers["Location"], session(first)) == Granted("/")
 
 
+def test_a_closed_page_says_how_to_get_a_link(access: PageAccess, key: PageKey) -> None:
+    closed = ask(access, key.home)
+    assert isinstance(closed, Answer)
+    assert is_closed(closed)
+    assert b"<code>edl dashboard digits</code>" in closed.content
+    elsewhere = ask(access, "/")  # who does not know the path of the page learns no name
+    assert isinstance(elsewhere, Answer)
+    assert b"digits" not in elsewhere.content
+
+
 def test_the_cookie_stays_with_this_page_and_in_the_browser(
     access: PageAccess, key: PageKey
 ) -> None:

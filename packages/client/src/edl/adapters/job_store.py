@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -103,18 +104,18 @@ class JobStore:
         for entry in entries:
             if not ownership.is_own(Path(entry.path)):
                 continue  # a job of another user, or what pretends to be one
-            try:
-                created_s = os.stat(os.path.join(entry.path, job_directory.SPEC)).st_mtime
-            except OSError:
-                continue
-            found.append(JobEntry(entry.name, created_s))
+            if not self.has(entry.name):
+                continue  # another user's, a draft, or what pretends to be a job
+            for file in (job_directory.SPEC, ""):  # a damaged job may have lost its specification
+                with contextlib.suppress(OSError):
+                    created_s = os.stat(os.path.join(entry.path, file)).st_mtime
+                    found.append(JobEntry(entry.name, created_s))
+                    break
         return found
 
     def has(self, name: str) -> bool:
-        path = self.path(name)
-        if names.fault(name) or not (path / job_directory.SPEC).exists():
-            return False
-        return ownership.is_own(path)
+        """Whether there is a job of this name; it may be damaged."""
+        return not names.fault(name) and ownership.is_own(self.path(name))
 
     def platform(self, name: str) -> str:
         """The platform that a job was submitted to, also if its specification is damaged."""
