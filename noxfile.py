@@ -271,7 +271,8 @@ def cluster(session: nox.Session) -> None:
     Needs root, Go, and some of Debian's packages. Skipped where these are missing, with the reason;
     CI must have them.
     """
-    if session.posargs and session.posargs[0] in ("up", "down", "status", "image", "build"):
+    actions = ("up", "down", "status", "image", "build", "-h", "--help")
+    if session.posargs and session.posargs[0] in actions:
         session.run("python", "-m", "tests.kubernetes.cluster", *session.posargs)
         return
     if missing := _missing_for_cluster(session):

@@ -1,7 +1,9 @@
-"""Faults of a cluster under counting jobs: ``./dev chaos --platform kubernetes``.
+"""Faults of a cluster under counting jobs, which must count each record exactly once.
 
-A cluster of two nodes is started for it. Its faults and jobs are those of ``tests/kubernetes``.
-Each kind of fault is done once, in an order that the seed gives, before kinds are drawn by weight.
+A cluster of two nodes is started for it, and ended; no other one is touched. Its faults and jobs
+are those of tests/kubernetes. Each kind of fault is done once, in an order that the seed gives,
+before kinds are drawn by weight. After its faults a job runs to its end, and its model shows how
+often it has seen each record. As root; needs what ./dev cluster needs.
 """
 
 from __future__ import annotations
@@ -19,22 +21,57 @@ from faults import FAULTS, Schedule
 
 _HELD_RECORD_S = 0.02
 
+EXAMPLE = """for example:
+  ./dev chaos --platform kubernetes --minutes 12 --seed 7
+  ./dev chaos --platform kubernetes --faults "node lose" "api-server stop"
+"""
+
 
 def parser() -> argparse.ArgumentParser:
-    summary = (__doc__ or "").partition("\n")[0]
-    found = argparse.ArgumentParser(prog="./dev chaos --platform kubernetes", description=summary)
-    found.add_argument("--minutes", type=float, default=5.0)
-    found.add_argument("--seed", type=int, default=1)
-    found.add_argument("--every", type=float, default=5.0, help="seconds between faults")
-    found.add_argument("--round", type=float, default=180.0, help="seconds of faults under one job")
-    found.add_argument("--records", type=int, default=20_011)
-    found.add_argument("--servers", type=int, nargs="+", default=[1, 0], help="parameter servers")
+    kinds = "\n".join(f"  {fault.name}" for fault in FAULTS)
+    found = argparse.ArgumentParser(
+        prog="./dev chaos --platform kubernetes",
+        description=__doc__,
+        epilog=f"kinds of faults:\n{kinds}\n\n{EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument(
+        "--minutes", type=float, default=5.0, help="no new job begins after these (default: 5)"
+    )
+    found.add_argument(
+        "--seed", type=int, default=1, help="decides on faults and victims (default: 1)"
+    )
+    found.add_argument(
+        "--every",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="between two faults, on average (default: 5)",
+    )
+    found.add_argument(
+        "--round",
+        type=float,
+        default=180.0,
+        metavar="SECONDS",
+        help="of faults under one job (default: 180)",
+    )
+    found.add_argument(
+        "--records", type=int, default=20_011, help="of each job (default: 20011), seen twice"
+    )
+    found.add_argument(
+        "--servers",
+        type=int,
+        nargs="+",
+        default=[1, 0],
+        metavar="N",
+        help="parameter servers of one job after the other, in turn (default: 1 0)",
+    )
     found.add_argument(
         "--faults",
         nargs="+",
         metavar="KIND",
         choices=[fault.name for fault in FAULTS],
-        help="only these kinds; an unknown one lists all; default: all",
+        help="only these kinds (default: all)",
     )
     return found
 

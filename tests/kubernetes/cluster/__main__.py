@@ -1,4 +1,10 @@
-"""A Kubernetes on this machine for people to try things on."""
+"""A Kubernetes on this machine for people to try things on; as root.
+
+An API server, controllers, a scheduler and kubelets run as processes in network namespaces of their
+own, with containerd, and images come from this machine. One cluster runs at a time in each clone;
+its files are in build/cluster. Without an action, ./dev cluster runs the tests on a cluster, and
+anything else that is given goes to pytest: ./dev cluster tests/kubernetes/test_faults.py -k count
+"""
 
 from __future__ import annotations
 
@@ -12,16 +18,28 @@ from .cluster import Cluster
 
 ROOT = Path(__file__).parents[3] / "build" / "cluster"
 
+EXAMPLE = """for example:
+  ./dev cluster up --nodes 2      # prints: export KUBECONFIG=...
+  ./dev cluster image             # prints the name of an image for edl train --image
+  kubectl get nodes
+  ./dev cluster down
+"""
+
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./dev cluster", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./dev cluster",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     actions = parser.add_subparsers(dest="action", required=True)
-    up = actions.add_parser("up", help="start a cluster and print the path of its kubeconfig")
+    up = actions.add_parser("up", help="start a cluster and print where its kubeconfig is")
     up.add_argument("--nodes", type=int, default=1, metavar="N", help="real nodes (default: 1)")
     up.add_argument(
         "--simulated-nodes", type=int, default=0, metavar="N", help="nodes of kwok (default: none)"
     )
-    actions.add_parser("down", help="end the cluster and remove its files")
+    actions.add_parser("down", help="end the cluster and everything in it, and remove its files")
     actions.add_parser("status", help="list nodes and pods")
     actions.add_parser("image", help="give the cluster the image of this working tree; print it")
     actions.add_parser("build", help="build the programs and the image, and start nothing")

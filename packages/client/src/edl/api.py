@@ -80,8 +80,9 @@ def resume(name: str, *, progress: bool = False) -> JobResult:
         EdlError: there is no such job, it has succeeded before, or it did not succeed this time.
     """
     backend = job_catalog().find(name)
-    backend.continuation.resume(name)
-    return _watch(backend, name, PlainDisplay() if progress else SilentDisplay(), None)
+    display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
+    backend.continuation.resume(name, display.say)
+    return _watch(backend, name, display, None)
 
 
 def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
@@ -114,7 +115,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     plan = submitter.provide_image(
         plan, PlainBuild(plan.job.build_log) if progress else SilentBuild()
     )
-    started = submitter.start(plan)
+    started = submitter.start(plan, display.say)
     if progress:
         display.say(f"{started.name} started, page: {started.page_link}")
     if plan.job.detach:

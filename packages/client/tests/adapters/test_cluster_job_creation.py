@@ -308,3 +308,68 @@ def test_any_submission_removes_what_was_left_long_ago(
     assert creation(api).create()
     assert (JOB.replace("digits", "forgotten") in api.objects) is stays
     assert path in api.objects, "a job that runs for long is no remains"
+
+
+class Clock:
+    """Time passes while somebody sleeps, and only then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.naps = 0
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.naps += 1
+        self.now += seconds
+
+
+def test_jobs_of_the_name_that_come_and_go_are_not_waited_for_without_end(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(job_creation, "time", clock)
+    tries = 0
+
+    def vanish(called: str) -> None:
+        nonlocal tries
+        if called == "create Job":
+            tries += 1
+            assert tries < 10_000, "it is bounded"
+            raise ApiError(409, "AlreadyExists", "it exists")
+
+    api.before = vanish
+    with pytest.raises(EdlError) as caught:
+        creation(api).create()
+    assert caught.value.code == ErrorCode.JOB_EXISTS
+    assert "digits come and go" in caught.value.what
+    assert tries == clock.naps > 100, "each try is followed by a pause"
+    assert api.objects == {}
+
+
+def test_what_a_submission_waits_for_is_said_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_creation, "_UNRELEASED_S", 0.2)
+    leave_behind(api, monkeypatch, "digits", 0.0)
+    owners = [{"kind": "Job", "uid": "former"}]
+    api.objects[SECRET] = {"metadata": {"uid": "0", "ownerReferences": owners}}
+    looks = 0
+
+    def collect(called: str) -> None:
+        nonlocal looks
+        looks += called == "create Secret"
+        if looks == 4:
+            api.objects.pop(SECRET, None)
+
+    api.before = collect
+    said: list[str] = []
+    assert creation(api).create(said.append)
+    assert said == [
+        "digits waits for the end of another submission of its name",
+        "waiting for the removal of the Secret edl-digits of a former job",
+    ]

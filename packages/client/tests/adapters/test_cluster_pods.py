@@ -130,6 +130,38 @@ def test_every_refusal_has_its_code_and_a_remedy(status: int, said: str, code: i
     assert said in error.what or status == 401
 
 
+SHORT = "exceeded quota: q, requested: {}, used: much, limited: more"
+
+
+@pytest.mark.parametrize(
+    ("said", "advised"),
+    [
+        (SHORT.format("secrets=1"), "no more secrets"),
+        (SHORT.format("count/jobs.batch=1"), "no more jobs"),
+        (SHORT.format("services=1,secrets=1"), "no more services and secrets"),
+        (SHORT.format("services.nodeports=1"), "no more services"),
+        (SHORT.format("configmaps=1"), "no more configmaps"),
+        (SHORT.format("pods=1"), "--num-workers"),
+        (SHORT.format("requests.storage=9Gi"), "--state-volume"),
+        (SHORT.format("fast.storageclass.storage.k8s.io/requests.storage=1Gi"), "--state-volume"),
+        (SHORT.format("persistentvolumeclaims=1"), "--state-volume"),
+        (SHORT.format("requests.cpu=2"), "--master-resources"),
+        (SHORT.format("memory=2Gi,pods=1"), "--master-resources"),
+        (SHORT.format("requests.nvidia.com/gpu=1"), "--master-resources"),
+        (SHORT.format("limits.ephemeral-storage=1Gi"), "--master-resources"),
+        ("failed quota: q: must specify limits.cpu for: edl", "such as limits.cpu=2"),
+        ("exceeded quota: small", "--master-resources"),
+    ],
+)
+def test_the_remedy_against_a_quota_names_what_is_short(said: str, advised: str) -> None:
+    error = refusal(ApiError(403, "", f'"x" is forbidden: {said}'), "the Job", "cluster", "ns")
+    assert error.code == ErrorCode.LIMIT_EXCEEDED
+    assert advised in error.remedy
+    assert error.remedy.endswith("kubectl --namespace ns describe quota shows what is left.")
+    is_of_pods = advised == "--master-resources"
+    assert ("Ask for less with --master-resources" in error.remedy) is is_of_pods
+
+
 def test_a_cluster_that_does_not_answer_is_not_a_refusal() -> None:
     error = refusal(ApiUnavailable("refused"), "listing jobs", "cluster", "ns")
     assert error.code == ErrorCode.CLUSTER_UNAVAILABLE

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
-from edl.adapters.kubernetes import start
+from edl.adapters.kubernetes import start, start_progress
 from edl.adapters.kubernetes.cluster_job import ClusterJob
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
 from edl.core.cluster.choice import ClusterChoice
+from edl.core.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects as protocol
 from edl_proto.v1 import job_pb2
@@ -36,6 +39,7 @@ UNPULLED: dict[str, Any] = {
 
 UNPREPARED: dict[str, Any] = {
     "metadata": READY["metadata"],
+    "spec": {"nodeName": "n1"},
     "status": {
         "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}],
         "containerStatuses": [
@@ -53,7 +57,11 @@ class Objects:
     def __init__(self, *codes: ErrorCode.ValueType) -> None:
         self.failures = list(codes)
         self.master = READY
+        self.masters: Iterator[dict[str, Any] | None] = itertools.repeat(None)
+        """What is seen of the master, look by look; None: what was seen before."""
         self.said: list[str] = []
+        self.of_job: list[str] = []
+        self.logged = ""
 
     def read(self, name: str) -> ClusterJob:
         if self.failures:
@@ -61,21 +69,28 @@ class Objects:
         return ClusterJob(name, {"metadata": {}, "spec": {}}, {}, job_pb2.JobSpec())
 
     def log(self, name: str, pod: str, query: dict[str, str]) -> str:
-        return ""
+        return self.logged
 
-    def warnings(self, name: str, pod: str = "") -> list[str]:
-        return self.said if pod else []
+    def events(self, name: str, kind: str, whom: str = "", *, warnings: bool = False) -> list[str]:
+        return self.said if whom else self.of_job
+
+    def is_bound(self, name: str, claim: str) -> bool:
+        return claim != "unbound"
+
+    def locate(self, name: str) -> tuple[str, str]:
+        return "team", name
 
     def location(self, name: str) -> str:
         return name
 
     def pods(self, name: str, role: str) -> list[dict[str, Any]]:
-        return [self.master]
+        self.master = next(self.masters, None) or self.master
+        return [self.master] if self.master else []
 
 
-def wait(objects: Objects, timeout_s: float) -> None:
+def wait(objects: Objects, timeout_s: float, say: Say = silent) -> None:
     session = ClusterSession(ClusterChoice())
-    JobStart(session, cast(JobObjects, objects), "digits", timeout_s).wait()
+    JobStart(session, cast(JobObjects, objects), "digits", timeout_s, say).wait()
 
 
 @pytest.fixture(autouse=True)
@@ -168,3 +183,104 @@ def test_what_a_master_s_volumes_wait_for_is_quoted_and_what_does_not_exist_ends
     assert "its volumes or its network are not ready" in caught.value.what
     assert said in caught.value.what
     assert "kubectl describe pod m" in caught.value.remedy
+
+
+def pod(
+    *conditions: tuple[str, str, str, str], node: str = "n1", claim: str = "", **state: Any
+) -> dict[str, Any]:
+    """A master's pod: conditions with status, reason and message, and its container's state."""
+    named = [{"type": a, "status": b, "reason": c, "message": d} for a, b, c, d in conditions]
+    volumes = [{"persistentVolumeClaim": {"claimName": claim}}, {"emptyDir": {}}]
+    return {
+        "metadata": READY["metadata"],
+        "spec": {"nodeName": node, "volumes": volumes},
+        "status": {
+            "conditions": named,
+            "containerStatuses": [{"name": protocol.CONTAINER, "state": state}],
+        },
+    }
+
+
+NO_ROOM = "0/2 nodes are available: 2 Insufficient cpu."
+UNSCHEDULABLE = pod(("PodScheduled", "False", "Unschedulable", NO_ROOM), node="")
+PULLING = pod(
+    ("PodReadyToStartContainers", "True", "", ""), waiting={"reason": "ContainerCreating"}
+)
+
+
+def test_a_start_says_at_once_what_is_wrong_and_whenever_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    objects, said = Objects(AWAY), list[str]()
+    first, second, third = (
+        pod(waiting={"reason": reason, "message": words})
+        for reason, words in (
+            ("ErrImagePull", "refused"),
+            ("ImagePullBackOff", "Back-off pulling image: ErrImagePull: refused"),
+            ("ErrImagePull", "the other registry is slow"),
+        )
+    )
+    looks = [UNSCHEDULABLE] * 90 + [first, second, first, second, third] + [READY]
+    objects.masters = iter(looks)
+    wait(objects, 600.0, said.append)
+    # What a node says between two attempts ends with what it has said of the last one.
+    problems = (
+        "the cluster does not answer",
+        f"no node has room for it: {NO_ROOM}",
+        "ErrImagePull: refused",
+        "ErrImagePull: the other registry is slow",
+    )
+    assert said == [f"digits waits for its master: {each}" for each in problems]
+
+
+@pytest.mark.parametrize(
+    ("seen", "events", "words"),
+    [
+        (UNPREPARED, ["Multi-Attach error"], "Multi-Attach error"),
+        (PULLING, ["Pulling image zoo"], "gets the image and makes the container: Pulling image"),
+        (pod(running={}), [], "does not answer yet; the last line of its log: indexes 7 files"),
+        (pod(node="", claim="unbound"), ["provisioning"], "claim unbound is being made: provis"),
+        (pod(node="", claim="bound"), [], "no node has been chosen for its pod yet"),
+        (pod(waiting={"reason": "PodInitializing"}), [], "the first containers of its pod run"),
+        (pod(("DisruptionTarget", "True", "", "")), [], "was taken away, and another one follows"),
+    ],
+)
+def test_a_start_that_takes_longer_than_usual_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], events: list[str], words: str
+) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    objects, said = Objects(), list[str]()
+    objects.said, objects.logged = events, "indexes 7 files\n"
+    monkeypatch.setattr(start_progress, "_BRIEF_S", 12.0)
+    objects.masters = iter([seen] * 3 + [READY])
+    wait(objects, 600.0, said.append)
+    assert said == [], "every start looks so for a moment"
+    objects.masters = iter([seen] * 30 + [READY])
+    wait(objects, 600.0, said.append)
+    (line,) = said
+    assert words in line
+
+
+def test_a_start_without_a_pod_quotes_what_kubernetes_says_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    objects, said = Objects(), list[str]()
+    objects.master, objects.of_job = {}, ["Job resumed"]
+    objects.masters = iter([None] * 8 + [READY])
+    wait(objects, 600.0, said.append)
+    assert said == ["digits waits for its master: Kubernetes has not made its pod yet: Job resumed"]
+
+
+def test_a_quota_that_keeps_the_master_from_its_pod_names_what_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    objects = Objects()
+    words = "exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4"
+    objects.master, objects.of_job = {}, [f'pods "edl-digits" is forbidden: {words}']
+    with pytest.raises(EdlError) as caught:
+        wait(objects, 600.0)
+    assert caught.value.code == ErrorCode.LIMIT_EXCEEDED
+    assert "fewer pods with --num-workers" in caught.value.remedy

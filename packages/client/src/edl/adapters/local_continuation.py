@@ -18,6 +18,7 @@ from edl.adapters.job_store import JobStore, MasterRecord, StoredJob, submission
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_runtime import LocalRuntime
 from edl.core import mounts, names
+from edl.core.job_backend import Say, silent
 from edl.core.job_status import JobState, JobStatus, next_steps
 from edl.core.locations import scheme
 from edl.core.mounts import BindMount
@@ -52,7 +53,7 @@ class LocalContinuation:
     def next_steps(self, status: JobStatus) -> str:
         return next_steps(status)
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, say: Say = silent) -> bool:
         self._backend.status(name, ask=False)  # another backend's job is none of this one
         with _one_at_a_time(self._store.path(name)):
             stored = self._store.read(name)
@@ -69,7 +70,7 @@ class LocalContinuation:
             LocalLauncher(self._store, command).start(name, former=stored.master)
         return True
 
-    def export(self, name: str, output: str = "") -> str:
+    def export(self, name: str, output: str = "", say: Say = silent) -> str:
         self._backend.status(name, ask=False)
         stored = self._store.read(name)
         own = names.with_suffix(stored.spec.export.job or name, "export")

@@ -27,8 +27,10 @@ from edl.core.job_backend import (
     JobLogs,
     JobPlacement,
     MasterUnreachable,
+    Say,
     ServedPage,
     StatusReport,
+    silent,
 )
 from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, with_next_steps
@@ -82,7 +84,7 @@ class LocalJobBackend:
             it for it in self._store.entries() if self._store.platform(it.name) == self.platform
         ]
 
-    def submit(self, job: Submission) -> bool:
+    def submit(self, job: Submission, say: Say = silent) -> bool:
         master = self._runtime.master_command()
         if self._store.create(job.name, self._encode(job), supervisor_command(), master):
             LocalLauncher(self._store, master).start(job.name)

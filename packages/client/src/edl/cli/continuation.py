@@ -31,11 +31,12 @@ def resume(
     """Continue a job that was stopped, has failed or was lost, from its last snapshot."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
+        from edl.core.job_backend import silent
         from edl.render import terminal
 
         catalog = job_catalog()
         backend = catalog.find(name)
-        resumed = backend.continuation.resume(name)
+        resumed = backend.continuation.resume(name, silent if quiet else terminal.message)
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
         if not quiet:

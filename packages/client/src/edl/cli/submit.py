@@ -85,6 +85,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
     with errors_as_output(form, lambda error: _refused(flags, error)):
         from edl.adapters import zoo_archive
         from edl.app import job_submitter
+        from edl.core.job_backend import silent
         from edl.render import terminal
 
         submitter = job_submitter()
@@ -101,7 +102,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             terminal.message(f"the model gets the schema of the data, {plan.schema}")
         plan = provide_image(submitter, plan, quiet=quiet)
         with interruptible():
-            started = submitter.start(plan)
+            started = submitter.start(plan, silent if quiet else terminal.message)
         if not quiet:
             how = "runs already; watching it" if started.attached else "started"
             page = started.page_link or f"edl dashboard {started.name}"

@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from edl.core.job_log import JobLogLine, LogChoice
 from edl.core.job_status import JobEvent, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl.core.timeline import TimelineSpan
+
+Say: TypeAlias = Callable[[str], object]
+"""Shows a sentence to whoever waits."""
+
+
+def silent(text: str) -> None:
+    """Nobody waits."""
 
 
 class MasterUnreachable(Exception):
@@ -155,13 +162,16 @@ class JobContinuation(Protocol):
     def next_steps(self, status: JobStatus) -> str:
         """How a person can go on with a job that is over; empty if there is nothing to say."""
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, say: Say = silent) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.
 
         A job that has no state yet starts again. Every process of the job's earlier life MUST have
         ended before the next one starts. Of several callers exactly one MUST resume the job. If a
         caller is killed at any moment, the job MUST be over, running, or restarted by the next
         process that looks at it; its state MUST stay.
+
+        Args:
+            say: as that of ``JobBackend.submit``.
 
         Returns:
             Whether this call resumed the job; False if it runs.
@@ -170,7 +180,7 @@ class JobContinuation(Protocol):
             EdlError: JOB_OVER if it has succeeded; what the master reports otherwise.
         """
 
-    def export(self, name: str, output: str = "") -> str:
+    def export(self, name: str, output: str = "", say: Say = silent) -> str:
         """Start a short job of one worker that writes the model of a training job as it is.
 
         That job is never changed and may be running.
@@ -178,6 +188,7 @@ class JobContinuation(Protocol):
         Args:
             output: a path or a URI; by default that of the job. A model that the same job has
                 written there is replaced.
+            say: as that of ``JobBackend.submit``.
 
         Returns:
             The name of the short job, whose master answers.
@@ -231,12 +242,16 @@ class JobBackend(Protocol):
     def list(self) -> Sequence[JobEntry]:
         """All jobs, in any order. Damaged jobs MUST be included."""
 
-    def submit(self, job: Submission) -> bool:
+    def submit(self, job: Submission, say: Say = silent) -> bool:
         """Create a job and start its master; return when the master answers.
 
         Of several callers that submit one name at the same time exactly one MUST create the job;
         for the others the call waits until that job's master answers. A job that cannot be started
         MUST leave no process behind.
+
+        Args:
+            say: called with a sentence when the start waits for something that may take long, and
+                whenever that changes.
 
         Returns:
             Whether this call created the job.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edl import codec, settings
 from edl.adapters import data_schema, image_record, model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
-from edl.core.job_backend import JobBackend
+from edl.core.job_backend import JobBackend, Say, silent
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
@@ -186,8 +186,11 @@ class JobSubmitter:
         display.close()
         return replace(plan, image=image, job=replace(plan.job, image=image))
 
-    def start(self, plan: SubmissionPlan) -> StartedJob:
+    def start(self, plan: SubmissionPlan, say: Say = silent) -> StartedJob:
         """Start the job of a plan, or find it running.
+
+        Args:
+            say: gets what the start waits for, if it takes long.
 
         Raises:
             EdlError: the master could not be started, or reports at once what is wrong.
@@ -198,7 +201,7 @@ class JobSubmitter:
         if plan.running:
             self._same_job_runs(backend, plan.job)  # raises if the job was deleted meanwhile
         try:
-            attached = not backend.submit(plan.job)
+            attached = not backend.submit(plan.job, say)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(self._remains(name))
             raise

@@ -33,7 +33,7 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
         raise codec.error_of(usage(f"--output {error}", where="--output", remedy=remedy)) from None
     backend = catalog.find(name)
     place = locations.absolute(output, os.getcwd(), os.environ) if output else ""
-    short = backend.continuation.export(name, place)
+    short = backend.continuation.export(name, place, display.say)
     status = JobWatcher(backend, short, display).run()
     if status.state is JobState.SUCCEEDED:
         backend.delete(short)

@@ -32,8 +32,10 @@ from edl.core.job_backend import (
     JobEntry,
     JobLogs,
     MasterUnreachable,
+    Say,
     ServedPage,
     StatusReport,
+    silent,
 )
 from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
@@ -76,13 +78,13 @@ class KubernetesJobBackend:
             return []
         return [JobEntry(name, created_s(item)) for name, item in self._objects.jobs()]
 
-    def submit(self, job: Submission) -> bool:
+    def submit(self, job: Submission, say: Say = silent) -> bool:
         creation = JobCreation.of_submission(self._session, self._placement, job)
-        created = creation.create()
+        created = creation.create(say)
         if created and creation.is_queued:
             return True
         try:
-            start = JobStart(self._session, self._objects, job.name, job.start_timeout)
+            start = JobStart(self._session, self._objects, job.name, job.start_timeout, say)
             start.wait()
         except BaseException as failure:  # Ctrl-C, too
             if created and not self._has_reported(job.name):
@@ -198,7 +200,7 @@ class KubernetesJobBackend:
         self._links.disconnect(name)
 
     def reach(self, name: str) -> str:
-        self._objects.check(name)
+        self._objects.read(name, needs_spec=False)
         return self._links.reach(name)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from edl.adapters.kubernetes.start import JobStart
 from edl.core import names
 from edl.core.cluster import export, identities, manifest
 from edl.core.cluster.templates import JsonObject
+from edl.core.job_backend import Say, silent
 from edl.core.job_status import JobState, JobStatus
 from edl.core.locations import scheme
 from edl.job_spec import export_fields, start_fields
@@ -40,7 +41,7 @@ class ClusterContinuation:
         """Only what was stopped with ``--now`` can be resumed, which leaves no final status."""
         return f"edl resume {status.job} starts it again." if status.state is JobState.LOST else ""
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, say: Say = silent) -> bool:
         job = self._objects.read(name)
         if not job.status().state.is_over and job.is_suspended:
             namespace, own = self._objects.locate(name)
@@ -55,7 +56,7 @@ class ClusterContinuation:
         if not job.status().state.is_over:
             return False
         if self._objects.release(name):
-            JobStart(self._session, self._objects, name, _START_S).wait()
+            JobStart(self._session, self._objects, name, _START_S, say).wait()
             return True
         raise EdlError(
             ErrorCode.JOB_OVER,
@@ -65,18 +66,18 @@ class ClusterContinuation:
             remedy="Continue training with a new job: --init-from takes a trained model.",
         )
 
-    def export(self, name: str, output: str = "") -> str:
+    def export(self, name: str, output: str = "", say: Say = silent) -> str:
         job = self._objects.read(name)
         namespace, own = self._objects.locate(name)
         short = names.with_suffix(job.spec.export.job or own, "export")
         self._check(job, output)
         creation = self._creation(job, own, short, output)
         found = f"{namespace}/{short}" if "/" in name else short
-        while not creation.create():
+        while not creation.create(say):
             self._remove_former(name, found)
         if not creation.is_queued:
             try:
-                JobStart(self._session, self._objects, found, _START_S).wait()
+                JobStart(self._session, self._objects, found, _START_S, say).wait()
             except BaseException as failure:  # Ctrl-C, too
                 creation.withdraw(failure)
                 raise

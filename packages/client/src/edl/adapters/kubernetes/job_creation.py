@@ -20,8 +20,9 @@ from edl.adapters.kubernetes.placement import KINDS, ClusterPlacement, read_temp
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import manifest
 from edl.core.cluster.templates import JsonObject
+from edl.core.job_backend import Say, silent
 from edl.core.submission import Submission
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
@@ -67,8 +68,11 @@ class JobCreation:
 
         return cls(session, own, owned, manifest.is_queued(job))
 
-    def create(self) -> bool:
+    def create(self, say: Say = silent) -> bool:
         """Create all objects; the Job is suspended until the last one exists.
+
+        Args:
+            say: gets what this waits for.
 
         Returns:
             False if a job of this name exists.
@@ -80,12 +84,12 @@ class JobCreation:
         connection = self.session.connect()
         try:
             self._remove_forgotten(connection)
-            made = self._create_first(connection)
+            made = self._create_first(connection, say)
             if made is None:
                 return False
             self._uid = made["metadata"]["uid"]
             for item in self.owned():
-                create_owned(connection, item, made)
+                create_owned(connection, item, made, say)
             retry_unanswered(lambda: self._release(connection), RETRY_S)
         except (ApiError, ApiUnavailable) as error:
             failure = self.session.translate(error, "creating the job")
@@ -122,31 +126,45 @@ class JobCreation:
         connection, metadata = self.session.connect(), self.own["metadata"]
         context = ("--context", connection.context) if connection.context else ()
         place = (*context, "--namespace", metadata["namespace"])
-        name = metadata["labels"][objects.LABEL_JOB]
-        return shlex.join(("edl", "delete", name, "--stop", "--yes", *place))
+        return shlex.join(("edl", "delete", self._name, "--stop", "--yes", *place))
 
-    def _create_first(self, connection: ClusterConnection) -> JsonObject | None:
+    @property
+    def _name(self) -> str:
+        """Of the job."""
+        return str(self.own["metadata"]["labels"][objects.LABEL_JOB])
+
+    def _create_first(self, connection: ClusterConnection, say: Say) -> JsonObject | None:
         """The Job as the cluster has it; None if another one of its name was released.
 
         Waits for another submission of the name; what a killed one has left is replaced.
+
+        Raises:
+            EdlError: JOB_EXISTS; other Jobs of the name come and go.
         """
         seen, since = "", 0.0
-        while True:
+        deadline = time.monotonic() + SUBMISSION_S
+        while time.monotonic() < deadline:
             made = retry_unanswered(lambda: self._create_job(connection), RETRY_S)
             if made is not None:
                 return made
             other = retry_unanswered(lambda: self._find(connection), RETRY_S)
-            if other is None:
-                continue
-            if not is_being_submitted(other):
-                return None
-            if other["metadata"]["uid"] != seen:
-                seen, since = other["metadata"]["uid"], time.monotonic()
-            is_left = time.monotonic() - since > _UNRELEASED_S or age_s(other) > SUBMISSION_S
-            if is_left:
-                retry_unanswered(partial(self._remove, connection, other), RETRY_S)
-            else:
-                time.sleep(POLL_S)
+            if other is not None:
+                if not is_being_submitted(other):
+                    return None
+                if other["metadata"]["uid"] != seen:
+                    if not seen:
+                        say(f"{self._name} waits for the end of another submission of its name")
+                    seen, since = other["metadata"]["uid"], time.monotonic()
+                if time.monotonic() - since > _UNRELEASED_S or age_s(other) > SUBMISSION_S:
+                    retry_unanswered(partial(self._remove, connection, other), RETRY_S)
+                    continue
+            time.sleep(POLL_S)
+        raise EdlError(
+            ErrorCode.JOB_EXISTS,
+            f"other submissions of the name {self._name} come and go, for {SUBMISSION_S:.0f} s now",
+            where=f"{connection.cluster}/{self.own['metadata']['namespace']}/{self._name}",
+            remedy="Choose another --name, or end what creates and deletes jobs of this name.",
+        )
 
     def _remove_forgotten(self, connection: ClusterConnection) -> None:
         """Remove what submissions have left whose clients were killed, whatever its name."""

@@ -85,10 +85,6 @@ class JobObjects:
                 spec = self._spec(connection, namespace, job, item)
         return ClusterJob(name, item, (record or {}).get("data") or {}, spec)
 
-    def check(self, name: str) -> None:
-        """Check that a job exists, also if it is damaged."""
-        self.read(name, needs_spec=False)
-
     def locate(self, name: str) -> tuple[str, str]:
         """Namespace of a job, and its name within that."""
         namespace, slash, job = name.rpartition("/")
@@ -129,17 +125,38 @@ class JobObjects:
         except ApiUnavailable:
             return ""  # the next poll asks again
 
-    def warnings(self, name: str, pod: str = "") -> Sequence[str]:
-        """What Kubernetes' events say against the Job, or against a pod of it; oldest first."""
+    def events(
+        self, name: str, kind: str, whom: str = "", *, warnings: bool = False
+    ) -> Sequence[str]:
+        """What Kubernetes' events say of the Job, or of another object; oldest first.
+
+        Empty if they cannot be read.
+
+        Args:
+            kind: of the object, such as ``Pod``.
+            whom: the object's name; by default that of the Job.
+            warnings: only what is said against the object.
+        """
         namespace, job = self.locate(name)
-        kind, whom = ("Pod", pod) if pod else ("Job", objects.object_name(job))
+        whom = whom or objects.object_name(job)
         fields = f"involvedObject.kind={kind},involvedObject.name={whom}"
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
             place = connection.place("v1 events", namespace)
             items = connection.api.list(place, fields=fields).items
-            return [it.get("message", "") for it in items if it.get("type") == "Warning"]
+            items = [it for it in items if not warnings or it.get("type") == "Warning"]
+            return [it.get("message", "") for it in sorted(items, key=_last_seen)]
         return ()
+
+    def is_bound(self, name: str, claim: str) -> bool:
+        """Whether a claim has its volume; True if it cannot be read."""
+        namespace, _ = self.locate(name)
+        with contextlib.suppress(ApiError, ApiUnavailable):
+            connection = self._session.connect()
+            place = connection.place("v1 persistentvolumeclaims", namespace)
+            found = connection.api.get(f"{place}/{claim}")
+            return bool(found.get("status", {}).get("phase") != "Pending")
+        return True
 
     def suspend(self, name: str, reason: str) -> None:
         """End all pods of a job; Kubernetes starts no master any more."""
@@ -239,6 +256,11 @@ class JobObjects:
             where=self._session.description,
             remedy="edl list shows all jobs.",
         )
+
+
+def _last_seen(event: JsonObject) -> str:
+    """When an event happened last; the servers write these times alike."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 _MANAGED = ("app.kubernetes.io/managed-by", "edl")

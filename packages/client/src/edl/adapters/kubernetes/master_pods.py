@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from edl_proto.kubernetes import objects
@@ -57,6 +58,42 @@ class MasterProblem:
         return replace(self, remedy=remedy)
 
 
+class StartPhase(StrEnum):
+    """What every start of a master goes through, in words that go on after "it waits:"."""
+
+    NO_POD = "Kubernetes has not made its pod yet"
+    UNSCHEDULED = "no node has been chosen for its pod yet"
+    UNPREPARED = "its volumes or its network are not ready"
+    INIT = "the first containers of its pod run"
+    CREATING = "its node gets the image and makes the container"
+    RUNNING = "it runs, and does not answer yet"
+    DISRUPTED = "its pod was taken away, and another one follows"
+
+
+def start_phase(pod: JsonObject | None) -> StartPhase:
+    """How far the start has come of a master's newest pod, which is not ready."""
+    if pod is None:
+        return StartPhase.NO_POD
+    if _is_disrupted(pod):
+        return StartPhase.DISRUPTED
+    if not pod.get("spec", {}).get("nodeName"):
+        return StartPhase.UNSCHEDULED
+    state = _container(pod).get("state", {})
+    if "running" in state or "terminated" in state:
+        return StartPhase.RUNNING
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "False":
+            return StartPhase.UNPREPARED
+    if state.get("waiting", {}).get("reason") == "PodInitializing":
+        return StartPhase.INIT
+    return StartPhase.CREATING
+
+
+def newest_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
+    """The one that was created last; None if there is none."""
+    return max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+
+
 def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
     """The newest pod that is ready; None if there is none."""
     ready = [pod for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
@@ -65,7 +102,7 @@ def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
 
 def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
     """What keeps the newest pod from being ready, if it is known."""
-    newest = max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+    newest = newest_pod(pods)
     if newest is None:
         return None
     status = newest.get("status", {})

@@ -8,18 +8,22 @@ from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl.adapters.kubernetes.placement import KINDS
 from edl.adapters.kubernetes.session import ClusterConnection
 from edl.core.cluster.templates import JsonObject
+from edl.core.job_backend import Say, silent
 from edl_proto.kubernetes.api_errors import ApiError
 
 _REMOVAL_S = 120.0
 """How long the objects of a deleted job of the same name may take to disappear."""
 
 
-def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObject) -> None:
+def create_owned(
+    connection: ClusterConnection, item: JsonObject, own: JsonObject, say: Say = silent
+) -> None:
     """Create an object, after one of the same name that is being removed has gone.
 
     Args:
         item: the object; gets the Job as its owner.
         own: the Job.
+        say: gets what this waits for.
 
     Raises:
         ApiError: it was refused, or an object that is no former job's has its name.
@@ -46,7 +50,12 @@ def create_owned(connection: ClusterConnection, item: JsonObject, own: JsonObjec
             return False
         return True
 
+    said = False
     while not retry_unanswered(create, RETRY_S):
+        if not said:
+            said = True
+            what = f"{item['kind']} {item['metadata']['name']}"
+            say(f"waiting for the removal of the {what} of a former job")
         time.sleep(POLL_S)
 
 

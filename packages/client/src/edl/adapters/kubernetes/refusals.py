@@ -99,6 +99,8 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
             "They may have expired: log in to the cluster again; kubectl auth whoami shows"
             " whether they work.",
         )
+    if "exceeded quota" in said or "failed quota" in said:
+        return ErrorCode.LIMIT_EXCEEDED, quota_remedy(said, namespace)
     for words, code, remedy in _REMEDIES:
         if words in said:
             return code, remedy.format(namespace=namespace)
@@ -117,10 +119,61 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."
 
 
-_QUOTA = (
-    "Ask for less with --master-resources, --worker-resources or --num-workers;"
-    " kubectl --namespace {namespace} describe quota shows what is left."
-)
+def quota_remedy(said: str, namespace: str) -> str:
+    """How to get along with a quota that refuses an object: it depends on what is short.
+
+    Args:
+        said: of the server, such as ``exceeded quota: q, requested: secrets=1, used: secrets=9,
+            limited: secrets=9``.
+    """
+    look = f"kubectl --namespace {namespace} describe quota shows what is left."
+    if "failed quota" in said:  # such as: must specify limits.cpu for: edl
+        return (
+            "Give all pods what the quota counts, with --master-resources, --worker-resources and"
+            f" --server-resources, such as limits.cpu=2; {look}"
+        )
+    requested = said.partition("requested: ")[2].partition(", used:")[0]
+    short = [part.partition("=")[0] for part in requested.split(",") if part]
+    objects = [name.removeprefix("count/") for name in short if _counts_objects(name)]
+    remedies = []
+    if objects:
+        kinds = " and ".join(name.partition(".")[0] for name in objects)
+        remedies.append(
+            f"The namespace may have no more {kinds}: delete jobs that are over (edl list, edl"
+            " delete), or ask for a larger quota"
+        )
+    if any(_is_of_claims(name) for name in short):
+        remedies.append(
+            "Ask for a smaller --state-volume, or name a claim that exists: --state-volume CLAIM"
+        )
+    if "pods" in short or "count/pods" in short:
+        remedies.append("Ask for fewer pods with --num-workers and --parameter-servers")
+    if len(remedies) == 0 or any(_is_of_pods(name) for name in short):
+        remedies.append(
+            "Ask for less with --master-resources, --worker-resources, --server-resources or"
+            " --num-workers"
+        )
+    return f"{'. '.join(remedies)}; {look}"
+
+
+def _counts_objects(name: str) -> bool:
+    """Whether a quota's resource is a number of objects other than pods and claims."""
+    kind = name.removeprefix("count/").partition(".")[0]
+    return kind in ("secrets", "configmaps", "services", "jobs", "ingresses", "leases")
+
+
+def _is_of_claims(name: str) -> bool:
+    """Whether a quota's resource is the number or the size of claims, perhaps of one class."""
+    return name.endswith(("persistentvolumeclaims", "requests.storage"))
+
+
+def _is_of_pods(name: str) -> bool:
+    """Whether a quota's resource is one that pods request, such as processors."""
+    plain = name.partition(".")[2] if name.startswith(("requests.", "limits.")) else name
+    is_device = "/" in plain and not (name.startswith("count/") or _is_of_claims(name))
+    return plain in ("cpu", "memory", "ephemeral-storage") or is_device
+
+
 _LIMIT_RANGE = (
     "Change --master-resources, --worker-resources or --server-resources;"
     " kubectl --namespace {namespace} describe limitrange shows what is allowed."
@@ -143,8 +196,6 @@ _REMEDIES = (
         ErrorCode.CLUSTER_UNAVAILABLE,
         "The address of the cluster in your kubeconfig must begin with https://.",
     ),
-    ("exceeded quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
-    ("failed quota", ErrorCode.LIMIT_EXCEEDED, _QUOTA),
     (" usage per ", ErrorCode.LIMIT_EXCEEDED, _LIMIT_RANGE),
     (
         "violates PodSecurity",

@@ -11,7 +11,10 @@ from edl import codec
 from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_problem
+from edl.adapters.kubernetes.refusals import quota_remedy
 from edl.adapters.kubernetes.session import ClusterSession
+from edl.adapters.kubernetes.start_progress import StartProgress
+from edl.core.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
@@ -39,6 +42,8 @@ class JobStart:
     objects: JobObjects
     name: str
     timeout_s: float
+    say: Say = silent
+    """Gets what the start waits for, if it takes long."""
 
     def wait(self) -> None:
         """Return when a master is ready.
@@ -49,8 +54,9 @@ class JobStart:
         """
         began = time.monotonic()
         stuck_since: float | None = None
+        progress = StartProgress(self.objects, self.name, self.say)
         while True:
-            job, pods = self._look(began)
+            job, pods = self._look(began, progress)
             if job.status().state.is_over:
                 self._report(job)
                 return
@@ -72,10 +78,13 @@ class JobStart:
             if not pods and now - began > _NO_POD_S:
                 self._check_events()
             if self._is_late(began):
-                raise self._late(problem)
+                raise self._late(problem, progress, pods)
+            progress.look(pods, problem, now)
             time.sleep(_POLL_S)
 
-    def _look(self, began: float) -> tuple[ClusterJob, Sequence[JsonObject]]:
+    def _look(
+        self, began: float, progress: StartProgress
+    ) -> tuple[ClusterJob, Sequence[JsonObject]]:
         """The job and its master's pods.
 
         The job exists already: an API server that is away for a while changes nothing.
@@ -91,6 +100,7 @@ class JobStart:
                     raise
                 if self._is_late(began):
                     raise
+                progress.away(time.monotonic())
             time.sleep(_POLL_S)
 
     @property
@@ -115,7 +125,7 @@ class JobStart:
             )
 
     def _check_events(self) -> None:
-        for said in self.objects.warnings(self.name):
+        for said in self.objects.events(self.name, "Job", warnings=True):
             if "forbidden" not in said and "quota" not in said:
                 continue
             quota = "quota" in said
@@ -123,7 +133,7 @@ class JobStart:
                 ErrorCode.LIMIT_EXCEEDED if quota else ErrorCode.FORBIDDEN,
                 f"the cluster refuses the master of job {self.name}: {said}",
                 where=self.objects.location(self.name),
-                remedy="Ask for less with --master-resources."
+                remedy=quota_remedy(said, self.objects.locate(self.name)[0])
                 if quota
                 else "Correct the option or the pod template that the message names.",
             )
@@ -142,24 +152,19 @@ class JobStart:
             detail=readable(end_of_log),
         )
 
-    def _last_log_line(self) -> str:
-        """What a master says that runs and is not ready."""
-        for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
-            query = {"container": objects.CONTAINER, "tailLines": "1"}
-            if said := self.objects.log(self.name, pod["metadata"]["name"], query).strip():
-                return f"; the last line of its log: {readable(said)}"
-        return ""
-
     def _explained(self, problem: MasterProblem) -> MasterProblem:
-        return problem.with_events(self.objects.warnings(self.name, problem.unprepared))
+        said = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
+        return problem.with_events(said)
 
-    def _late(self, problem: MasterProblem | None) -> EdlError:
+    def _late(
+        self, problem: MasterProblem | None, progress: StartProgress, pods: Sequence[JsonObject]
+    ) -> EdlError:
         if problem and problem.unprepared:
             problem = self._explained(problem).patient
-        why = f": {problem.what}" if problem else self._last_log_line()
         return EdlError(
             ErrorCode.TIMED_OUT,
-            f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s{why}",
+            f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s: "
+            + (problem.what if problem else progress.describe(pods)),
             where=self.objects.location(self.name),
             remedy=problem.remedy if problem else "Allow more time with --start-timeout.",
         )

@@ -1,0 +1,119 @@
+"""Says what the start of a job's master waits for, while somebody waits with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edl.adapters.kubernetes.cluster_job import JsonObject
+from edl.adapters.kubernetes.job_objects import JobObjects
+from edl.adapters.kubernetes.master_pods import (
+    MasterProblem,
+    StartPhase,
+    newest_pod,
+    start_phase,
+)
+from edl.core.job_backend import Say
+from edl_proto.kubernetes import objects
+from edl_proto.monitoring.log_lines import readable
+
+_BRIEF_S = 3.0
+"""Every start goes through some phases; one that lasts so long is worth a sentence."""
+
+_LOOK_S = 10.0
+"""How often such a phase is looked at again: events and logs may say more."""
+
+_AGAIN_S = 60.0
+"""A sentence is said again after so long, if there was another one meanwhile."""
+
+
+@dataclass(slots=True)
+class StartProgress:
+    """What was said about one start, and when.
+
+    Attributes:
+        name: of the job.
+        say: shows a sentence.
+    """
+
+    objects: JobObjects
+    name: str
+    say: Say
+    _phase: StartPhase | None = None
+    _look_at: float = 0.0
+    _words: str = ""
+    _said: dict[str, float] = field(default_factory=dict)
+
+    def look(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
+        """Say what is new: a problem at once, anything else once it takes longer than usual.
+
+        Args:
+            pods: of the master, of which none is ready.
+            problem: what keeps the newest one from being ready, if that is known.
+            now: in seconds.
+        """
+        if problem and not problem.unprepared:
+            self._phase = None
+            self._tell(problem.what, now)
+            return
+        phase = start_phase(newest_pod(pods))
+        if phase != self._phase:
+            self._phase, self._look_at = phase, now + _BRIEF_S
+        elif now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self._tell(self.describe(pods), now)
+
+    def away(self, now: float) -> None:
+        """The API server does not answer."""
+        self._phase = None
+        self._tell("the cluster does not answer", now)
+
+    def describe(self, pods: Sequence[JsonObject]) -> str:
+        """How far the start has come, with what Kubernetes or the master says of it."""
+        pod = newest_pod(pods)
+        phase = start_phase(pod)
+        words = str(phase)
+        if pod is None:
+            said = self.objects.events(self.name, "Job")
+            return f"{words}: {said[-1]}" if said else words
+        named = pod["metadata"]["name"]
+        match phase:
+            case StartPhase.UNSCHEDULED:
+                return f"{words}{self._volumes(pod)}"
+            case StartPhase.UNPREPARED:
+                said = self.objects.events(self.name, "Pod", named, warnings=True)
+                return f"{words}: {readable(said[-1])}" if said else words
+            case StartPhase.CREATING:
+                said = self.objects.events(self.name, "Pod", named)
+                return f"{words}: {readable(said[-1])}" if said else words
+            case StartPhase.RUNNING:
+                return f"{words}{self._last_log_line(named)}"
+            case _:
+                return words
+
+    def _volumes(self, pod: JsonObject) -> str:
+        """What the claims of a pod wait for that have no volume yet."""
+        for volume in pod["spec"].get("volumes") or ():
+            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+            if claim and not self.objects.is_bound(self.name, claim):
+                said = self.objects.events(self.name, "PersistentVolumeClaim", claim)
+                return f"; the volume of the claim {claim} is being made" + (
+                    f": {readable(said[-1])}" if said else ""
+                )
+        return ""
+
+    def _last_log_line(self, pod: str) -> str:
+        """What a master says that runs and is not ready, as the end of a sentence."""
+        query = {"container": objects.CONTAINER, "tailLines": "1"}
+        said = self.objects.log(self.name, pod, query).strip()
+        return f"; the last line of its log: {readable(said)}" if said else ""
+
+    def _tell(self, words: str, now: float) -> None:
+        known_at = self._said.get(words)
+        if known_at is not None and now - known_at < _AGAIN_S:
+            return
+        # Between two attempts to pull an image, the node quotes what it has said of the last one.
+        if self._words and (words.endswith(self._words) or self._words.endswith(words)):
+            return
+        self._words, self._said[words] = words, now
+        self.say(f"{self.name} waits for its master: {words}")
