@@ -15,8 +15,8 @@ import zoos
 from git_server import Remote
 from git_server import serving as git_serving
 
+from edl_proto.errors import ErrorCode
 from edl_proto.v1 import builder_pb2 as pb
-from edl_proto.v1 import error_pb2
 
 from .docker_environment import DockerEnvironment, until
 from .service import Service, left_in, read, requests, serving, spec_for
@@ -100,7 +100,7 @@ def test_killed(
             assert outcome.error is None
             if outcome.last.phase != pb.DONE:
                 assert outcome.last.phase == pb.BUILD_FAILED
-                assert outcome.last.error.code == error_pb2.BUILDER_RESTARTED
+                assert outcome.last.error.code == ErrorCode.BUILDER_RESTARTED
                 assert outcome.last.error.remedy
         if point.sent and not point.git:
             assert len(builds) == 1

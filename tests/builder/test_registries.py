@@ -17,9 +17,9 @@ import zoos
 from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.references import Reference
+from edl_proto.errors import ErrorCode
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.v1 import builder_pb2 as pb
-from edl_proto.v1 import error_pb2
 from tests.ports import free_port
 
 from .docker_environment import DockerEnvironment, started, until
@@ -133,7 +133,7 @@ def test_a_wrong_password_is_reported_and_not_shown(
     with serving(docker_env, tmp_path / "state", *options) as service, service.caller() as stub:
         outcome = build(stub, f"{guarded.host}/team/zoo", zoos.tar({"m.py": "x = 1\n"}))
         assert outcome.last.phase == pb.BUILD_FAILED
-        assert outcome.last.error.code == error_pb2.REGISTRY_UNAVAILABLE
+        assert outcome.last.error.code == ErrorCode.REGISTRY_UNAVAILABLE
         assert "401" in outcome.last.error.what
         assert "a-wrong-one" not in outcome.text + service.log.read_text()
 

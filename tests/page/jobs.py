@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from edl_proto.errors import ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_proto.v1.job_pb2 import Event, JobStatus
 
@@ -126,7 +127,7 @@ def failed(start: datetime | None = None) -> Moment:
         datetime.fromisoformat(status.started_at) + timedelta(seconds=status.seconds)
     )
     error = error_pb2.Error(
-        code=error_pb2.TASK_DEAD_LETTERED,
+        code=ErrorCode.TASK_DEAD_LETTERED,
         what="Task training/2/9 failed on 3 of 3 attempts: the model file raised "
         "InvalidArgumentError.",
         where="/home/ada/data/mnist/train-00007.rec, records [36864, 40960)",
@@ -139,7 +140,7 @@ def failed(start: datetime | None = None) -> Moment:
         task="training/2/9",
         records="/home/ada/data/mnist/train-00007.rec [36864, 40960)",
         error=error_pb2.Error(
-            code=error_pb2.USER_CODE,
+            code=ErrorCode.USER_CODE,
             what="dataset_fn raised InvalidArgumentError: Input to DecodeRaw has length 783.",
             where="/home/ada/model_zoo/mnist/functional.py:41, dataset_fn",
             remedy="Correct the record or the model file.",

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from edl_proto.errors import ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_proto.v1.job_pb2 import Event, JobStatus
 from page import jobs
@@ -200,7 +201,7 @@ def test_a_stopped_job_says_why(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(30.0)
     status.state = job_pb2.CANCELLED
     status.error.CopyFrom(
-        error_pb2.Error(code=error_pb2.STOPPED, what="Stopped by ada: the data is wrong.")
+        error_pb2.Error(code=ErrorCode.STOPPED, what="Stopped by ada: the data is wrong.")
     )
     tab = visit(serve(status, events))
     assert tab.text("#state").strip() == "cancelled"

@@ -13,8 +13,7 @@ from conftest import Edl, eventually
 import elasticdl
 from edl import api
 from edl.core.options import Verb, options_of, python_types
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @pytest.fixture
@@ -54,18 +53,18 @@ def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("EDL_SCENARIO", "fail")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job)
-    assert caught.value.code == error_pb2.MODEL_CONTRACT
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
     assert "line 99" in caught.value.detail
 
 
 def test_what_is_wrong_raises_before_anything_starts(job: dict[str, Any], tidy: Edl) -> None:
     for changed, code in (
-        ({"num_worker": 2}, error_pb2.USAGE),
-        ({"num_workers": 0}, error_pb2.USAGE),
-        ({"data": "nothing-*"}, error_pb2.DATA_NOT_FOUND),
-        ({"data": []}, error_pb2.USAGE),
-        ({"model_def": "his"}, error_pb2.MODEL_NOT_FOUND),
-        ({"params": {"a": object()}}, error_pb2.USAGE),
+        ({"num_worker": 2}, ErrorCode.USAGE),
+        ({"num_workers": 0}, ErrorCode.USAGE),
+        ({"data": "nothing-*"}, ErrorCode.DATA_NOT_FOUND),
+        ({"data": []}, ErrorCode.USAGE),
+        ({"model_def": "his"}, ErrorCode.MODEL_NOT_FOUND),
+        ({"params": {"a": object()}}, ErrorCode.USAGE),
     ):
         with pytest.raises(EdlError) as caught:
             elasticdl.train(**{**job, **changed})
@@ -84,14 +83,14 @@ def test_a_detached_job_is_found_again(
     tidy("stop", "away")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job, name="away")
-    assert caught.value.code == error_pb2.JOB_EXISTS
+    assert caught.value.code == ErrorCode.JOB_EXISTS
 
 
 def test_a_timeout_stops_the_job(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDL_SCENARIO", "endless")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job, timeout=0.5)
-    assert caught.value.code == error_pb2.TIMED_OUT
+    assert caught.value.code == ErrorCode.TIMED_OUT
 
 
 def test_no_zombie_is_left_in_a_program_that_goes_on(job: dict[str, Any], tidy: Edl) -> None:

@@ -16,7 +16,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, TaskType
 from edl_master.reporting import status_codec
 from edl_proto import tensor
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 
@@ -33,7 +33,7 @@ def test_a_task_comes_back_as_it_was(task: TaskKey) -> None:
 def test_every_phase_and_code_has_its_counterpart() -> None:
     for phase in JobPhase:
         assert job_pb2.JobState.Name(status_codec.phase_to(phase)) == phase.name
-    for name, code in error_pb2.ErrorCode.items():
+    for name, code in ErrorCode.items():
         if code:
             failure = codec.failure_of(EdlError(code, "what"))
             assert failure.code == name
@@ -43,7 +43,7 @@ def test_every_phase_and_code_has_its_counterpart() -> None:
 def test_a_failure_comes_back_as_it_was() -> None:
     failure = Failure("USER_CODE", "what", "where", "remedy", "detail")
     assert codec.failure_from(codec.error_to(failure)) == failure
-    assert codec.error_to(Failure("NO_SUCH_CODE", "x")).code == error_pb2.INTERNAL
+    assert codec.error_to(Failure("NO_SUCH_CODE", "x")).code == ErrorCode.INTERNAL
     assert codec.failure_from(error_pb2.Error(what="x")).code == "INTERNAL"
 
 
@@ -122,7 +122,7 @@ def test_a_tensor_that_is_none_is_refused() -> None:
     broken = task_pb2.Tensor(dtype="float32", shape=[3], content=b"1234")
     with pytest.raises(EdlError) as caught:
         codec.metric_state_from(task_pb2.MetricState(name="a", variables=[broken]))
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
 
 
 def completed(**reply: Any) -> task_pb2.CompleteRequest:

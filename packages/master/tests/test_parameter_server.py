@@ -34,10 +34,10 @@ from edl_master.core.parameters.table_spec import Distribution, Initial, TableSp
 from edl_master.parameter_server.app import App
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.servers import ServersServicer
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ShardStub
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc, task_pb2
 
 LONG_S = 200.0
 MODEL = Layout((Variable("w", (4,), "float32", True),))
@@ -175,7 +175,7 @@ def test_workers_reach_a_server_directly(master: Master) -> None:
             stub.read(parameters_pb2.ReadHeader(incarnation="former"), bytearray, LONG_S)
         refused = EdlError.from_rpc(caught.value)
         assert refused is not None
-        assert refused.code == error_pb2.STALE_INCARNATION
+        assert refused.code == ErrorCode.STALE_INCARNATION
         assert overheard.calls == ["Open"], "nothing else went over gRPC"
         stub.close()
 
@@ -252,12 +252,12 @@ def test_parts_and_checkpoints_travel_through_the_master(tmp_path: Path, scratch
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
-        ({"incarnation": "former"}, error_pb2.STALE_INCARNATION),
-        ({"place": "/etc"}, error_pb2.USAGE),
-        ({"label": "../x"}, error_pb2.USAGE),
-        ({"file": "../x"}, error_pb2.USAGE),
-        ({"file": "a/b/c"}, error_pb2.USAGE),
-        ({"file": "/etc/x"}, error_pb2.USAGE),
+        ({"incarnation": "former"}, ErrorCode.STALE_INCARNATION),
+        ({"place": "/etc"}, ErrorCode.USAGE),
+        ({"label": "../x"}, ErrorCode.USAGE),
+        ({"file": "../x"}, ErrorCode.USAGE),
+        ({"file": "a/b/c"}, ErrorCode.USAGE),
+        ({"file": "/etc/x"}, ErrorCode.USAGE),
     ],
 )
 def test_the_master_writes_no_file_anywhere_else(

@@ -10,18 +10,18 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto.errors import GRPC_STATUS, EdlError, ErrorInterceptor
+from edl_proto.errors import GRPC_STATUS, EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
-from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 
 def test_every_code_has_a_grpc_status() -> None:
-    codes = set(error_pb2.ErrorCode.values()) - {error_pb2.ERROR_CODE_UNSPECIFIED}
+    codes = set(ErrorCode.values()) - {ErrorCode.ERROR_CODE_UNSPECIFIED}
     assert set(GRPC_STATUS) == codes
 
 
 def test_the_text_of_an_error_has_what_where_and_what_to_do() -> None:
-    error = EdlError(error_pb2.DATA_EMPTY, "a.rio holds no record", where="a.rio", remedy="fill it")
+    error = EdlError(ErrorCode.DATA_EMPTY, "a.rio holds no record", where="a.rio", remedy="fill it")
     assert str(error).splitlines() == [
         "DATA_EMPTY: a.rio holds no record",
         "  where: a.rio",
@@ -41,7 +41,7 @@ class Failing(job_pb2_grpc.JobServicer):
 
     def GetStatus(self, request: Any, context: Any) -> Any:
         raise EdlError(
-            error_pb2.PORT_IN_USE, "port 1 is taken", where="127.0.0.1:1", detail="x" * 900
+            ErrorCode.PORT_IN_USE, "port 1 is taken", where="127.0.0.1:1", detail="x" * 900
         )
 
     def Scale(self, request: Any, context: Any) -> Any:
@@ -55,13 +55,13 @@ class Failing(job_pb2_grpc.JobServicer):
 
     def WatchEvents(self, request: Any, context: Any) -> Any:
         yield job_pb2.Event(number=1)
-        raise EdlError(error_pb2.STOPPED, "enough")
+        raise EdlError(ErrorCode.STOPPED, "enough")
 
 
 def test_what_python_prints_of_an_error_commands_no_terminal() -> None:
     """As of a script that trains a model of others and catches nothing."""
     title = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
-    error = EdlError(error_pb2.MODEL_IMPORT, title, where=title, remedy=title, detail=title)
+    error = EdlError(ErrorCode.MODEL_IMPORT, title, where=title, remedy=title, detail=title)
     printed = "".join(traceback.format_exception(error))
     assert "MODEL_IMPORT" in printed
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
@@ -75,7 +75,7 @@ def served() -> Any:
 
     def translate(error: Exception) -> EdlError | None:
         if isinstance(error, KeyError):
-            return EdlError(error_pb2.USAGE, "translated")
+            return EdlError(ErrorCode.USAGE, "translated")
         return None
 
     server = grpc.server(
@@ -105,7 +105,7 @@ def test_an_error_crosses_the_wire_whole(served: Any) -> None:
     error = EdlError.from_rpc(failure)
     assert failure.code() is grpc.StatusCode.UNAVAILABLE
     assert error is not None
-    assert error.code == error_pb2.PORT_IN_USE
+    assert error.code == ErrorCode.PORT_IN_USE
     assert error.where == "127.0.0.1:1"
     assert error.detail == "x" * 900
     assert not internal_errors
@@ -115,7 +115,7 @@ def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
     stub, internal_errors = served
     error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=200)))
     assert error is not None
-    assert error.code == error_pb2.USAGE
+    assert error.code == ErrorCode.USAGE
     assert not internal_errors
 
 
@@ -123,7 +123,7 @@ def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
     stub, internal_errors = served
     error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=200)))
     assert error is not None
-    assert error.code == error_pb2.INTERNAL
+    assert error.code == ErrorCode.INTERNAL
     assert "ZeroDivisionError" in error.what
     assert internal_errors == ["/edl.v1.Job/Stop"]
 
@@ -142,4 +142,4 @@ def test_a_stream_ends_in_the_error(served: Any) -> None:
     assert next(stream).number == 1
     error = EdlError.from_rpc(_failure(lambda: next(stream)))
     assert error is not None
-    assert error.code == error_pb2.STOPPED
+    assert error.code == ErrorCode.STOPPED

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.job_spec import check_complete, required_fields
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 
 def spec(type_: str = "TRAIN") -> job_pb2.JobSpec:
@@ -41,7 +41,7 @@ def spec(type_: str = "TRAIN") -> job_pb2.JobSpec:
 def refused(message: job_pb2.JobSpec) -> str:
     with pytest.raises(EdlError) as caught:
         check_complete(message)
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
     assert caught.value.remedy
     return caught.value.what.partition(": ")[2]
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import edl_worker
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import ErrorCode
 from edl_worker import tensorflow_internals
 from edl_worker.tensorflow_internals import UnsupportedVersion
 
@@ -90,7 +90,7 @@ def test_a_missing_part_is_an_error_that_names_the_supported_versions(
     monkeypatch.delattr(keras.layers.Layer, "_flatten_layers")
     with pytest.raises(UnsupportedVersion) as caught:
         tensorflow_internals.nested_layers(keras.Sequential([keras.layers.Dense(1)]))
-    assert caught.value.code == error_pb2.INTERNAL
+    assert caught.value.code == ErrorCode.INTERNAL
     assert f"TensorFlow {tf.__version__} with Keras {keras.__version__}" in caught.value.what
     assert "Sequential._flatten_layers" in caught.value.what
     assert "TensorFlow 2.21 with Keras 3.15" in caught.value.remedy

@@ -11,9 +11,9 @@ from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.config import builder_config
 from edl_builder.core.names import BuilderError
+from edl_proto.errors import ErrorCode
 from edl_proto.file_limit import raise_limit
 from edl_proto.monitoring import logs
-from edl_proto.v1 import error_pb2
 
 _FAILED, _USAGE = 1, 2
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BuilderError as error:
         problem = error_to(error.failure)
         print(problem, file=sys.stderr)
-        return _USAGE if problem.code == error_pb2.USAGE else _FAILED
+        return _USAGE if problem.code == ErrorCode.USAGE else _FAILED
     return 0
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from edl_builder.core.build_request import UncheckedRequest
 from edl_builder.core.build_status import BuildStatus, LogLine
 from edl_builder.core.names import BuilderError, BuildResult, Failure, Phase, Reason
-from edl_proto.errors import EdlError
-from edl_proto.v1 import builder_pb2, error_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import builder_pb2
 
 PHASES: dict[Phase, builder_pb2.BuildPhase.ValueType] = {
     Phase.QUEUED: builder_pb2.QUEUED,
@@ -20,20 +20,20 @@ PHASES: dict[Phase, builder_pb2.BuildPhase.ValueType] = {
     Phase.CANCELLED: builder_pb2.BUILD_CANCELLED,
 }
 
-CODES: dict[Reason, error_pb2.ErrorCode.ValueType] = {
-    Reason.INVALID: error_pb2.USAGE,
-    Reason.UNSAFE: error_pb2.USAGE,
-    Reason.FORBIDDEN: error_pb2.FORBIDDEN,
-    Reason.LIMIT: error_pb2.LIMIT_EXCEEDED,
-    Reason.NOT_FOUND: error_pb2.BUILD_NOT_FOUND,
-    Reason.SOURCE: error_pb2.SOURCE_UNREACHABLE,
-    Reason.BUILD: error_pb2.IMAGE_BUILD_FAILED,
-    Reason.ENGINE: error_pb2.ENGINE_UNAVAILABLE,
-    Reason.REGISTRY: error_pb2.REGISTRY_UNAVAILABLE,
-    Reason.TIMEOUT: error_pb2.TIMED_OUT,
-    Reason.CANCELLED: error_pb2.STOPPED,
-    Reason.RESTARTED: error_pb2.BUILDER_RESTARTED,
-    Reason.INTERNAL: error_pb2.INTERNAL,
+CODES: dict[Reason, ErrorCode.ValueType] = {
+    Reason.INVALID: ErrorCode.USAGE,
+    Reason.UNSAFE: ErrorCode.USAGE,
+    Reason.FORBIDDEN: ErrorCode.FORBIDDEN,
+    Reason.LIMIT: ErrorCode.LIMIT_EXCEEDED,
+    Reason.NOT_FOUND: ErrorCode.BUILD_NOT_FOUND,
+    Reason.SOURCE: ErrorCode.SOURCE_UNREACHABLE,
+    Reason.BUILD: ErrorCode.IMAGE_BUILD_FAILED,
+    Reason.ENGINE: ErrorCode.ENGINE_UNAVAILABLE,
+    Reason.REGISTRY: ErrorCode.REGISTRY_UNAVAILABLE,
+    Reason.TIMEOUT: ErrorCode.TIMED_OUT,
+    Reason.CANCELLED: ErrorCode.STOPPED,
+    Reason.RESTARTED: ErrorCode.BUILDER_RESTARTED,
+    Reason.INTERNAL: ErrorCode.INTERNAL,
 }
 
 

@@ -28,10 +28,10 @@ from edl_builder.core.build_request import RequestPolicy, Tenant
 from edl_builder.core.names import BuilderError, Caller
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.monitoring.span_export import SpanExport, SpanRecord
 from edl_proto.v1 import builder_pb2 as pb
-from edl_proto.v1 import builder_pb2_grpc, error_pb2
+from edl_proto.v1 import builder_pb2_grpc
 
 BASE = "registry.test/base:1"
 REPOSITORY = "registry.test/team-a/zoo"
@@ -323,11 +323,11 @@ def test_without_an_engine_or_a_registry_the_build_fails_clearly(bench: Bench) -
         bench.engine.down = True
         told = build(stub, zoos.tar(ZOO))
         assert told.status is grpc.StatusCode.UNAVAILABLE
-        assert told.last.error.code == error_pb2.ENGINE_UNAVAILABLE
+        assert told.last.error.code == ErrorCode.ENGINE_UNAVAILABLE
         bench.engine.down, bench.registry.down = False, True
         told = build(stub, zoos.tar(ZOO))
         assert told.status is grpc.StatusCode.UNAVAILABLE
-        assert told.last.error.code == error_pb2.REGISTRY_UNAVAILABLE
+        assert told.last.error.code == ErrorCode.REGISTRY_UNAVAILABLE
         bench.registry.down = False
         assert build(stub, zoos.tar(ZOO)).status is grpc.StatusCode.OK
 
@@ -483,7 +483,7 @@ def test_a_sender_that_stops_runs_into_the_deadline(tmp_path: Path) -> None:
         told = read(stub.Build(stalling(), timeout=DEADLINE_S))
         silent.set()
     assert told.status is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert told.last.error.code == error_pb2.TIMED_OUT
+    assert told.last.error.code == ErrorCode.TIMED_OUT
 
 
 ANN = Tenant(Caller("ann"), ("registry.test/team-a/*",), ())

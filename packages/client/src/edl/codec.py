@@ -22,7 +22,7 @@ from edl.core.job_status import (
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.timeline import TimelineSpan
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 
 JOB_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
@@ -277,10 +277,10 @@ def decode_failure(message: error_pb2.Error) -> Failure:
     )
 
 
-def code_name(code: error_pb2.ErrorCode.ValueType) -> str:
+def code_name(code: ErrorCode.ValueType) -> str:
     """The name of an error code; ``CODE_<number>`` for codes of a newer edl."""
     try:
-        return error_pb2.ErrorCode.Name(code)
+        return ErrorCode.Name(code)
     except ValueError:  # from a newer edl
         return f"CODE_{code}"
 
@@ -293,9 +293,9 @@ def failure_of(error: EdlError) -> Failure:
 def error_of(failure: Failure | Problem) -> EdlError:
     """The exception that users see."""
     try:
-        code = error_pb2.ErrorCode.Value(failure.code)
+        code = ErrorCode.Value(failure.code)
     except ValueError:
-        code = error_pb2.INTERNAL
+        code = ErrorCode.INTERNAL
     return EdlError(
         code,
         failure.what,

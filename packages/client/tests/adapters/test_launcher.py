@@ -14,9 +14,9 @@ from edl.adapters import launcher
 from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_processes import ProcessRuntime
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import supervision
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 
 def test_a_restarted_master_that_never_listens_is_ended_too(
@@ -41,7 +41,7 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     # Time stands still, so only its first look for a supervisor starts one.
     with pytest.raises(EdlError) as caught:
         LocalLauncher(store, command).start("late", deadline_s=15.0)
-    assert caught.value.code == error_pb2.MASTER_LOST
+    assert caught.value.code == ErrorCode.MASTER_LOST
     assert "did not listen within 15 s" in caught.value.what
     assert starts.read_text() == "xx"
     assert supervision.supervisor_pid(tidy.job_dir("late")) is None

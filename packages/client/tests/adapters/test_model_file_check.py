@@ -10,8 +10,8 @@ import pytest
 
 from edl.adapters import model_file_check
 from edl.adapters.model_file_check import check
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
 
 SPEC = job_pb2.JobSpec(model=job_pb2.ModelSpec(model_def="mine"))
 VERDICT = 'echo \'{"errors": [], "model": "m"}\''
@@ -30,7 +30,7 @@ def write(worker: Path, body: str) -> None:
     worker.chmod(0o755)
 
 
-def reason(code: error_pb2.ErrorCode.ValueType, **limits: float) -> EdlError:
+def reason(code: ErrorCode.ValueType, **limits: float) -> EdlError:
     with pytest.raises(EdlError) as caught:
         check(SPEC, **limits)
     assert caught.value.code == code, caught.value
@@ -54,7 +54,7 @@ def test_what_the_model_file_left_behind_is_not_waited_for(worker: Path) -> None
 def test_what_a_killed_check_has_copied_is_removed(worker: Path) -> None:
     note = worker.parent / "note"
     write(worker, f"mktemp > {note}; mktemp -d >> {note}; exec sleep 600")
-    reason(error_pb2.TIMED_OUT, idle_s=0.5)
+    reason(ErrorCode.TIMED_OUT, idle_s=0.5)
     file, folder = map(Path, note.read_text().split())
     assert not file.exists()
     assert not folder.exists()
@@ -62,14 +62,14 @@ def test_what_a_killed_check_has_copied_is_removed(worker: Path) -> None:
 
 def test_a_check_that_waits_for_ever(worker: Path) -> None:
     write(worker, "exec sleep 600")
-    error = reason(error_pb2.TIMED_OUT, idle_s=0.5)
+    error = reason(ErrorCode.TIMED_OUT, idle_s=0.5)
     assert "computed nothing" in error.what
     assert error.where == "mine"
 
 
 def test_a_check_that_computes_for_ever(worker: Path) -> None:
     write(worker, "while :; do :; done")
-    assert "has computed for" in reason(error_pb2.TIMED_OUT, busy_s=0.2).what
+    assert "has computed for" in reason(ErrorCode.TIMED_OUT, busy_s=0.2).what
 
 
 class SlowCheck:
@@ -104,19 +104,19 @@ def test_a_check_that_computes_a_little_is_not_idle(
 
 def test_a_process_that_dies(worker: Path) -> None:
     write(worker, "echo 'oneDNN custom operations are on' >&2; echo why >&2; kill -SEGV $$")
-    error = reason(error_pb2.MODEL_IMPORT)
+    error = reason(ErrorCode.MODEL_IMPORT)
     assert "SIGSEGV" in error.what
     assert error.detail == "why"
     write(worker, "kill -KILL $$")
-    assert "memory" in reason(error_pb2.MODEL_IMPORT).remedy
+    assert "memory" in reason(ErrorCode.MODEL_IMPORT).remedy
     write(worker, "exit 3")
-    assert "exit code 3" in reason(error_pb2.MODEL_IMPORT).what
+    assert "exit code 3" in reason(ErrorCode.MODEL_IMPORT).what
 
 
 def test_an_interpreter_without_the_worker(worker: Path) -> None:
     write(worker, "echo 'python: No module named edl_worker' >&2; exit 1")
-    assert "pip install" in reason(error_pb2.SYSTEM).remedy
+    assert "pip install" in reason(ErrorCode.SYSTEM).remedy
 
 
 def test_an_interpreter_that_is_none(worker: Path) -> None:
-    assert reason(error_pb2.USAGE).where == "$EDL_PYTHON"
+    assert reason(ErrorCode.USAGE).where == "$EDL_PYTHON"

@@ -33,12 +33,11 @@ from edl.core.options import Given, Verb
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
 from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 from edl_proto.transport import channels
-from edl_proto.v1 import error_pb2
 
 
 @dataclass
@@ -166,7 +165,7 @@ def test_what_a_job_needs_is_checked_before_anything_starts(
     backend.placement.check(harness.job("fits"))
     with pytest.raises(EdlError) as caught:
         backend.placement.check(harness.job("lacks", data=str(harness.edl.place / "none")))
-    assert caught.value.code == error_pb2.DATA_NOT_FOUND
+    assert caught.value.code == ErrorCode.DATA_NOT_FOUND
     assert backend.list() == []
 
 
@@ -189,7 +188,7 @@ def test_one_name_is_one_job_for_all_submitters(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "code"), [("crash", error_pb2.MASTER_LOST), ("early", error_pb2.DATA_DAMAGED)]
+    ("part", "code"), [("crash", ErrorCode.MASTER_LOST), ("early", ErrorCode.DATA_DAMAGED)]
 )
 def test_a_job_that_cannot_start_says_why_and_leaves_no_process(
     harness: Harness, backend: JobBackend, part: str, code: int
@@ -330,7 +329,7 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
     with pytest.raises(EdlError) as caught:
         backend.scale("done", WorkerRange(1, 1))
-    assert caught.value.code == error_pb2.JOB_OVER
+    assert caught.value.code == ErrorCode.JOB_OVER
     backend.stop("done", "harmless")
     assert backend.status("done", ask=False).status.state is JobState.SUCCEEDED
 
@@ -382,7 +381,7 @@ def test_a_job_with_a_damaged_description_can_be_deleted(
     assert backend.reach("damaged")
     with pytest.raises(EdlError) as caught:
         backend.status("damaged")
-    assert caught.value.code == error_pb2.DATA_DAMAGED
+    assert caught.value.code == ErrorCode.DATA_DAMAGED
     backend.delete("damaged")
     assert backend.list() == []
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
@@ -418,7 +417,7 @@ def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
     assert (last.state, last.failure) == (JobState.SUCCEEDED, None)
     with pytest.raises(EdlError) as caught:
         backend.continuation.resume("again")
-    assert caught.value.code == error_pb2.JOB_OVER
+    assert caught.value.code == ErrorCode.JOB_OVER
     for each in callers:
         each.close()
 
@@ -464,7 +463,7 @@ def test_another_job_exports_the_model_of_a_running_one(
     assert spec["output"].endswith("/so-far")
     with pytest.raises(EdlError) as caught:
         backend.continuation.export("model")
-    assert caught.value.code == error_pb2.JOB_EXISTS
+    assert caught.value.code == ErrorCode.JOB_EXISTS
     end(backend, short)
     harness.play("quick")
     assert backend.continuation.export("model") == short, "instead of the one that is over"
@@ -492,4 +491,4 @@ def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend,
     for call in calls:
         with pytest.raises(EdlError) as caught:
             call()
-        assert caught.value.code == error_pb2.JOB_NOT_FOUND
+        assert caught.value.code == ErrorCode.JOB_NOT_FOUND

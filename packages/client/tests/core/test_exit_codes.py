@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from edl.core.exit_codes import MEANINGS, PRESENTATIONS, present
 from edl.core.exit_numbers import INTERRUPTED, UNREAD
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import ErrorCode
 
 
 def test_every_error_code_has_a_presentation() -> None:
-    assert set(PRESENTATIONS) == set(error_pb2.ErrorCode.keys()) - {"ERROR_CODE_UNSPECIFIED"}
+    assert set(PRESENTATIONS) == set(ErrorCode.keys()) - {"ERROR_CODE_UNSPECIFIED"}
 
 
 def test_every_exit_code_has_a_meaning_and_a_use() -> None:

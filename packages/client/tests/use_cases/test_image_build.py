@@ -27,7 +27,7 @@ from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.model.zoo_files import select
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
-from edl_proto.v1 import builder_pb2_grpc, error_pb2
+from edl_proto.v1 import builder_pb2_grpc
 
 IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
 
@@ -195,13 +195,13 @@ def test_large_files_have_to_be_accepted_and_very_large_ones_are_refused(zoo: Pa
     (zoo / ".edlignore").write_text("!data.bin\n")
     with pytest.raises(EdlError) as error:
         zoo_archive.check_amount(select(zoo), str(zoo), accepted=False)
-    assert error.value.code == error_pb2.LIMIT_EXCEEDED
+    assert error.value.code == ErrorCode.LIMIT_EXCEEDED
     assert "2.1 GB" in error.value.what
     assert "--yes" in error.value.remedy
     zoo_archive.check_amount(select(zoo), str(zoo), accepted=True)
     with pytest.raises(EdlError) as error:
         zoo_archive.pack(zoo, io.BytesIO())
-    assert error.value.code == error_pb2.LIMIT_EXCEEDED
+    assert error.value.code == ErrorCode.LIMIT_EXCEEDED
     assert error.value.where.endswith("data.bin")
 
 
@@ -230,15 +230,15 @@ def test_a_failure_of_the_service_is_passed_on_unchanged(
     stand_in, address = service
 
     def fails(context: Any) -> Iterator[pb.BuildProgress]:
-        error = EdlError(error_pb2.IMAGE_BUILD_FAILED, "no such package", remedy="mend it")
+        error = EdlError(ErrorCode.IMAGE_BUILD_FAILED, "no such package", remedy="mend it")
         yield status(pb.BUILD_FAILED, error=error.to_proto())
         raise error
 
     stand_in.script = fails
     with pytest.raises(EdlError) as caught:
         build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Notes())
-    assert caught.value.code == error_pb2.IMAGE_BUILD_FAILED
-    assert caught.value.code == error_pb2.IMAGE_BUILD_FAILED
+    assert caught.value.code == ErrorCode.IMAGE_BUILD_FAILED
+    assert caught.value.code == ErrorCode.IMAGE_BUILD_FAILED
 
 
 def test_time_passes_while_nothing_is_heard(service: tuple[StandIn, str], zoo: Path) -> None:

@@ -25,7 +25,7 @@ from edl_master.core.parameters.table_spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto import tensor
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
@@ -88,7 +88,7 @@ def _bounded(text: str, most: int = _LONGEST_TEXT) -> str:
 def malformed(what: str) -> EdlError:
     """A message that no worker of this version sends."""
     return EdlError(
-        error_pb2.USAGE,
+        ErrorCode.USAGE,
         what,
         remedy="Use the same version of edl for client, master and worker.",
     )
@@ -104,7 +104,7 @@ def failure_of(error: EdlError) -> Failure:
 
 def failure_from(message: error_pb2.Error) -> Failure:
     """An error as the core keeps it, for everybody to see; an unknown code becomes INTERNAL."""
-    names = {code: name for name, code in error_pb2.ErrorCode.items() if code}
+    names = {code: name for name, code in ErrorCode.items() if code}
     return Failure(
         names.get(message.code, "INTERNAL"),
         *(
@@ -117,7 +117,7 @@ def failure_from(message: error_pb2.Error) -> Failure:
 def error_to(failure: Failure) -> error_pb2.Error:
     """A failure as a message; a code that the protocol lacks becomes INTERNAL."""
     return error_pb2.Error(
-        code=dict(error_pb2.ErrorCode.items()).get(failure.code, error_pb2.INTERNAL),
+        code=dict(ErrorCode.items()).get(failure.code, ErrorCode.INTERNAL),
         what=failure.what,
         where=failure.where,
         remedy=failure.remedy,

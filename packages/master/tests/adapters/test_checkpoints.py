@@ -12,8 +12,7 @@ import pytest
 from conformance.checkpoint_suite import CheckpointSuite, World, checkpoint, newest
 
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 class Directory(World):
@@ -68,7 +67,7 @@ def test_a_second_master_of_the_job_is_fenced_off(tmp_path: Path) -> None:
     kept(tmp_path, job="another")
     with pytest.raises(EdlError) as caught:
         kept(tmp_path)
-    assert caught.value.code == error_pb2.JOB_EXISTS
+    assert caught.value.code == ErrorCode.JOB_EXISTS
     assert str(tmp_path) in caught.value.where
     first.write(checkpoint(1))
     first.close()
@@ -79,7 +78,7 @@ def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(EdlError) as caught:
         LocalCheckpoints(tmp_path / "file" / "below", "job", 3).prepare()
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
 
 
 class Unwritable:

@@ -11,8 +11,7 @@ import pytest
 import recordio
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.core.effects import Range
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def write(path: Path, count: int, first: int = 0) -> None:
@@ -69,14 +68,14 @@ def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
 
 def test_a_pattern_without_a_match_is_reported(tmp_path: Path) -> None:
     error = refused(tmp_path / "*.recordio")
-    assert error.code == error_pb2.DATA_NOT_FOUND
+    assert error.code == ErrorCode.DATA_NOT_FOUND
     assert str(tmp_path) in error.what
 
 
 def test_files_without_a_record_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 0)
     error = refused(tmp_path / "a.recordio")
-    assert error.code == error_pb2.DATA_EMPTY
+    assert error.code == ErrorCode.DATA_EMPTY
     assert "a.recordio" in error.where
 
 
@@ -86,7 +85,7 @@ def test_damage_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     content = (tmp_path / "b.recordio").read_bytes()
     (tmp_path / "b.recordio").write_bytes(content[:-4])
     error = refused(tmp_path)
-    assert error.code == error_pb2.DATA_DAMAGED
+    assert error.code == ErrorCode.DATA_DAMAGED
     assert "b.recordio" in error.where
     assert "offset" in error.what
 
@@ -94,7 +93,7 @@ def test_damage_is_reported_with_file_and_offset(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.recordio").symlink_to(tmp_path / "gone")
     error = refused(tmp_path / "a.recordio")
-    assert error.code == error_pb2.DATA_UNREADABLE
+    assert error.code == ErrorCode.DATA_UNREADABLE
     assert "a.recordio" in error.what + error.where
 
 
@@ -102,9 +101,9 @@ def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
 def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
     (tmp_path / "a.recordio").chmod(0)
-    assert refused(tmp_path / "a.recordio").code == error_pb2.DATA_UNREADABLE
+    assert refused(tmp_path / "a.recordio").code == ErrorCode.DATA_UNREADABLE
 
 
 def test_an_unknown_format_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
-    assert refused(tmp_path / "a.recordio", "parquet").code == error_pb2.DATA_UNREADABLE
+    assert refused(tmp_path / "a.recordio", "parquet").code == ErrorCode.DATA_UNREADABLE

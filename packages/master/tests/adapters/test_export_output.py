@@ -14,9 +14,9 @@ from edl_master.adapters.export_output import ExportOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import output_reservation
-from edl_proto.v1 import error_pb2, model_pb2
+from edl_proto.v1 import model_pb2
 
 DESCRIPTION = "trained_model.pb"
 
@@ -120,7 +120,7 @@ def test_a_completion_that_is_refused_does_not_count(where: str) -> None:
     written(exports, 6, b"stale")
     completed(exports, 7)
     with pytest.raises(EdlError), exports.completing(lease(6), 0):
-        raise EdlError(error_pb2.STALE_LEASE, "not current")
+        raise EdlError(ErrorCode.STALE_LEASE, "not current")
     exports.finish()
     assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"current"
 
@@ -160,7 +160,7 @@ def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None
     completed(exports, 7)
     with pytest.raises(EdlError) as caught:
         exports.finish()
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     assert "appeared while the job ran" in str(caught.value)
     assert where.rpartition("/")[2] in caught.value.where
     assert CheckpointStorage(where).read() == before
@@ -178,7 +178,7 @@ def test_a_model_that_is_not_whole_is_never_the_output(where: str, what: str) ->
     completed(exports, 7)
     with pytest.raises(EdlError) as caught:
         exports.finish()
-    assert caught.value.code == error_pb2.INTERNAL
+    assert caught.value.code == ErrorCode.INTERNAL
     assert not CheckpointStorage(where).is_there
 
 
@@ -223,7 +223,7 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
 def test_an_output_in_a_store_that_reads_like_a_pattern_is_refused(name: str) -> None:
     with pytest.raises(EdlError) as caught:
         job_output.check_output(f"memory://bucket/{name}")
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
 
 
 def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:

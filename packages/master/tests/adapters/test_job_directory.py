@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from edl_master.adapters.job_directory import JobDirectory, to_json
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
 
 
 def test_a_directory_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
         JobDirectory(tmp_path / "nowhere").lock.hold()
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
     with pytest.raises(EdlError) as caught:
         JobDirectory(tmp_path).read_spec()
-    assert caught.value.code == error_pb2.JOB_NOT_FOUND
+    assert caught.value.code == ErrorCode.JOB_NOT_FOUND
 
 
 @pytest.mark.parametrize("content", ["{", '{"nmae": "x"}', '{"type": "TRIAN"}'])
@@ -26,7 +26,7 @@ def test_a_spec_with_a_mistake_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "spec.json").write_text(content)
     with pytest.raises(EdlError) as caught:
         JobDirectory(tmp_path).read_spec()
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
 
 
 def test_a_status_names_all_its_fields(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from edl_master.adapters import job_lock
 from edl_master.adapters.job_lock import JobLock
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, supervision
-from edl_proto.v1 import error_pb2
 
 
 def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
@@ -20,7 +19,7 @@ def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
     first.hold()
     with pytest.raises(EdlError) as caught:
         second.hold()
-    assert caught.value.code == error_pb2.JOB_EXISTS
+    assert caught.value.code == ErrorCode.JOB_EXISTS
     first.release()
     second.hold()
     second.release()

@@ -10,8 +10,7 @@ import pytest
 
 from edl_master.adapters import journal as module
 from edl_master.adapters.journal import Journal, journal_event
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def add(journal: Journal, count: int, kind: str = "Something") -> None:
@@ -108,7 +107,7 @@ def test_a_disk_that_is_full_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EdlError) as caught:
         journal.flush()
     full.close()
-    assert caught.value.code in (error_pb2.DISK_FULL, error_pb2.OUTPUT_UNWRITABLE)
+    assert caught.value.code in (ErrorCode.DISK_FULL, ErrorCode.OUTPUT_UNWRITABLE)
     journal._file = real
     add(journal, 1)
     journal.close()

@@ -15,8 +15,7 @@ from edl_master.adapters import object_stores, store_calls
 from edl_master.adapters.part_files import OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.tasks import TaskPartition
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 LONG_S = 200.0
 
@@ -50,7 +49,7 @@ def test_a_store_that_never_answers_is_given_up(
     stick_at(where, going_on)
     with pytest.raises(EdlError) as failed:
         object_stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
-    assert failed.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert failed.value.code == ErrorCode.OUTPUT_UNWRITABLE
     assert "made no progress" in failed.value.what
 
 
@@ -167,7 +166,7 @@ def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(
         writer.write(b"b")
     with pytest.raises(EdlError) as failed:
         predictions.finish()
-    assert failed.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert failed.value.code == ErrorCode.OUTPUT_UNWRITABLE
     assert (tmp_path / "parts" / "0000000000.recordio").exists()
     assert predictions.is_begun
     assert not predictions.is_joined

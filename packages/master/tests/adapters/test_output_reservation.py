@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from edl_master.adapters.output_reservation import OutputReservation
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation, supervision
-from edl_proto.v1 import error_pb2
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def job(tmp_path: Path, name: str, state: str = "RUNNING") -> Path:
 def refused(output: str, directory: Path) -> str:
     with pytest.raises(EdlError) as caught:
         OutputReservation(output, directory).hold()
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     assert caught.value.where == output
     return caught.value.what
 

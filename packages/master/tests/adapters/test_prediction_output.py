@@ -18,8 +18,8 @@ from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token
 from edl_master.core.tasks import TaskPartition
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, model_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import model_pb2
 
 SIZES = (25, 0, 12)
 CUT = TaskPartition(SIZES, 10)  # tasks of 10, 10, 5; 10, 2
@@ -222,7 +222,7 @@ def test_a_part_that_is_missing_is_never_passed_over(
         complete(predictions, number)
     with pytest.raises(EdlError) as caught:
         predictions.finish()
-    assert caught.value.code == error_pb2.INTERNAL
+    assert caught.value.code == ErrorCode.INTERNAL
     assert "1 are missing" in caught.value.what
     assert not (tmp_path / "out").exists()
     predictions.finish(dead=1)
@@ -277,7 +277,7 @@ def test_an_output_that_appeared_meanwhile_is_not_overwritten(
     (tmp_path / "out").mkdir()
     with pytest.raises(EdlError) as caught:
         predictions.finish()
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "parts"]
 
 
@@ -287,10 +287,10 @@ def test_outputs_are_checked_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     with pytest.raises(EdlError) as caught:
         check_output(str(tmp_path / "there"))
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     with pytest.raises(EdlError) as caught:
         check_output(str(tmp_path / "there" / "below"))
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
 
 
 def test_files_of_one_name_keep_apart() -> None:
@@ -341,7 +341,7 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(EdlError) as caught:
         check_output(output)
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     assert caught.value.where == output
 
 
@@ -393,7 +393,7 @@ def test_a_part_that_a_store_does_not_give_is_not_taken(
     monkeypatch.setattr(type(store), "get_file", fail)
     with pytest.raises(EdlError) as caught, predictions.completing(lease(0), length):
         raise AssertionError("the job is asked")
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
     monkeypatch.undo()
     with predictions.completing(lease(0), length):
         pass
@@ -412,7 +412,7 @@ def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     store.pipe_file("/bucket/out/mine", b"somebody's")
     with pytest.raises(EdlError) as caught:
         predictions.finish()
-    assert caught.value.code == error_pb2.OUTPUT_EXISTS
+    assert caught.value.code == ErrorCode.OUTPUT_EXISTS
     assert store.find("/") == ["/bucket/out/mine"]
 
 
@@ -420,7 +420,7 @@ def test_a_store_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     for output in ("odd://bucket/out", "local:///proc/no/such"):
         with pytest.raises(EdlError) as caught:
             check_output(output)
-        assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+        assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
         assert caught.value.where == output
 
 

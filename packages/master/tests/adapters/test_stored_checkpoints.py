@@ -24,8 +24,7 @@ from fakes.store import calm, emptied, refuse, trouble
 from edl_master.adapters import object_stores, store_calls
 from edl_master.adapters.checkpoints import CheckpointStorage
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from recordio.storage.stores import filesystem
 
 LONG_S = 200.0
@@ -75,7 +74,7 @@ def test_wherever_a_store_fails_the_one_before_stays_and_the_next_one_counts(
     trouble(f"put {world.path}/job-00000002/{at}", refuse)
     with pytest.raises(EdlError) as caught:
         keep(place, checkpoint(2))
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
     assert "not today" in caught.value.what
     assert caught.value.where.startswith(world.root)
     calm()
@@ -133,7 +132,7 @@ def test_a_place_that_reads_like_a_pattern_is_refused(tmp_path: Path, name: str)
     place = ObjectStoreCheckpoints(f"memory://bucket/{name}", "job", 3, tmp_path)
     with pytest.raises(EdlError) as caught:
         place.prepare()
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
     assert name in caught.value.what
 
 
@@ -145,7 +144,7 @@ def test_a_store_that_does_not_serve_is_not_taken_for_damage(world: Store) -> No
     trouble("get", refuse)
     with pytest.raises(EdlError) as caught:
         newest(place)
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
 
 
 def test_what_is_overtaken_is_not_sent(world: Store) -> None:
@@ -188,7 +187,7 @@ def test_a_manifest_that_names_what_is_elsewhere_is_damage(world: Store) -> None
     world.write("job-00000001/manifest.json", files._sealed(body))
     with pytest.raises(EdlError) as caught:
         newest(place)
-    assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
     assert "../../../etc/x" in caught.value.what
 
 

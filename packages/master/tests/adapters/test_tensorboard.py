@@ -9,8 +9,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 import recordio
 from edl_master.adapters.tensorboard import TensorBoard
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def read_back(directory: Path) -> list[Event]:
@@ -49,4 +48,4 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EdlError) as caught:
         TensorBoard(tmp_path / "file")
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE

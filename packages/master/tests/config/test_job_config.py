@@ -10,10 +10,10 @@ from fakes.jobs import complete_spec
 
 from edl_master.config import job_config
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 
 def training(**fields: object) -> job_pb2.TrainingSpec:
@@ -134,7 +134,7 @@ def test_the_update_mode_is_that_of_the_specification() -> None:
 def test_a_wrong_field_is_refused(changes: dict[str, object], named: str) -> None:
     with pytest.raises(EdlError) as caught:
         read(complete_spec(**changes))
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
     assert named in caught.value.what
     assert caught.value.remedy
 

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from edl_master.adapters import checkpoint_files
 from edl_master.adapters.checkpoint_files import Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, part_path, write_part
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 class Pieces:
@@ -270,7 +269,7 @@ class CheckpointSuite:
         world.write("job-00000001/ledger.json", b"{}")
         with pytest.raises(EdlError) as caught:
             newest(place)
-        assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
+        assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
         assert "ledger.json" in caught.value.what
         assert caught.value.where.endswith(world.path)
         assert caught.value.remedy
@@ -283,7 +282,7 @@ class CheckpointSuite:
         world.write(".job.owner", b"%d somebody" % (number + 1))
         with pytest.raises(EdlError) as caught:
             keep(first, checkpoint(2))
-        assert caught.value.code == error_pb2.STALE_INCARNATION
+        assert caught.value.code == ErrorCode.STALE_INCARNATION
         assert first.names() == ["job-00000001"]
 
     def test_every_master_has_a_greater_number(self, world: World) -> None:

@@ -22,8 +22,7 @@ from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, Pulled, WaitLimit, build_local
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 LONG_S = 200.0
 SIZE = 5
@@ -203,7 +202,7 @@ def test_a_second_description_must_be_the_first() -> None:
     other = (Variable("w", (SIZE + 1,), "float32", True),)
     with pytest.raises(EdlError) as caught:
         local.model.describe(other, SGD, "sum")
-    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
     assert "'w'" in caught.value.what
     fingerprint, values_missing = local.model.describe(VARIABLES, SGD, "sum")
     assert fingerprint == local.shard.layout.fingerprint
@@ -226,14 +225,14 @@ def test_a_model_that_cannot_be_served_is_refused(
     local = build_local(BufferPool(), lambda reduction: Async())
     with pytest.raises(EdlError) as caught:
         local.model.describe(variables, optimizer, reduction)
-    assert error_pb2.ErrorCode.Name(caught.value.code) == code
+    assert ErrorCode.Name(caught.value.code) == code
 
 
 def test_before_a_model_is_described_there_is_nothing() -> None:
     local = build_local(BufferPool(), lambda reduction: Async())
     with pytest.raises(EdlError) as caught:
         local.plane.initialize(WorkerId(0), memoryview(b""))
-    assert caught.value.code == error_pb2.NOT_READY
+    assert caught.value.code == ErrorCode.NOT_READY
     local.coordinator.revoke(lease(0).task, lease(0).token)
     local.coordinator.close(lease(0).task)
     local.coordinator.flush()

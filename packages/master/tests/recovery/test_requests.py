@@ -11,8 +11,7 @@ from edl_master.adapters import job_directory as files
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.core.events import ScaleRequested, StopRequested
 from edl_master.recovery.requests import RecordedRequests
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def test_without_commands_there_is_nothing_to_do(tmp_path: Path) -> None:
@@ -54,4 +53,4 @@ def test_a_job_on_a_full_disk_can_be_stopped(
     monkeypatch.setattr(files, "replace_file", never)
     with pytest.raises(EdlError) as refused:
         RecordedRequests(directory).record_stop("again")
-    assert refused.value.code == error_pb2.DISK_FULL
+    assert refused.value.code == ErrorCode.DISK_FULL

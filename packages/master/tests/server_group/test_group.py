@@ -30,8 +30,8 @@ from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_master.server_group import command_codec
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.server_group.remote_stores import RemoteStores
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, servers_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, servers_pb2
 
 LONG_S = 200.0
 SIZE, SERVERS = 6, 2
@@ -184,7 +184,7 @@ def test_there_is_one_of_each_server() -> None:
     for number in (0, 2):
         with pytest.raises(EdlError) as refused:
             next(group.follow(number, "there", lambda: True))
-        assert refused.value.code == error_pb2.USAGE
+        assert refused.value.code == ErrorCode.USAGE
     assert group.addresses() == {0: "here"}
 
 
@@ -234,5 +234,5 @@ def test_waiting_for_parts_ends_with_the_group() -> None:
     closing.start()
     with pytest.raises(EdlError) as ended:
         group.wait_written("label", LONG_S)
-    assert ended.value.code == error_pb2.NOT_READY
+    assert ended.value.code == ErrorCode.NOT_READY
     assert group.over

@@ -16,8 +16,8 @@ from fakes.store import Trouble, emptied, refuse, trouble
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
 
 from edl_master.adapters import store_calls
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
@@ -187,7 +187,7 @@ def test_a_store_that_cannot_be_written_is_found_before_training(
     monkeypatch.setattr(Trouble, "pipe_file", refuse_it)
     with pytest.raises(EdlError) as caught:
         RunningJob(spec_of(tmp_path, store), tmp_path / "here", WorkerBehavior(RECORDS))
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
     assert "not yours" in caught.value.what
     assert store in caught.value.where
 
@@ -213,5 +213,5 @@ def test_two_masters_on_one_store_the_earlier_one_is_fenced_off(tmp_path: Path, 
             assert second.wait() == 0
             check_exact(again, second.app.report.status())
         status = first.app.report.status()
-    assert status.error.code == error_pb2.STALE_INCARNATION
+    assert status.error.code == ErrorCode.STALE_INCARNATION
     assert "fenced off" in status.error.what

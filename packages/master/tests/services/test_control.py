@@ -21,9 +21,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.settings import MOST_WORKERS
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 from edl_testing.scrape import scrape
 
@@ -104,7 +104,7 @@ def test_a_job_can_be_stopped(job: RunningJob, gate: Gate) -> None:
     assert job.wait() == 1
     status = job.status()
     assert status.state == job_pb2.CANCELLED
-    assert status.error.code == error_pb2.STOPPED
+    assert status.error.code == ErrorCode.STOPPED
     assert "enough" in status.error.what + status.error.where + status.error.detail
     assert not any(instance.alive for instance in job.platform.machine.instances)
     assert json.loads((job.directory / "status.json").read_text())["state"] == "CANCELLED"
@@ -136,7 +136,7 @@ def test_numbers_of_workers_that_make_no_sense_are_refused(job: RunningJob) -> N
             job.job.Scale(job_pb2.ScaleRequest(workers=workers), timeout=200)
         error = EdlError.from_rpc(caught.value)
         assert error is not None
-        assert error.code == error_pb2.USAGE
+        assert error.code == ErrorCode.USAGE
         assert error.remedy
 
 

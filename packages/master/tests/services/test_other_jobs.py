@@ -17,8 +17,8 @@ import recordio
 from edl_master.adapters.checkpoint_files import Checkpoint
 from edl_master.adapters.checkpoints import LocalCheckpoints
 from edl_master.adapters.prediction_output import PredictionOutput
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
@@ -293,11 +293,11 @@ class Failing(FakeWorker):
                 instance=self.instance.name,
                 lease=self.held.pop(lease.token),
                 error=EdlError(
-                    error_pb2.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
+                    ErrorCode.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
                 ).to_proto(),
             ),
         )
-        raise EdlError(error_pb2.STALE_LEASE, "it is not this worker's any more")
+        raise EdlError(ErrorCode.STALE_LEASE, "it is not this worker's any more")
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path)
         assert job.wait() == 1
         status = job.app.report.status()
     assert status.state == job_pb2.FAILED
-    assert status.error.code == error_pb2.USER_CODE
+    assert status.error.code == ErrorCode.USER_CODE
     assert "zoo/a.py:7" in status.error.where
     assert "part-1.recordio" in status.error.where
     (letter,) = status.dead_letters
@@ -340,7 +340,7 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
         def join(self) -> None:
             super().join()
             raise EdlError(
-                error_pb2.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
+                ErrorCode.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
             )
 
     with pytest.MonkeyPatch.context() as patch:
@@ -349,7 +349,7 @@ def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Pa
         with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
             assert job.wait() == 1
             status = job.app.report.status()
-    assert status.error.code == error_pb2.MODEL_CONTRACT
+    assert status.error.code == ErrorCode.MODEL_CONTRACT
     assert status.error.where == "zoo/a.py"
     assert len(status.error.detail) == 5000
     assert status.progress.records_done == 0
@@ -368,7 +368,7 @@ def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path:
         with RunningJob(spec, tmp_path / "job", WorkerBehavior(106)) as job:
             assert job.wait() == 1
             status = job.app.report.status()
-    assert status.error.code == error_pb2.WORKER_CRASH_LOOP
+    assert status.error.code == ErrorCode.WORKER_CRASH_LOOP
     assert "Segmentation fault" in status.error.detail
     assert status.worker_failures == 3
 
@@ -380,7 +380,7 @@ def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None
         assert job.wait() == 1
         status = job.app.report.status()
     assert status.state == job_pb2.FAILED
-    assert status.error.code == error_pb2.OPTIMIZER_UNSUPPORTED
+    assert status.error.code == ErrorCode.OPTIMIZER_UNSUPPORTED
     assert "Magic" in status.error.what
     assert status.progress.steps == 0
 
@@ -409,5 +409,5 @@ def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
         with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
             assert job.wait() == 1
             status = job.app.report.status()
-    assert status.error.code == error_pb2.SHAPE_MISMATCH
+    assert status.error.code == ErrorCode.SHAPE_MISMATCH
     assert "'weights'" in status.error.what

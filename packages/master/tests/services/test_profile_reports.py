@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 from fakes.jobs import RunningJob, training_spec
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
@@ -62,5 +62,5 @@ def test_the_events_say_where_a_profile_lies(tmp_path: Path) -> None:
 def test_a_job_that_asks_for_no_profile_takes_none(tmp_path: Path) -> None:
     sender, events = run(tmp_path, training_spec(tmp_path))
     assert sender.refusal is not None
-    assert sender.refusal.code == error_pb2.FORBIDDEN
+    assert sender.refusal.code == ErrorCode.FORBIDDEN
     assert not events

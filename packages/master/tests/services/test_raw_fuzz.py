@@ -15,10 +15,9 @@ from collections.abc import Callable
 import pytest
 from test_refusals import NBYTES, Held, held
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.direct_connection import ANSWER, ERROR, MAGIC, MOST_HEADER_BYTES, REQUEST
 from edl_proto.transport.parameters import PARAMETERS
-from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
 __all__ = ["held"]  # the fixture
@@ -152,7 +151,7 @@ class RawCaller:
             self.answers["served"] += 1
             return False  # how much follows is in the header, which differs with the method
         error = EdlError.from_bytes(content)
-        self.answers[error_pb2.ErrorCode.Name(error.code)] += 1
+        self.answers[ErrorCode.Name(error.code)] += 1
         return True
 
 

@@ -12,8 +12,8 @@ import pytest
 from fakes.jobs import DEADLINE_S, RunningJob, training_spec
 from fakes.threads import ThreadInstance
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_testing.fake_session import ref
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
@@ -98,14 +98,14 @@ def held(tmp_path: Path) -> Iterator[Held]:
 @pytest.mark.parametrize("nbytes", [0, 3, NBYTES - 4, NBYTES + 4, 1 << 62])
 def test_a_gradient_of_another_size_is_refused_before_it_is_read(held: Held, nbytes: int) -> None:
     error = held.refused("Push", held.header(nbytes=nbytes).SerializeToString())
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert str(NBYTES) in error.what
     assert str(nbytes) in error.what
 
 
 def test_a_state_delta_of_another_size_is_refused(held: Held) -> None:
     error = held.refused("Push", held.header(state_nbytes=1 << 40).SerializeToString())
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
 
 
 def test_initial_values_of_another_size_are_refused(held: Held) -> None:
@@ -114,7 +114,7 @@ def test_initial_values_of_another_size_are_refused(held: Held) -> None:
         layout_fingerprint=held.worker.fingerprint,
         nbytes=1 << 50,
     )
-    assert held.refused("Initialize", header.SerializeToString()).code == error_pb2.SHAPE_MISMATCH
+    assert held.refused("Initialize", header.SerializeToString()).code == ErrorCode.SHAPE_MISMATCH
 
 
 def test_only_the_first_initial_values_count(held: Held) -> None:
@@ -134,17 +134,17 @@ def test_a_stream_that_is_not_what_its_header_says_is_refused(
     held: Held, frames: tuple[bytes, ...]
 ) -> None:
     error = held.refused("Push", held.header().SerializeToString(), *frames)
-    assert error.code == error_pb2.USAGE
+    assert error.code == ErrorCode.USAGE
 
 
 def test_a_stream_without_a_header_is_refused(held: Held) -> None:
-    assert held.refused("Push").code == error_pb2.USAGE
-    assert held.refused("Push", b"\xff\xff\xff\xff").code == error_pb2.USAGE
+    assert held.refused("Push").code == ErrorCode.USAGE
+    assert held.refused("Push", b"\xff\xff\xff\xff").code == ErrorCode.USAGE
 
 
 def test_a_gradient_of_no_records_is_refused(held: Held) -> None:
     error = held.refused("Push", held.header(records=0).SerializeToString(), bytes(NBYTES))
-    assert error.code == error_pb2.USAGE
+    assert error.code == ErrorCode.USAGE
 
 
 def test_a_gradient_that_is_not_finite_is_not_applied(held: Held) -> None:
@@ -158,7 +158,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(held: Held) -> None:
 
 def test_another_layout_is_refused(held: Held) -> None:
     header = held.header(fingerprint="0" * 32).SerializeToString()
-    assert held.refused("Push", header).code == error_pb2.SHAPE_MISMATCH
+    assert held.refused("Push", header).code == ErrorCode.SHAPE_MISMATCH
 
 
 def test_a_minibatch_out_of_order_is_refused(held: Held) -> None:
@@ -186,7 +186,7 @@ def test_a_frozen_version_that_is_not_there_is_reported(held: Held) -> None:
         frozen="nothing",
     )
     error = held.refused("Pull", header.SerializeToString())
-    assert error.code == error_pb2.NOT_READY
+    assert error.code == ErrorCode.NOT_READY
     assert "'nothing'" in error.what
 
 
@@ -199,7 +199,7 @@ def test_calls_for_another_incarnation_are_refused(held: Held, method: str) -> N
     }
     header = headers[method](incarnation="00000000", layout_fingerprint=held.worker.fingerprint)
     error = held.refused(method, header.SerializeToString())
-    assert error.code == error_pb2.STALE_INCARNATION
+    assert error.code == ErrorCode.STALE_INCARNATION
 
 
 Ask = Callable[[FakeWorker], object]
@@ -222,7 +222,7 @@ def test_tasks_of_another_incarnation_are_refused(held: Held, ask: Ask) -> None:
         ask(held.worker)
     error = EdlError.from_rpc(caught.value)
     assert error is not None
-    assert error.code == error_pb2.STALE_INCARNATION
+    assert error.code == ErrorCode.STALE_INCARNATION
 
 
 def test_a_completion_that_is_not_true_is_refused(held: Held) -> None:
@@ -236,7 +236,7 @@ def test_a_completion_that_is_not_true_is_refused(held: Held) -> None:
         held.worker.tasks.Complete(done)
     error = EdlError.from_rpc(caught.value)
     assert error is not None
-    assert error.code == error_pb2.STALE_LEASE
+    assert error.code == ErrorCode.STALE_LEASE
     assert "0 of 3" in error.what
 
 
@@ -246,7 +246,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
         held.worker.tasks.Complete(done)
     error = EdlError.from_rpc(caught.value)
     assert error is not None
-    assert error.code == error_pb2.USAGE
+    assert error.code == ErrorCode.USAGE
 
 
 def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:

@@ -20,9 +20,9 @@ from edl_master.server import _translate
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
-from edl_proto.v1 import error_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import parameters_pb2, task_pb2
 
 TABLES = (
     TableSpec("one", 2, Initial(Distribution.CONSTANT, 1.0), 3),
@@ -178,7 +178,7 @@ def test_rows_of_a_frozen_version_are_read_and_scanned(server: Server) -> None:
         header.cursor = reply.cursor
     assert found == {5: [1, 1, 1], 6: [1, 1, 1]}
     header.frozen = "never"
-    assert server.refused("ScanRows", header.SerializeToString()).code == error_pb2.NOT_READY
+    assert server.refused("ScanRows", header.SerializeToString()).code == ErrorCode.NOT_READY
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_senseless_requests_are_refused_before_memory_is_taken(
         if method == "PutRows" and len(rows) > 1:
             continue
         error = server.refused(method, header.SerializeToString())
-        assert error.code == error_pb2.SHAPE_MISMATCH, method
+        assert error.code == ErrorCode.SHAPE_MISMATCH, method
 
 
 def test_ids_that_end_early_change_nothing(server: Server) -> None:

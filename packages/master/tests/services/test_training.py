@@ -21,9 +21,9 @@ from fakes.jobs import (
 )
 from fakes.threads import Died
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 SIZES = (37, 64, 5)
@@ -286,7 +286,7 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
         assert stop.wait(DEADLINE_S)
         with pytest.raises(EdlError) as caught, RunningJob(spec, tmp_path / "second", behavior):
             pass
-        assert caught.value.code == error_pb2.OUTPUT_EXISTS
+        assert caught.value.code == ErrorCode.OUTPUT_EXISTS
         assert "job is going to write" in caught.value.what, "not only after it has trained"
         job.job.Stop(job_pb2.StopRequest(reason="a test"), timeout=DEADLINE_S)
         accepted.set()
@@ -314,7 +314,7 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
     short.output += "-late"
     with pytest.raises(EdlError) as caught, RunningJob(short, tmp_path / "late", behavior):
         pass
-    assert caught.value.code == error_pb2.MODEL_NOT_FOUND
+    assert caught.value.code == ErrorCode.MODEL_NOT_FOUND
     assert "no snapshot" in caught.value.what
 
 

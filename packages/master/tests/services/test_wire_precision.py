@@ -22,9 +22,9 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.wire_layout import _PIECE_BYTES
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 
 LONG_S = 200.0
 SIZE = 2 * _PIECE_BYTES + 3
@@ -244,13 +244,13 @@ def test_sizes_are_those_of_the_precision_that_is_named(server: Server) -> None:
         (job_pb2.FLOAT16, whole, np.zeros(4, np.uint16)),
     ):
         error = refused(server, precision, gradient, rows)
-        assert error.code == error_pb2.SHAPE_MISMATCH
+        assert error.code == ErrorCode.SHAPE_MISMATCH
         assert "gradient" in error.what
 
 
 def test_an_unknown_precision_is_refused(server: Server) -> None:
     half = [np.zeros(SIZE, np.uint16), np.zeros(3), np.zeros(2, np.uint16)]
-    assert refused(server, 9, half, np.zeros(4, np.uint16)).code == error_pb2.USAGE
+    assert refused(server, 9, half, np.zeros(4, np.uint16)).code == ErrorCode.USAGE
     with pytest.raises(grpc.RpcError):
         server.pull(9)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edl_proto.errors import ErrorCode
 from edl_proto.local import supervision
 from edl_proto.local.job_status import read_status
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 ERROR = {"code": "MASTER_LOST", "what": "the job's master ended", "where": "master.log"}
 
@@ -22,7 +23,7 @@ def test_a_master_that_was_given_up_fails_the_job(tmp_path: Path) -> None:
     supervision.write_report(tmp_path, {"error": ERROR, "finished_at": "2026-01-01T00:00:00Z"})
     found = read_status(tmp_path)
     assert (found.name, found.state) == ("lost", job_pb2.FAILED)
-    assert found.error.code == error_pb2.MASTER_LOST
+    assert found.error.code == ErrorCode.MASTER_LOST
     assert found.finished_at == "2026-01-01T00:00:00Z"
 
 

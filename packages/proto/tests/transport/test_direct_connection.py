@@ -15,7 +15,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
@@ -31,7 +31,6 @@ from edl_proto.transport.direct_connection import (
 )
 from edl_proto.transport.endpoints import connect_local, connect_tcp
 from edl_proto.transport.listener import Listener
-from edl_proto.v1 import error_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 
 WAIT_S = 200.0
@@ -80,7 +79,7 @@ class Place:
     def refuse(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         if next(frames) == b"bug":
             raise ZeroDivisionError
-        raise EdlError(error_pb2.STALE_LEASE, "no", remedy="leave")
+        raise EdlError(ErrorCode.STALE_LEASE, "no", remedy="leave")
         yield b""
 
     def wait(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
@@ -142,7 +141,7 @@ def test_an_error_is_reported_completely_and_the_connection_goes_on(place: Place
         connection.call(REFUSE, b"", [large], WAIT_S)
     error = EdlError.from_rpc(caught.value)
     assert error is not None
-    assert (error.code, error.what, error.remedy) == (error_pb2.STALE_LEASE, "no", "leave")
+    assert (error.code, error.what, error.remedy) == (ErrorCode.STALE_LEASE, "no", "leave")
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert echo(connection, b"after") == b"after"
     assert place.internal_errors == []

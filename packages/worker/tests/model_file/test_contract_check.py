@@ -14,6 +14,7 @@ from google.protobuf import json_format
 from zoo_folder import ZooFolder
 
 import recordio
+from edl_proto.errors import ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.codec.jobs import decode_model_reference
 from edl_worker.model_file import ModelReference, check_model_file
@@ -90,7 +91,7 @@ def test_errors_are_wire_messages(zoo: ZooFolder, tmp_path: Path) -> None:
     assert len(answer["errors"]) == 3
     for error in answer["errors"]:
         message = json_format.ParseDict(error, error_pb2.Error())
-        assert message.code == error_pb2.MODEL_CONTRACT
+        assert message.code == ErrorCode.MODEL_CONTRACT
         assert message.what
         assert message.where
         assert message.remedy
@@ -126,7 +127,7 @@ def test_check_with_a_sample(zoo: ZooFolder) -> None:
     assert check_model_file(reference) == []
     assert check_model_file(reference, sample=float_images(4)) == []
     (error,) = check_model_file(reference, sample=[b"no example"])
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert check_model_file(reference, purpose=Mode.PREDICTION, sample=float_images(4)) == []
 
 

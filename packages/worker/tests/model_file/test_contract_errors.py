@@ -10,8 +10,7 @@ from example_data import example, float_images
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file import ContractErrors, check_model_file
 from edl_worker.model_file.errors import message_of, user_frames, user_traceback
 from elasticdl.python.common.constants import Mode
@@ -82,8 +81,8 @@ def test_the_unchanged_model_file_has_no_errors(zoo: ZooFolder) -> None:
 def test_all_missing_definitions_are_reported_at_once(zoo: ZooFolder) -> None:
     write(zoo, dataset_fn="", loss="", optimizer="")
     found = errors(zoo, params="typo=1")
-    assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3 + [
-        error_pb2.UNKNOWN_PARAMETER
+    assert [error.code for error in found] == [ErrorCode.MODEL_CONTRACT] * 3 + [
+        ErrorCode.UNKNOWN_PARAMETER
     ]
     assert [error.what.split(" no ")[-1].split("(")[0] for error in found[:3]] == [
         "dataset_fn",
@@ -101,7 +100,7 @@ def test_different_errors_are_reported_at_once(zoo: ZooFolder) -> None:
         eval_metrics_fn="def eval_metrics_fn():\n    return {'accuracy': 3}",
     )
     found = errors(zoo)
-    assert [error.code for error in found] == [error_pb2.MODEL_CONTRACT] * 3
+    assert [error.code for error in found] == [ErrorCode.MODEL_CONTRACT] * 3
     assert "name prediction, which is not defined" in found[0].what
     assert "Did you mean predictions?" in found[0].remedy
     assert "returned a float, not a Keras optimizer" in found[1].what
@@ -132,7 +131,7 @@ def test_a_prediction_needs_neither_loss_nor_optimizer(zoo: ZooFolder) -> None:
 def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) -> None:
     write(zoo, loss=source)
     error = only(errors(zoo))
-    assert error.code == error_pb2.MODEL_CONTRACT
+    assert error.code == ErrorCode.MODEL_CONTRACT
     assert said in error.what
     if source.startswith("def"):
         assert error.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'def loss')}, loss"
@@ -149,7 +148,7 @@ def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) ->
 def test_a_loss_with_an_unusable_result(zoo: ZooFolder, body: str, said: str) -> None:
     write(zoo, loss=f"def loss(labels, predictions):\n    {body}")
     error = only(build_errors(zoo))
-    assert error.code == error_pb2.MODEL_CONTRACT
+    assert error.code == ErrorCode.MODEL_CONTRACT
     assert said in error.what
     assert f"{zoo.root}/mine.py" in error.where
 
@@ -166,7 +165,7 @@ def loss(labels, predictions):
 """,
     )
     error = only(build_errors(zoo))
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert error.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', '[3, 7]')}, inner"
     assert "return inner(labels, predictions)" in error.detail
 
@@ -174,23 +173,23 @@ def loss(labels, predictions):
 @pytest.mark.parametrize(
     ("source", "code", "said"),
     [
-        ("optimizer = 3", error_pb2.MODEL_CONTRACT, "is a int"),
-        ("def optimizer():\n    pass", error_pb2.MODEL_CONTRACT, "returned a NoneType"),
-        ("def optimizer(lr):\n    pass", error_pb2.MODEL_CONTRACT, "needs lr"),
-        ("def optimizer():\n    return 1 / 0", error_pb2.MODEL_CONTRACT, "ZeroDivisionError"),
+        ("optimizer = 3", ErrorCode.MODEL_CONTRACT, "is a int"),
+        ("def optimizer():\n    pass", ErrorCode.MODEL_CONTRACT, "returned a NoneType"),
+        ("def optimizer(lr):\n    pass", ErrorCode.MODEL_CONTRACT, "needs lr"),
+        ("def optimizer():\n    return 1 / 0", ErrorCode.MODEL_CONTRACT, "ZeroDivisionError"),
         (
             "def optimizer():\n    return tf.keras.optimizers.Lamb()",
-            error_pb2.OPTIMIZER_UNSUPPORTED,
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
             "Lamb",
         ),
         (
             "class Mine(tf.keras.optimizers.SGD): pass\noptimizer = Mine",
-            error_pb2.OPTIMIZER_UNSUPPORTED,
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
             "Mine",
         ),
         (
             "optimizer = tf.keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)",
-            error_pb2.OPTIMIZER_UNSUPPORTED,
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
             "gradient_accumulation_steps",
         ),
     ],
@@ -219,7 +218,7 @@ def test_undefined_names_are_found_without_running_the_code(
     helper = "def helper(x):\n    return undefined_in_helper + x\n"
     write(zoo, loss=f"{helper}\ndef loss(labels, predictions):\n    {body}")
     error = only(errors(zoo))
-    assert error.code == error_pb2.MODEL_CONTRACT
+    assert error.code == ErrorCode.MODEL_CONTRACT
     assert said in error.what
     assert f"{zoo.root}/mine.py:" in error.where
 
@@ -274,7 +273,7 @@ def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, 
     model_file = zoo.load("mine")
     with pytest.raises(EdlError) as caught:
         batches(model_file, float_images(4))
-    assert caught.value.code == error_pb2.MODEL_CONTRACT
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
     assert said in caught.value.what
     assert caught.value.where.endswith(", dataset_fn")
 
@@ -306,7 +305,7 @@ def test_a_record_that_does_not_fit(zoo: ZooFolder, records: list[bytes], said: 
     model_file = zoo.load("mine")
     with pytest.raises(EdlError) as caught:
         batches(model_file, records)
-    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
     assert said in caught.value.what
     assert "function_node" not in caught.value.what
     assert "edl data inspect" in caught.value.remedy
@@ -326,7 +325,7 @@ def dataset_fn(dataset, mode):
     model_file = zoo.load("mine")
     with pytest.raises(EdlError) as caught:
         batches(model_file, float_images(4))
-    assert caught.value.code == error_pb2.USER_CODE
+    assert caught.value.code == ErrorCode.USER_CODE
     assert "no such digit" in caught.value.what
     assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'no such')}, bad"
 
@@ -342,7 +341,7 @@ def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
     model_file = zoo.load("mine")
     with pytest.raises(EdlError) as caught:
         batches(model_file, float_images(4))
-    assert caught.value.code == error_pb2.USER_CODE
+    assert caught.value.code == ErrorCode.USER_CODE
     assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'to_number')}, parse"
 
 
@@ -355,14 +354,14 @@ def test_records_of_different_shapes(zoo: ZooFolder) -> None:
     model_file = zoo.load("mine")
     with pytest.raises(EdlError) as caught:
         batches(model_file, [b"ab", b"abc"])
-    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
     assert "different shapes" in caught.value.what
 
 
 def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
     write(zoo, model=GOOD["model"].replace("Input((28, 28))", "Input((32, 32), name='picture')"))
     error = only(build_errors(zoo))
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert "(28, 28)" in error.what
     assert "(32, 32)" in error.what
     assert "picture" in error.what
@@ -371,7 +370,7 @@ def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
 def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
     write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(2)"))
     error = only(build_errors(zoo))
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert "do not batch" in error.remedy
 
 
@@ -387,7 +386,7 @@ model = tf.keras.Model([a, b], tf.keras.layers.Flatten()(a + b))
         ),
     )
     error = only(build_errors(zoo))
-    assert error.code == error_pb2.SHAPE_MISMATCH
+    assert error.code == ErrorCode.SHAPE_MISMATCH
     assert "right" in error.what
     assert "rihgt" in error.what
 

@@ -9,7 +9,7 @@ from example_data import byte_images, example, float_images
 from plain_loop import batches, evaluate, train
 from zoo_folder import DESIGN_DOCUMENTS, ZooFolder
 
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import ErrorCode
 from edl_worker.model_file import ContractErrors
 from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
 from elasticdl.python.common.constants import Mode
@@ -77,7 +77,7 @@ def test_class_of_third_document_has_an_undefined_name(zoo: ZooFolder) -> None:
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mnist.MnistElasticDLSpec")
     (error,) = caught.value.errors
-    assert error.code == error_pb2.MODEL_CONTRACT
+    assert error.code == ErrorCode.MODEL_CONTRACT
     line = zoo.line("mnist.py", "logits=output,")
     assert error.where == f"{zoo.root}/mnist.py:{line}, create_loss"
     assert "output" in error.what
@@ -99,7 +99,7 @@ def test_base_class_of_third_document_is_indented_wrongly(zoo: ZooFolder) -> Non
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mnist.MnistElasticDLSpec")
     (error,) = caught.value.errors
-    assert error.code == error_pb2.MODEL_IMPORT
+    assert error.code == ErrorCode.MODEL_IMPORT
     assert error.where == f"{zoo.root}/mnist.py:{zoo.line('mnist.py', '         pass')}"
     assert "unexpected indent" in error.what
 

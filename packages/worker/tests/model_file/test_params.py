@@ -7,8 +7,7 @@ from example_data import float_images
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file import ContractErrors
 from edl_worker.model_file.params import parse_params
 
@@ -16,7 +15,7 @@ from edl_worker.model_file.params import parse_params
 def test_an_error_names_the_text_the_column_and_an_example() -> None:
     with pytest.raises(EdlError) as caught:
         parse_params("ok=1, bad=open")
-    assert caught.value.code == error_pb2.USAGE
+    assert caught.value.code == ErrorCode.USAGE
     assert "bad is not a literal: open; write 'open'" in caught.value.what
     assert caught.value.where == '--params="ok=1, bad=open", column 11'
     assert "hidden_units=[10, 100, 20, 5]" in caught.value.remedy
@@ -81,7 +80,7 @@ def test_a_parameter_that_nothing_takes(
     with pytest.raises(ContractErrors) as caught:
         zoo.load("net", params=f"{given_name}=3")
     (error,) = caught.value.errors
-    assert error.code == error_pb2.UNKNOWN_PARAMETER
+    assert error.code == ErrorCode.UNKNOWN_PARAMETER
     assert f"takes the parameter {given_name}" in error.what
     assert hint in error.remedy
 
@@ -109,7 +108,7 @@ def test_what_only_edl_passes_is_no_parameter(zoo: ZooFolder, given_name: str) -
     with pytest.raises(ContractErrors) as caught:
         zoo.load("ready", params=f"{given_name}=1")
     (error,) = caught.value.errors
-    assert error.code == error_pb2.UNKNOWN_PARAMETER
+    assert error.code == ErrorCode.UNKNOWN_PARAMETER
     assert error.remedy == "Use one of: momentum (optimizer)."
 
 

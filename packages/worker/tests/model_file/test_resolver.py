@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file import ContractErrors
 from edl_worker.model_file.resolver import find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
@@ -36,14 +35,14 @@ def test_error_for_a_missing_module_suggests_the_nearest(
 ) -> None:
     zoo.write("mnist/mnist_functional_api.py", MODEL)
     error = failure(zoo, model_def)
-    assert error.code == error_pb2.MODEL_NOT_FOUND
+    assert error.code == ErrorCode.MODEL_NOT_FOUND
     assert suggested in error.remedy
 
 
 def test_error_for_a_missing_name_suggests_the_nearest(zoo: ZooFolder) -> None:
     zoo.write("nets.py", "class WideNet(tf.keras.Model): pass")
     error = failure(zoo, "nets.WideNett")
-    assert error.code == error_pb2.MODEL_NOT_FOUND
+    assert error.code == ErrorCode.MODEL_NOT_FOUND
     assert "WideNet" in error.remedy
 
 
@@ -79,7 +78,7 @@ def test_an_imported_class_is_not_a_candidate(zoo: ZooFolder) -> None:
 def test_an_object_that_is_not_a_model_is_refused(zoo: ZooFolder, value: str) -> None:
     zoo.write("net.py", f"thing = {value}")
     error = failure(zoo, "net.thing")
-    assert error.code == error_pb2.MODEL_CONTRACT
+    assert error.code == ErrorCode.MODEL_CONTRACT
     assert "not a model" in error.what
 
 
@@ -87,8 +86,8 @@ def test_all_errors_are_reported_at_once(zoo: ZooFolder) -> None:
     with pytest.raises(ContractErrors) as caught:
         zoo.load("a.b", params="x=y")
     assert [error.code for error in caught.value.errors] == [
-        error_pb2.USAGE,
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.USAGE,
+        ErrorCode.MODEL_NOT_FOUND,
     ]
 
 

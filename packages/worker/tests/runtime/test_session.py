@@ -12,7 +12,8 @@ import pytest
 import reference
 from conftest import Master, Start, StartProcess, two_tasks
 
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.runtime.worker_process import finish_limit_s
 
@@ -279,6 +280,6 @@ def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
     master = start_master(job, [two_tasks(points)])
     assert start_process(master.address).wait(WAIT_S) == 70
     (failed,) = master.received.failed
-    assert failed.error.code == error_pb2.INTERNAL
+    assert failed.error.code == ErrorCode.INTERNAL
     assert not failed.permanent
     assert "SystemExit" in failed.error.what

@@ -20,7 +20,8 @@ from conftest import RECORDS, ZOO, Master, Start, lease, training
 import recordio
 import recordio.example
 from edl_proto import tensor
-from edl_proto.v1 import error_pb2, job_pb2, model_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, model_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import decode_job
 from edl_worker.codec.tasks import encode_result
@@ -349,7 +350,7 @@ def test_a_full_disk_leaves_nothing_behind(
     master = start_master(job, [[training(points, 0, 16)], [export(job.output)]])
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]
-    assert failed.error.code == error_pb2.DISK_FULL, failed.error
+    assert failed.error.code == ErrorCode.DISK_FULL, failed.error
     assert str(small_disk) in failed.error.where
     assert list(small_disk.iterdir()) == []
 
@@ -492,7 +493,7 @@ def test_another_number_of_predictions_than_records_is_an_error(
     master = start_master(predict, [predictions(points, tmp_path / "parts", (0, 40))])
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]
-    assert failed.error.code == error_pb2.MODEL_CONTRACT
+    assert failed.error.code == ErrorCode.MODEL_CONTRACT
     assert failed.permanent
     assert "40 records" in failed.error.what
     assert "exactly one" in failed.error.what
@@ -525,7 +526,7 @@ def test_a_directory_without_a_trained_model_is_reported(
     master = start_master(predict_job(job, tmp_path), [predictions(points, tmp_path)])
     assert start_worker(master).wait() == 1 or master.received.failed
     (failed,) = master.received.failed
-    assert failed.error.code == error_pb2.MODEL_NOT_FOUND
+    assert failed.error.code == ErrorCode.MODEL_NOT_FOUND
     assert "trained_model.pb" in failed.error.what
 
 
@@ -564,6 +565,6 @@ def test_values_of_another_model_are_refused_by_name(
     master = start_master(job, [[training(points, 0, 8)]])
     assert start_worker(master).wait() == 1
     (failed,) = master.received.failed
-    assert failed.error.code == error_pb2.SHAPE_MISMATCH
+    assert failed.error.code == ErrorCode.SHAPE_MISMATCH
     assert "another model" in failed.error.what
     assert "batch_normalization" in failed.error.what

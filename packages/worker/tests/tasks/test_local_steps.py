@@ -9,7 +9,8 @@ import pytest
 import reference
 from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_tasks
 
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 
 Header = parameters_pb2.PushHeader
@@ -196,7 +197,7 @@ def test_a_loss_that_is_not_finite_names_its_own_minibatch(
     assert start_worker(master, 1).wait() == 0
     (failed,) = master.received.failed
     assert failed.permanent
-    assert failed.error.code == error_pb2.NAN_LOSS
+    assert failed.error.code == ErrorCode.NAN_LOSS
     assert "minibatch 0" in failed.error.where
     assert not master.received.pushes
 

@@ -12,7 +12,8 @@ import reference
 import tensorflow as tf
 from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
 
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.training.trainer import Trainer
 
@@ -190,7 +191,7 @@ def test_an_invalid_gradient_is_reported_for_its_own_minibatch(
     master.on_push = invalid
     assert start_worker(master).wait() == 0
     (failed,) = master.received.failed
-    assert failed.error.code == error_pb2.NAN_LOSS
+    assert failed.error.code == ErrorCode.NAN_LOSS
     assert "minibatch 2" in failed.error.where
     assert "version 1" in failed.error.what
 

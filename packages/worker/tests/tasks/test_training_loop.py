@@ -12,7 +12,8 @@ import pytest
 import reference
 from conftest import OF_TWO_TASKS, ZOO, Master, Start, StartProcess, training, two_tasks
 
-from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_testing.fake_services import METRICS_TOKEN
 from edl_worker.core import exit_codes
@@ -336,7 +337,7 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
     assert start_worker(master, 1).wait() == 0
     (failed,) = master.received.failed
     assert failed.permanent
-    assert failed.error.code == error_pb2.NAN_LOSS
+    assert failed.error.code == ErrorCode.NAN_LOSS
     assert "nan" in failed.error.what
     assert "version 0" in failed.error.what
     assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
@@ -352,7 +353,7 @@ def test_the_first_worker_finds_such_a_loss_before_it_joins(
     assert start_worker(master, 0).wait() == exit_codes.FAILED
     (failed,) = master.received.failed
     assert failed.permanent
-    assert failed.error.code == error_pb2.NAN_LOSS
+    assert failed.error.code == ErrorCode.NAN_LOSS
     assert not master.received.ready
 
 
@@ -364,7 +365,7 @@ def test_an_invalid_gradient_fails_the_task_for_good(
     assert start_worker(master).wait() == 0
     (failed,) = master.received.failed
     assert failed.permanent
-    assert failed.error.code == error_pb2.NAN_LOSS
+    assert failed.error.code == ErrorCode.NAN_LOSS
     assert "gradient" in failed.error.what
 
 
@@ -376,7 +377,7 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]
     assert not failed.permanent
-    assert failed.error.code == error_pb2.USER_CODE
+    assert failed.error.code == ErrorCode.USER_CODE
     assert "the cat is on the keyboard" in failed.error.what
     assert f"{ZOO}/faulty.py:" in failed.error.where
     assert "records [0, 40)" in failed.error.where
@@ -391,7 +392,7 @@ def test_a_minibatch_of_another_shape_is_reported_with_both_shapes(
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]
-    assert failed.error.code == error_pb2.SHAPE_MISMATCH, failed.error
+    assert failed.error.code == ErrorCode.SHAPE_MISMATCH, failed.error
     assert failed.permanent
     assert "(None, 4)" in failed.error.what
     assert ", 3)" in failed.error.what
@@ -417,7 +418,7 @@ def test_missing_data_is_reported_before_any_task_is_leased(
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 1
     (failed,) = master.received.failed
-    assert failed.error.code == error_pb2.DATA_NOT_FOUND
+    assert failed.error.code == ErrorCode.DATA_NOT_FOUND
 
 
 def test_a_file_that_lost_records_since_it_was_indexed_is_damaged(
@@ -426,6 +427,6 @@ def test_a_file_that_lost_records_since_it_was_indexed_is_damaged(
     master = start_master(job, [[training(points, 44, 108)]])
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]
-    assert failed.error.code == error_pb2.DATA_DAMAGED
+    assert failed.error.code == ErrorCode.DATA_DAMAGED
     assert "points.recordio" in failed.error.where
     assert failed.error.remedy

@@ -14,8 +14,8 @@ import pytest
 import reference
 import tensorflow as tf
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
@@ -68,7 +68,7 @@ def test_a_damaged_file_of_values_is_reported(damage: str, tmp_path: Path) -> No
     path.write_bytes(content)
     with pytest.raises(EdlError) as caught:
         weight_files.read(path)
-    assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
     assert str(path) in caught.value.where
 
 
@@ -107,16 +107,16 @@ def test_rows_of_outputs_are_flat_and_in_order() -> None:
 def test_an_output_without_a_row_per_record_is_an_error(value: Any) -> None:
     with pytest.raises(EdlError) as caught:
         list(rows({"prediction": value}, 2))
-    assert caught.value.code == error_pb2.SHAPE_MISMATCH
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
     assert "minibatch of 2" in caught.value.what
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), error_pb2.DISK_FULL),
-        (tf.errors.ResourceExhaustedError(None, None, "x; No space left"), error_pb2.DISK_FULL),
-        (PermissionError(errno.EACCES, "Permission denied"), error_pb2.OUTPUT_UNWRITABLE),
+        (OSError(errno.ENOSPC, "No space left on device"), ErrorCode.DISK_FULL),
+        (tf.errors.ResourceExhaustedError(None, None, "x; No space left"), ErrorCode.DISK_FULL),
+        (PermissionError(errno.EACCES, "Permission denied"), ErrorCode.OUTPUT_UNWRITABLE),
     ],
 )
 def test_why_an_output_cannot_be_written_is_reported(error: Exception, code: int) -> None:
@@ -200,7 +200,7 @@ def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
     monkeypatch.setattr(type(store), "put_file", fails_at_the_description)
     with pytest.raises(EdlError) as caught:
         exporter(job).export(ExportInfo(), "memory://bucket/m")
-    assert caught.value.code == error_pb2.OUTPUT_UNWRITABLE
+    assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
     assert store.find("/bucket") == []
 
 
@@ -208,7 +208,7 @@ def test_a_trained_model_that_is_not_there_is_reported(store: Any, tmp_path: Pat
     for uri in ("memory://nothing/here", str(tmp_path / "no")):
         with pytest.raises(EdlError) as caught:
             trained_model.open_directory(uri)
-        assert caught.value.code == error_pb2.MODEL_NOT_FOUND
+        assert caught.value.code == ErrorCode.MODEL_NOT_FOUND
         assert uri in caught.value.where
 
 
@@ -216,7 +216,7 @@ def test_a_damaged_description_is_reported(tmp_path: Path) -> None:
     (tmp_path / trained_model.DESCRIPTION).write_bytes(b"\xff\xff\xff")
     with pytest.raises(EdlError) as caught:
         trained_model.open_directory(str(tmp_path))
-    assert caught.value.code == error_pb2.CHECKPOINT_DAMAGED
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
 
 
 def test_a_jobs_own_options_precede_those_of_the_trained_model(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import fill
 from edl_proto.transport.parameters import COORDINATOR, NOTHING, SHARD, CoordinatorStub
 from edl_proto.transport.raw_calls import RawService, add_to_server, listen
 from edl_proto.transport.row_placement import server_of
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.core.exchange import (
     CallerIdentity,
@@ -391,12 +391,12 @@ def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
     pushed(job)
     for part in before:
         part.close()
-    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
-    assert told.code == error_pb2.STALE_INCARNATION
+    assert told.code == ErrorCode.STALE_INCARNATION
     heard = [len(part.heard) for part in before]
     # As a worker does that has registered again.
     job.master.error = None
@@ -552,26 +552,26 @@ def silent_address() -> tuple[str, Callable[[], None]]:
 def test_the_new_master_reports_servers_that_are_gone(job: Job) -> None:
     """They ended with their master: what matters is that there is another incarnation."""
     job.parts[1].close()
-    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
-    assert told.code == error_pb2.STALE_INCARNATION
+    assert told.code == ErrorCode.STALE_INCARNATION
     assert job.master.heard[0].incarnation == "inc"
 
 
 def test_the_master_reports_a_silent_server_after_the_deadline(job: Job) -> None:
     address, close = silent_address()
     seen = job.view([job.parts[0].address, address])
-    job.master.error = EdlError(error_pb2.STALE_INCARNATION, "the master was replaced")
+    job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     started = time.monotonic()
     with pytest.raises(grpc.RpcError) as failed:
         pushed(job, seen, timeout_s=0.5)
     assert time.monotonic() - started < WAIT_S
     told = EdlError.from_rpc(failed.value)
     assert told is not None
-    assert told.code == error_pb2.STALE_INCARNATION
+    assert told.code == ErrorCode.STALE_INCARNATION
     seen.close()
     close()
 
@@ -588,12 +588,12 @@ def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) ->
 
 
 def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
-    job.parts[0].error = EdlError(error_pb2.SHAPE_MISMATCH, "another layout")
+    job.parts[0].error = EdlError(ErrorCode.SHAPE_MISMATCH, "another layout")
     with pytest.raises(grpc.RpcError) as failed:
         pushed(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
-    assert told.code == error_pb2.SHAPE_MISMATCH
+    assert told.code == ErrorCode.SHAPE_MISMATCH
 
 
 def test_a_part_of_another_size_is_refused(job: Job) -> None:

@@ -23,12 +23,12 @@ from edl.core import names
 from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import flush, open_regular, read_regular
 from edl_proto.local import job_directory, ownership, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.timestamps import rfc3339
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 START_DEADLINE_S = 60.0
 """How long a master may take from its start to master.json: imports, and indexing the data."""
@@ -95,7 +95,7 @@ class JobStore:
             return []
         except OSError as error:
             raise EdlError(
-                error_pb2.SYSTEM,
+                ErrorCode.SYSTEM,
                 f"the folder of jobs cannot be read: {error.strerror}",
                 where=str(self.root),
                 remedy="Set EDL_HOME to a folder that you may read and write.",
@@ -153,7 +153,7 @@ class JobStore:
             try:
                 if not ownership.is_own(draft):
                     raise EdlError(
-                        error_pb2.FORBIDDEN,
+                        ErrorCode.FORBIDDEN,
                         "other users can change the folder of jobs, and what lies there runs"
                         " with your rights",
                         where=str(self.root),
@@ -176,7 +176,7 @@ class JobStore:
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise EdlError(
-                error_pb2.DISK_FULL if full else error_pb2.OUTPUT_UNWRITABLE,
+                ErrorCode.DISK_FULL if full else ErrorCode.OUTPUT_UNWRITABLE,
                 f"the job's directory cannot be created: {error.strerror or error}",
                 where=str(self.path(name)),
                 remedy="Free some space there, or set EDL_HOME to a folder that can be written.",
@@ -199,7 +199,7 @@ class JobStore:
         except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise EdlError(
-                error_pb2.DATA_DAMAGED,
+                ErrorCode.DATA_DAMAGED,
                 f"the description of job {name} cannot be read: {reason}",
                 where=str(path / job_directory.SPEC),
                 remedy=f"Delete the job: edl delete {name} --yes",
@@ -213,14 +213,14 @@ class JobStore:
         path = self.path(name)
         if not names.fault(name) and path.is_dir() and not ownership.is_own(path):
             return EdlError(
-                error_pb2.FORBIDDEN,
+                ErrorCode.FORBIDDEN,
                 f"other users can change the directory of job {name}, or it is another user's",
                 where=str(path),
                 remedy="A job's directory names commands that run with your rights. Work as the"
                 " user whose job it is, and set EDL_HOME to a folder that only you can write.",
             )
         return EdlError(
-            error_pb2.JOB_NOT_FOUND,
+            ErrorCode.JOB_NOT_FOUND,
             f"there is no job named {name or repr(name)}",
             where=str(self.root),
             remedy="edl list shows all jobs.",
@@ -288,7 +288,7 @@ class JobStore:
             shutil.rmtree(doomed)
         except OSError as error:
             raise EdlError(
-                error_pb2.OUTPUT_UNWRITABLE,
+                ErrorCode.OUTPUT_UNWRITABLE,
                 f"the job's directory cannot be removed: {error.strerror or error}",
                 where=str(self.path(name)),
                 remedy="Check the permissions of this folder.",

@@ -16,9 +16,8 @@ from edl.adapters import processes
 from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import end_supervision, job_workers
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, supervision
-from edl_proto.v1 import error_pb2
 
 _POLL_S = 0.02
 _ENSURE_EVERY_S = 1.0
@@ -41,7 +40,7 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
             return shlex.split(custom)
         except ValueError as error:
             raise EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 f"the command {custom} cannot be read: {str(error).lower()}",
                 where="$EDL_MASTER_COMMAND",
                 remedy="Write it as for a shell, or unset the variable.",
@@ -106,7 +105,7 @@ class LocalLauncher:
                 raise self._start_error(name)
             if time.monotonic() > deadline:
                 raise EdlError(
-                    error_pb2.MASTER_LOST,
+                    ErrorCode.MASTER_LOST,
                     f"the job's master did not listen within {deadline_s:.0f} s and was ended",
                     where=str(log_file(self._store.path(name))),
                     remedy="The log may show what the master waited for.",

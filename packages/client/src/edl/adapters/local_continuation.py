@@ -24,11 +24,11 @@ from edl.core.locations import scheme
 from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import read_regular, replace_file
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
@@ -78,7 +78,7 @@ class LocalContinuation:
         if self._store.has(own):
             if not self._store.read(own).is_over:
                 raise EdlError(
-                    error_pb2.JOB_EXISTS,
+                    ErrorCode.JOB_EXISTS,
                     f"the model of {name} is being exported",
                     where=str(self._store.path(own)),
                     remedy=f"edl wait {own} waits for its end.",
@@ -146,7 +146,7 @@ def _reopen(path: Path) -> bool:
             return True
     except OSError as error:
         raise EdlError(
-            error_pb2.OUTPUT_UNWRITABLE,
+            ErrorCode.OUTPUT_UNWRITABLE,
             f"the job's directory cannot be written: {error.strerror or error}",
             where=str(path),
             remedy="Free some space there, and try again.",
@@ -164,7 +164,7 @@ def _sole_owner(path: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise EdlError(
-            error_pb2.JOB_EXISTS,
+            ErrorCode.JOB_EXISTS,
             "processes of the job are still ending",
             where=str(path),
             remedy="Try again in a few seconds.",
@@ -194,7 +194,7 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
     """
     if job.spec.type != job_pb2.TRAIN:
         raise EdlError(
-            error_pb2.USAGE,
+            ErrorCode.USAGE,
             f"{job.name} is not a training job: it has no model of its own",
             where=job.name,
             remedy="edl list shows all jobs.",
@@ -237,7 +237,7 @@ def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
 
 def _over(status: JobStatus, why: str) -> EdlError:
     return EdlError(
-        error_pb2.JOB_OVER,
+        ErrorCode.JOB_OVER,
         f"{status.job} has succeeded: {why}",
         where=status.job,
         remedy=f"edl status {status.job} shows its result.",

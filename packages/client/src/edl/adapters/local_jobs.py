@@ -36,10 +36,10 @@ from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, with_next_steps
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient
@@ -117,7 +117,7 @@ class LocalJobBackend:
         stored = self._read(name)
         if stored.is_over:
             raise EdlError(
-                error_pb2.JOB_OVER,
+                ErrorCode.JOB_OVER,
                 f"{name} {_END.get(stored.status.state, f'was {stored.status.state.words}')}",
                 where=str(stored.path),
                 remedy="edl list --running lists the running jobs.",
@@ -221,7 +221,7 @@ class LocalJobBackend:
                 return
             if time.monotonic() > deadline:
                 raise EdlError(
-                    error_pb2.MASTER_LOST,
+                    ErrorCode.MASTER_LOST,
                     f"the master of job {name} does not start",
                     where=str(log_file(self._store.path(name))),
                     remedy=f"edl logs {name} may show the reason.",

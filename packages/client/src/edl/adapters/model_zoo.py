@@ -10,9 +10,8 @@ from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.model_parameters import parameters
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.zoo_folders import places_of
-from edl_proto.v1 import error_pb2
 
 _OVERRIDES = (
     "input_fn",
@@ -179,7 +178,7 @@ def _read(file: Path) -> Definitions:
         return definitions(file.read_text(encoding="utf-8"), str(file))
     except SyntaxError as error:
         raise EdlError(
-            error_pb2.MODEL_IMPORT,
+            ErrorCode.MODEL_IMPORT,
             f"the model file is not valid Python: {error.msg}",
             where=f"{file}:{error.lineno}",
             remedy="Correct this line.",
@@ -187,7 +186,7 @@ def _read(file: Path) -> Definitions:
         ) from None
     except (OSError, ValueError) as error:
         raise EdlError(
-            error_pb2.MODEL_IMPORT,
+            ErrorCode.MODEL_IMPORT,
             f"the model file cannot be read: {error}",
             where=str(file),
             remedy="Make it a readable UTF-8 text file.",
@@ -223,4 +222,4 @@ def _contents(zoo: Path) -> str:
 
 
 def _not_found(what: str, where: str, remedy: str) -> EdlError:
-    return EdlError(error_pb2.MODEL_NOT_FOUND, what, where=where, remedy=remedy)
+    return EdlError(ErrorCode.MODEL_NOT_FOUND, what, where=where, remedy=remedy)

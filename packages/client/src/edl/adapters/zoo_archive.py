@@ -9,10 +9,9 @@ from typing import IO
 
 from edl.core.quantities import plural, size
 from edl.core.submission import Submission
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model import zoo_files
 from edl_proto.model.zoo_files import ZooFiles
-from edl_proto.v1 import error_pb2
 
 _MOST_NBYTES = 1 << 30
 _MOST_FILES = 20_000
@@ -47,7 +46,7 @@ def check_amount(files: ZooFiles, folder: str, *, accepted: bool) -> None:
     if accepted or (files.nbytes <= _MANY_NBYTES and len(files.paths) <= _MANY_FILES):
         return
     raise EdlError(
-        error_pb2.LIMIT_EXCEEDED,
+        ErrorCode.LIMIT_EXCEEDED,
         f"{plural(len(files.paths), 'file')} of the model zoo, {size(files.nbytes)}, would be"
         " copied",
         where=folder,
@@ -75,7 +74,7 @@ def pack(folder: Path, into: IO[bytes]) -> None:
                 tar.add(path.resolve(), str(path.relative_to(folder)), filter=_plain)
     except OSError as error:
         raise EdlError(
-            error_pb2.MODEL_NOT_FOUND,
+            ErrorCode.MODEL_NOT_FOUND,
             f"the model zoo cannot be read: {error.strerror or error}",
             where=str(error.filename or folder),
             remedy="Check the permissions of this file, or remove it from the zoo.",
@@ -88,7 +87,7 @@ def _check_size(folder: Path, files: list[Path]) -> None:
         return
     largest = max(files, key=lambda path: path.stat().st_size)
     raise EdlError(
-        error_pb2.LIMIT_EXCEEDED,
+        ErrorCode.LIMIT_EXCEEDED,
         f"the model zoo has {len(files)} files, {size(total)}; the limit of an image is"
         f" {_MOST_FILES} files, {size(_MOST_NBYTES)}",
         where=str(largest if total > _MOST_NBYTES else folder),

@@ -19,10 +19,9 @@ from edl_master.adapters import object_stores
 from edl_master.adapters.job_output import is_of, model_of, output_exists
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import flush
 from edl_proto.model.trained_model import TRAINED_MODEL
-from edl_proto.v1 import error_pb2
 
 
 class ExportOutput:
@@ -126,7 +125,7 @@ def _appeared(output: str, job: str) -> EdlError:
 
 def _not_whole(part: str) -> EdlError:
     return EdlError(
-        error_pb2.INTERNAL,
+        ErrorCode.INTERNAL,
         "the trained model that a worker has written is missing or incomplete",
         where=part,
         remedy="Another program has changed these files, or this is an internal error of edl.",

@@ -15,11 +15,11 @@ from google.protobuf.message import Message
 from edl_master.adapters.job_lock import JobLock
 from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.identifiers import WorkerState
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.local import job_directory
 from edl_proto.local.job_status import FINAL_STATES
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 _RESERVED_BYTES = 512 << 10
 """A status with full curves and a hundred workers is about a tenth of that."""
@@ -119,14 +119,14 @@ class JobDirectory:
             return json_format.Parse(path.read_text(), job_pb2.JobSpec())
         except FileNotFoundError:
             raise EdlError(
-                error_pb2.JOB_NOT_FOUND,
+                ErrorCode.JOB_NOT_FOUND,
                 f"there is no {job_directory.SPEC} in {self.path}",
                 where=str(path),
                 remedy="--job-dir names the directory that edl train, evaluate or predict made.",
             ) from None
         except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
             raise EdlError(
-                error_pb2.USAGE,
+                ErrorCode.USAGE,
                 f"{job_directory.SPEC} is not a job: {error}",
                 where=str(path),
                 remedy="Submit the job again.",

@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError
 from edl_master.adapters import object_stores
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.trained_model import TRAINED_MODEL
-from edl_proto.v1 import error_pb2, model_pb2
+from edl_proto.v1 import model_pb2
 
 
 class JobOutput(Protocol):
@@ -104,7 +104,7 @@ def output_exists(
 ) -> EdlError:
     """The error of a result whose place is taken."""
     return EdlError(
-        error_pb2.OUTPUT_EXISTS,
+        ErrorCode.OUTPUT_EXISTS,
         what or f"the output {output} exists",
         where=where or output,
         remedy=remedy,

@@ -24,10 +24,10 @@ from edl_master.recovery.restart import (
     inherited_lock,
     restart_program,
 )
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation, supervision
 from edl_proto.timestamps import rfc3339
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def run(job_dir: Path) -> int:
     except EdlError as error:
         # The directory is another master's, or is not there: nothing is written to it.
         log.error("%s", error)
-        return job_directory.DIRECTORY_TAKEN if error.code == error_pb2.JOB_EXISTS else FAILED
+        return job_directory.DIRECTORY_TAKEN if error.code == ErrorCode.JOB_EXISTS else FAILED
     if supervision.is_released(job_dir):
         # Whoever stopped the job could not know of this process before it held the directory.
         log.info("the job was stopped while this master started")

@@ -29,10 +29,10 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restore import RestoredJob, restore_job
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation
 from edl_proto.timestamps import rfc3339
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_proto.v1 import job_pb2, task_pb2
 
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
@@ -259,7 +259,7 @@ def _exported_state(config: Config) -> tuple[list[CheckpointStorage], Checkpoint
 
 def _nothing_to_export(source: job_pb2.ExportSpec) -> EdlError:
     return EdlError(
-        error_pb2.MODEL_NOT_FOUND,
+        ErrorCode.MODEL_NOT_FOUND,
         f"job {source.job} has no snapshot and no checkpoint to export",
         where=source.snapshots,
         remedy="The first snapshot is taken a few seconds after training begins; after success the"

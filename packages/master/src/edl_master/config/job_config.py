@@ -17,12 +17,12 @@ from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.folder import Identities, IdentityFolder, MountedIdentities
 from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
-from edl_proto.v1 import error_pb2, job_pb2
+from edl_proto.v1 import job_pb2
 
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
@@ -275,7 +275,7 @@ def _local(place: str, option: str) -> Path:
 
 def _usage(what: str) -> EdlError:
     return EdlError(
-        error_pb2.USAGE,
+        ErrorCode.USAGE,
         what,
         where=job_directory.SPEC,
         remedy="Submit the job again with other options.",

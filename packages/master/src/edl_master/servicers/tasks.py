@@ -31,8 +31,8 @@ from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_master.reporting.worker_environments import WorkerEnvironments
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import bounded_wait, check_incarnation
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2, job_pb2, task_pb2, task_pb2_grpc
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, task_pb2, task_pb2_grpc
 
 log = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         worker, profiles = request.worker_id, self._records.profiles
         if profiles is None:
             raise EdlError(
-                error_pb2.FORBIDDEN,
+                ErrorCode.FORBIDDEN,
                 "this job is not profiled",
                 where="--profile",
                 remedy="Submit the job with --profile FIRST:LAST.",
@@ -287,7 +287,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
 def _check(answer: Answer | None) -> None:
     if isinstance(answer, Refused):
         raise EdlError(
-            error_pb2.STALE_LEASE,
+            ErrorCode.STALE_LEASE,
             answer.reason,
             where="the job's master",
             remedy="Drop the task and ask for another one.",

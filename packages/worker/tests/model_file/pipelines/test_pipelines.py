@@ -26,8 +26,7 @@ from plain_loop import batches, in_blocks
 from zoo_folder import ZooFolder
 
 import recordio
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from elasticdl.python.common.constants import Mode
 
 
@@ -157,10 +156,10 @@ def test_an_abandoned_task_stops_reading(zoo: ZooFolder) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (recordio.DamagedFile("a.recordio", 3, 77, "bad CRC"), error_pb2.DATA_DAMAGED),
-        (recordio.UnreadableFile("a.recordio is gone"), error_pb2.DATA_UNREADABLE),
-        (PermissionError(13, "Permission denied", "a.recordio"), error_pb2.DATA_UNREADABLE),
-        (EdlError(error_pb2.TIMED_OUT, "a.recordio: too slow"), error_pb2.TIMED_OUT),
+        (recordio.DamagedFile("a.recordio", 3, 77, "bad CRC"), ErrorCode.DATA_DAMAGED),
+        (recordio.UnreadableFile("a.recordio is gone"), ErrorCode.DATA_UNREADABLE),
+        (PermissionError(13, "Permission denied", "a.recordio"), ErrorCode.DATA_UNREADABLE),
+        (EdlError(ErrorCode.TIMED_OUT, "a.recordio: too slow"), ErrorCode.TIMED_OUT),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -17,8 +17,7 @@ from pipeline_examples import (
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 
 
 def test_each_minibatch_draws_different_random_numbers(zoo: ZooFolder) -> None:
@@ -33,13 +32,13 @@ def test_each_minibatch_draws_different_random_numbers(zoo: ZooFolder) -> None:
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        ("return {'x': records[0]['y']}, 1", error_pb2.USER_CODE, "no feature 'y'; it has x"),
-        ("return 1 / 0", error_pb2.USER_CODE, "ZeroDivisionError"),
-        ("return {'x': np.zeros((3, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "got 10 records"),
-        ("return {'x': np.zeros((10, 1))}, np.zeros(3)", error_pb2.SHAPE_MISMATCH, "labels"),
-        ("return {'x': [[1], [2, 3]]}, [1, 2]", error_pb2.SHAPE_MISMATCH, "not a tensor"),
-        ("return 1, 2, 3, 4", error_pb2.MODEL_CONTRACT, "returned 4 values"),
-        ("return np.zeros((10, 1))", error_pb2.MODEL_CONTRACT, "returned ndarray"),
+        ("return {'x': records[0]['y']}, 1", ErrorCode.USER_CODE, "no feature 'y'; it has x"),
+        ("return 1 / 0", ErrorCode.USER_CODE, "ZeroDivisionError"),
+        ("return {'x': np.zeros((3, 1))}, np.zeros(3)", ErrorCode.SHAPE_MISMATCH, "got 10 records"),
+        ("return {'x': np.zeros((10, 1))}, np.zeros(3)", ErrorCode.SHAPE_MISMATCH, "labels"),
+        ("return {'x': [[1], [2, 3]]}, [1, 2]", ErrorCode.SHAPE_MISMATCH, "not a tensor"),
+        ("return 1, 2, 3, 4", ErrorCode.MODEL_CONTRACT, "returned 4 values"),
+        ("return np.zeros((10, 1))", ErrorCode.MODEL_CONTRACT, "returned ndarray"),
     ],
 )
 def test_an_input_function_that_breaks_the_contract(
@@ -56,7 +55,7 @@ def test_an_input_function_that_breaks_the_contract(
 def test_a_record_that_is_not_an_example(zoo: ZooFolder) -> None:
     with pytest.raises(EdlError) as caught:
         batches(load(zoo, RECORDS), [b"\xff\xff\xff"])
-    assert caught.value.code == error_pb2.DATA_DAMAGED
+    assert caught.value.code == ErrorCode.DATA_DAMAGED
     assert "edl data convert" in caught.value.remedy
 
 
@@ -99,5 +98,5 @@ def input_fn(records):
 def test_a_csv_row_that_is_too_short(zoo: ZooFolder) -> None:
     with pytest.raises(EdlError) as caught:
         batches(load(zoo, RECORDS), [b"1,2"], columns=["x", "y", "z"])
-    assert caught.value.code == error_pb2.DATA_DAMAGED
+    assert caught.value.code == ErrorCode.DATA_DAMAGED
     assert "2 fields, the header 3" in caught.value.what

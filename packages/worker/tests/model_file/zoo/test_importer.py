@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.resolver import find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module, open_zoo
@@ -142,7 +141,7 @@ def test_opening_a_zoo_executes_its_files_again(zoo: ZooFolder) -> None:
 def test_a_missing_zoo(zoo: ZooFolder) -> None:
     with pytest.raises(EdlError) as caught:
         open_zoo(str(zoo.root / "none"))
-    assert caught.value.code == error_pb2.MODEL_NOT_FOUND
+    assert caught.value.code == ErrorCode.MODEL_NOT_FOUND
     assert str(zoo.root / "none") in caught.value.where
 
 
@@ -150,7 +149,7 @@ def test_traceback_of_a_failed_import_has_only_user_frames(zoo: ZooFolder) -> No
     zoo.write("inner.py", "def divide():\n    return 1 / 0")
     zoo.write("net.py", "from inner import divide\ndivide()")
     error = failure(zoo, "net")
-    assert error.code == error_pb2.MODEL_IMPORT
+    assert error.code == ErrorCode.MODEL_IMPORT
     assert error.where == f"{zoo.root}/inner.py:{zoo.line('inner.py', '1 / 0')}, divide"
     assert "ZeroDivisionError: division by zero" in error.what
     assert "net.py" in error.detail
@@ -161,14 +160,14 @@ def test_traceback_of_a_failed_import_has_only_user_frames(zoo: ZooFolder) -> No
 def test_a_syntax_error_names_its_line(zoo: ZooFolder) -> None:
     zoo.write("net.py", "x = 1\ndef (:\n")
     error = failure(zoo, "net")
-    assert error.code == error_pb2.MODEL_IMPORT
+    assert error.code == ErrorCode.MODEL_IMPORT
     assert error.where == f"{zoo.root}/net.py:{zoo.line('net.py', 'def (')}"
 
 
 def test_a_package_that_is_not_installed(zoo: ZooFolder) -> None:
     zoo.write("net.py", "import surely_not_installed.inner")
     error = failure(zoo, "net")
-    assert error.code == error_pb2.MODEL_IMPORT
+    assert error.code == ErrorCode.MODEL_IMPORT
     assert "pip install surely_not_installed" in error.remedy
     assert "requirements.txt" in error.remedy
 
