@@ -17,7 +17,7 @@ from edl_master.adapters import api_retry
 from edl_master.adapters.pod_record import may_pass
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending, InstanceSaid
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
 from edl_master.core.pod_status import Cause
@@ -88,6 +88,29 @@ def test_what_a_pod_waits_for_is_told_until_it_runs(api: FakeApi, start: Start) 
         assert next(seen) == InstancePending(W, "Unschedulable", f"{nodes} nodes are available")
     show(api, **container(running={}))
     assert isinstance(next(seen), InstanceStarted)
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("a\nno name resolves\n", "the last line of its log: no name resolves"),
+        ("", "its pod has written nothing to its log"),
+        (ApiError(500, "", "dial tcp: no route"), "its log cannot be read: dial tcp: no route"),
+    ],
+)
+def test_the_log_of_a_pod_is_read_on_request(
+    api: FakeApi, start: Start, log: str | ApiError, words: str
+) -> None:
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    platform.inquire(W)  # it does not run: there is nothing to be read
+    show(api, **container(running={}))
+    assert isinstance(next(seen), InstanceStarted)
+    api.log = log
+    platform.inquire(W)
+    assert next(seen) == InstanceSaid(W, 0, words)
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(

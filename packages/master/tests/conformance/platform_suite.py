@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pytest
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation, Platform
 
@@ -149,6 +149,19 @@ class PlatformSuite:
         instances = {each.instance for each in seen if isinstance(each, InstanceStarted)}
         assert len(instances) == 3
         assert all(harness.is_alive(instance) for instance in instances)
+
+    def test_what_a_running_instance_says_is_found_out_on_request(
+        self, harness: PlatformHarness
+    ) -> None:
+        platform = harness.platform(Behaviour.OBEDIENT)
+        self.up(harness, platform, ONE)
+        platform.inquire(ZERO)
+        platform.inquire(ONE)
+        (said,) = observe(platform, 1)
+        assert isinstance(said, InstanceSaid), said
+        assert (said.worker, said.attempt) == (ONE, 0)
+        assert said.words == "the last line of its log: up"
+        assert platform.observe(0.05) == ()
 
     # --- exits -----------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ class RecordedEffects:
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self.done.append(("start", worker, attempt))
 
+    def inquire_worker(self, worker: WorkerId) -> None:
+        raise NotImplementedError
+
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         self.done.append(("kill" if kill else "stop", worker))
 

@@ -33,6 +33,8 @@ class FakeApi(KubernetesApi):
         self.before: Fault = _no_fault
         self.after: Fault = _no_fault
         """Also called with both, when the call has had its effect: the answer is lost."""
+        self.log: str | ApiError = "the log\n"
+        """Of every pod, or why it cannot be read."""
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -64,7 +66,9 @@ class FakeApi(KubernetesApi):
 
     def text(self, path: str, query: Mapping[str, str]) -> str:
         self._called("GET", path)
-        return "the log\n"
+        if isinstance(self.log, ApiError):
+            raise self.log
+        return self.log
 
     def list(self, path: str, selector: str) -> Listing:
         with self._lock:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 
@@ -129,6 +129,13 @@ class ThreadPlatform:
                 attempt=instance.attempt,
             )
         )
+
+    def inquire(self, worker: WorkerId) -> None:
+        with self._lock:
+            for instance in self._of(worker):
+                self._seen.put(
+                    InstanceSaid(worker, instance.attempt, "the last line of its log: up")
+                )
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._lock:

@@ -22,7 +22,7 @@ from typing import Any
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
@@ -100,6 +100,16 @@ class LocalContainers:
         threading.Thread(
             target=self._run_container, args=(container,), name=instance, daemon=True
         ).start()
+
+    def inquire(self, worker: WorkerId) -> None:
+        path = worker_logs.path_of(self._logs, worker)
+        with self._changed:
+            for container in self._containers.values():
+                if container.worker == worker and container.is_up:
+                    said = worker_logs.last_words(
+                        "container", worker_logs.tail(path, container.log_start)
+                    )
+                    self._seen.put(InstanceSaid(worker, container.attempt, said))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:

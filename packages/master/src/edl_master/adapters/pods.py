@@ -17,19 +17,24 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from edl_master.adapters import pod_record, worker_logs
+from edl_master.adapters import pod_record
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
+from edl_master.adapters.pod_logs import LogsOfPods
 from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.core import pod_status
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
+from edl_master.core.events import (
+    InstanceExited,
+    InstanceNotStarted,
+    InstancePending,
+    InstanceSaid,
+)
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_master.core.pod_status import PodEnd, StartProblem
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
-from edl_proto.local import job_directory
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +47,6 @@ _LOST_MARGIN_S = 15.0
 """How long after its grace period a pod that is being deleted counts as lost with its node."""
 
 _CLOSE_MARGIN_S = 30.0
-_LOG_LINES = 10_000
 _FORCE = 1
 """The shortest grace period, in seconds. 0 frees the name while the process may still run."""
 
@@ -68,8 +72,7 @@ class KubernetesPods:
         self._template = template
         self._command = command
         self._pods_path = f"/api/v1/namespaces/{template.namespace}/pods"
-        self._logs = job_dir / job_directory.LOGS
-        self._logs.mkdir(parents=True, exist_ok=True)
+        self._logs = LogsOfPods.of_job(api, self._pods_path, job_dir, template.role)
         self._observations = ObservationQueue()
         self._changed = threading.Condition()
         self._pods: dict[InstanceId, PodRecord] = {}  # guarded by _changed, as all below
@@ -92,6 +95,12 @@ class KubernetesPods:
             pod = self._pods[InstanceId(name)] = PodRecord(worker, attempt, InstanceId(name))
             self._observations.put(InstancePending(worker, "Creating"))
             self._request(pod)
+
+    def inquire(self, worker: WorkerId) -> None:
+        with self._changed:
+            for pod in self._pods.values():
+                if pod.worker == worker and pod.is_started and not (pod.is_ending or self._closed):
+                    self._ends.submit(self._tell_said, pod)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
@@ -318,6 +327,10 @@ class KubernetesPods:
             log.warning("%s waits: %s", pod.instance, problem)
             self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
 
+    def _tell_said(self, pod: PodRecord) -> None:
+        words = self._logs.last_words(pod)
+        self._observations.put(InstanceSaid(pod.worker, pod.attempt, words))
+
     def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
         """The pod will never run; every other one like it would end alike."""
         self._report_not_started(pod, str(problem), True)  # first: its deletion is no end
@@ -359,7 +372,7 @@ class KubernetesPods:
 
     def _finish(self, pod: PodRecord, end: PodEnd) -> None:
         """Save the log before the pod is deleted; report the end before the pod is forgotten."""
-        tail = self._save_log(pod)
+        tail = self._logs.save(pod)
         tail += f"\n({end.words})" if end.words else ""
         self._observations.put(
             InstanceExited(
@@ -379,17 +392,6 @@ class KubernetesPods:
         except (ApiError, ApiUnavailable) as error:
             # It has ended; the Job's deletion removes it at the latest.
             log.warning("%s was not removed: %s", pod.instance, error)
-
-    def _save_log(self, pod: PodRecord) -> str:
-        """Append the pod's log to its worker's file; returns its end."""
-        query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
-        try:
-            text = self._api.text(f"{self._pods_path}/{pod.instance}/log", query)
-        except (ApiError, ApiUnavailable) as error:
-            text = f"(no log: {error})\n"
-        kind = "server" if self._template.role == objects.SERVER else "worker"
-        path = worker_logs.path_of(self._logs, pod.worker, kind)
-        return worker_logs.append(path, pod.worker, pod.attempt, text)
 
     def _forget(self, pod: PodRecord) -> None:
         with self._changed:

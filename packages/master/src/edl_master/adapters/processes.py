@@ -27,7 +27,7 @@ from pathlib import Path
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.storage_errors import is_full, storage_error
-from edl_master.core.events import InstanceExited, InstanceNotStarted
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
@@ -126,6 +126,14 @@ class LocalProcesses:
             self._processes[process.pidfd] = process
             self._seen.put(InstanceStarted(worker, attempt, process.instance))
         os.eventfd_write(self._wake, 1)
+
+    def inquire(self, worker: WorkerId) -> None:
+        with self._changed:
+            for process in self._of(worker):
+                said = worker_logs.last_words(
+                    "process", worker_logs.tail(process.log_path, process.log_start)
+                )
+                self._seen.put(InstanceSaid(worker, process.attempt, said))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:

@@ -34,6 +34,19 @@ def append(path: Path, worker: WorkerId, attempt: int, text: str) -> str:
     return tail(path, start)
 
 
+def last_words(kind: str, log_tail: str) -> str:
+    """What an instance that does not register says, as a clause.
+
+    Args:
+        kind: such as ``process``.
+        log_tail: the last lines that it wrote.
+    """
+    lines = [line for line in log_tail.splitlines() if line.strip()]
+    if not lines:
+        return f"its {kind} has written nothing to its log"
+    return f"the last line of its log: {lines[-1].strip()}"
+
+
 def tail(path: Path, start: int) -> str:
     """The last lines that an instance wrote; ``start`` is where its part of the file begins."""
     try:

@@ -105,6 +105,9 @@ class EffectExecutor:
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self._processes.submit(lambda: self._targets.platform.start(worker, attempt))
 
+    def inquire_worker(self, worker: WorkerId) -> None:
+        self._processes.submit(lambda: self._targets.platform.inquire(worker))
+
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         if kill:
             self._processes.submit(lambda: self._targets.platform.kill(worker))

@@ -22,6 +22,7 @@ from edl_master.core.effects import (
     FlushGradients,
     FreezeParameters,
     HeartbeatAnswer,
+    InquireWorker,
     JobPhase,
     KeepBest,
     LeaseGranted,
@@ -70,6 +71,8 @@ class ExternalEffects(Protocol):
     """The effects that reach beyond the master's memory. None of these methods may wait."""
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None: ...
+
+    def inquire_worker(self, worker: WorkerId) -> None: ...
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None: ...
 
@@ -262,6 +265,7 @@ class JobController:
         | RestoreBest
         | ReleaseFrozen
         | StartWorker
+        | InquireWorker
         | StopWorker
         | LogEvent
         | LogScalar
@@ -287,6 +291,8 @@ class JobController:
                 self._plane.release(name)
             case StartWorker(worker, attempt):
                 self._external.start_worker(worker, attempt)
+            case InquireWorker(worker):
+                self._external.inquire_worker(worker)
             case StopWorker(worker, _, kill):
                 self._external.stop_worker(worker, kill=kill)
             case LogEvent():

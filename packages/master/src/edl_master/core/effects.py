@@ -189,6 +189,13 @@ class StartWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class InquireWorker:
+    """Ask the platform what it knows of the worker's instance, which does not register."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
 class StopWorker:
     """Ask the worker's instance to leave; kill it after its grace period, or at once."""
 
@@ -267,6 +274,7 @@ Effect = (
     | FreezeParameters
     | ReleaseFrozen
     | StartWorker
+    | InquireWorker
     | StopWorker
     | LogEvent
     | LogScalar

@@ -320,14 +320,28 @@ class Tick:
     """Time has passed; deadlines are checked."""
 
 
+@dataclass(frozen=True, slots=True)
+class InstanceSaid:
+    """What a platform knows of an instance that runs and has not registered.
+
+    ``words`` is a clause, such as one with the last line of the instance's log.
+    """
+
+    worker: WorkerId
+    attempt: int
+    words: str
+
+
+InstanceSeen = InstanceFound | InstancePending | InstanceSaid
+"""What a platform reports of an instance that has neither registered nor ended."""
+
 WorkerEvent = (
     WorkerRegistered
-    | InstanceFound
+    | InstanceSeen
     | WorkerReady
     | WorkerFailed
     | InstanceExited
     | InstanceNotStarted
-    | InstancePending
 )
 """What concerns the instances of workers."""
 

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ldexp
 
-from edl_master.core.effects import Effect, LogEvent, Severity, StartWorker, StopWorker
+from edl_master.core.effects import (
+    Effect,
+    InquireWorker,
+    LogEvent,
+    Severity,
+    StartWorker,
+    StopWorker,
+)
 from edl_master.core.failure_policy import ExitKind, restart_delay_s
 from edl_master.core.identifiers import WorkerId, WorkerState
 from edl_master.core.settings import Timings
@@ -186,11 +193,8 @@ class InstanceControl:
             worker.last_message_at if worker.last_message_at is not None else worker.since
         )
         match worker.state:
-            case WorkerState.STARTING if worker.pending:
-                pass  # until the platform has a place for it
-            case WorkerState.STARTING if in_state_s > timings.start_timeout_s:
-                reason = f"did not register within {timings.start_timeout_s:g} s"
-                self._kill(worker, reason, ExitKind.CRASHED, now)
+            case WorkerState.STARTING if not worker.pending:  # the platform has a place for it
+                self._check_starting(worker, now)
             case WorkerState.LOADING if silent_s > timings.start_timeout_s:
                 self._lose(worker, silent_s, overdue, now)
             case WorkerState.READY if silent_s > self._loss_s(worker):
@@ -209,6 +213,17 @@ class InstanceControl:
             case _:
                 pass
 
+    def _check_starting(self, worker: Worker, now: float) -> None:
+        """Of an instance that runs, as far as its platform knows, and has not registered."""
+        timings = self._timings
+        asked_at = worker.since if worker.inquired_at is None else worker.inquired_at
+        if now - worker.since > timings.start_timeout_s:
+            reason = f"did not register within {timings.start_timeout_s:g} s"
+            self._kill(worker, reason, ExitKind.CRASHED, now)
+        elif now - asked_at > timings.inquire_s:
+            worker.inquired_at = now
+            self._emit(InquireWorker(worker.id))
+
     def _loss_s(self, worker: Worker) -> float:
         """Silence after which a ready instance is lost; it doubles with every false alarm."""
         doublings = min(worker.false_alarms, self._timings.loss_doublings)
@@ -224,6 +239,8 @@ class InstanceControl:
         """Do not count a pause in which the master received no message."""
         for worker in self._pool:
             worker.since += pause_s
+            if worker.inquired_at is not None:
+                worker.inquired_at += pause_s
             worker.watch.extend_deadlines(pause_s)
             if worker.last_message_at is not None:
                 worker.last_message_at += pause_s

@@ -11,6 +11,8 @@ from edl_master.core.events import (
     InstanceFound,
     InstanceNotStarted,
     InstancePending,
+    InstanceSaid,
+    InstanceSeen,
     WorkerRegistered,
 )
 from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exit
@@ -84,12 +86,15 @@ class InstanceReports:
             )
             self._emit(worker_event("InstanceRefused", line, worker, Severity.WARNING))
 
-    def observed(self, event: InstanceFound | InstancePending, now: float) -> None:
+    def observed(self, event: InstanceSeen, now: float) -> None:
         """The platform has seen an instance that has not been heard yet."""
-        if isinstance(event, InstanceFound):
-            self.found(event, now)
-        else:
-            self.pending(event, now)
+        match event:
+            case InstanceFound():
+                self.found(event, now)
+            case InstancePending():
+                self.pending(event, now)
+            case InstanceSaid():
+                self.said(event, now)
 
     def found(self, event: InstanceFound, now: float) -> None:
         """An instance of an earlier master is alive.
@@ -199,6 +204,23 @@ class InstanceReports:
             )
         worker.pending = f"{event.reason}: {event.detail}" if event.detail else event.reason
         worker.since = now
+        worker.silence, worker.inquired_at = "", None
+
+    def said(self, event: InstanceSaid, now: float) -> None:
+        """The platform was asked about an instance that runs and does not register."""
+        worker = self._pool.find(event.worker)
+        if worker is None or worker.state is not WorkerState.STARTING or worker.pending:
+            return
+        if event.attempt != worker.attempt:
+            return  # of an instance before this one
+        words = f"it runs and has not reached the master; {event.words}"
+        if words != worker.silence:
+            line = (
+                f"{worker.name} has run for {now - worker.since:.0f} s and has not reached the"
+                f" master; {event.words}"
+            )
+            self._emit(worker_event("WorkerSilent", line, worker, Severity.WARNING))
+        worker.silence = words
 
     def not_started(
         self, event: InstanceNotStarted, now: float

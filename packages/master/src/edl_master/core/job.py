@@ -33,9 +33,8 @@ from edl_master.core.events import (
     GradientRejected,
     HeartbeatReceived,
     InstanceExited,
-    InstanceFound,
     InstanceNotStarted,
-    InstancePending,
+    InstanceSeen,
     LeaseRequested,
     LeasesReturned,
     MasterFailed,
@@ -176,6 +175,9 @@ class JobStateMachine:
 
     def _take_worker_event(self, event: WorkerEvent, now: float) -> None:
         reports = self._components.reports
+        if isinstance(event, InstanceSeen):
+            reports.observed(event, now)
+            return
         match event:
             case WorkerRegistered():
                 worker = reports.registered(event, now)
@@ -183,8 +185,6 @@ class JobStateMachine:
                     self._recovery.instance_replaced(worker, now)
                 elif worker is not None:
                     self._emit(LeaveJob(worker))
-            case InstanceFound() | InstancePending():
-                reports.observed(event, now)
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker_id, instance, failure):

@@ -10,7 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
+from edl_master.core.events import (
+    InstanceExited,
+    InstanceNotStarted,
+    InstancePending,
+    InstanceSaid,
+)
 from edl_master.core.identifiers import InstanceId, WorkerId
 
 
@@ -32,7 +37,7 @@ class LiveInstance:
     instance: InstanceId
 
 
-Observation = InstanceStarted | InstanceExited | InstanceNotStarted | InstancePending
+Observation = InstanceStarted | InstanceExited | InstanceNotStarted | InstancePending | InstanceSaid
 
 
 class Platform(Protocol):
@@ -50,6 +55,13 @@ class Platform(Protocol):
         number of InstancePending may say what it waits for.
 
         An adapter may also raise an error that prevents every instance, such as a full disk.
+        """
+
+    def inquire(self, worker: WorkerId) -> None:
+        """Find out what is known of a worker's instances that run, such as the ends of their logs.
+
+        ``observe`` reports it as one InstanceSaid for each. Nothing is reported of a worker that
+        has none.
         """
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:

@@ -59,7 +59,7 @@ class WorkerView:
     heartbeat_age_s: float
     """Seconds since its last message; negative: none yet."""
     pending: str = ""
-    """Why its instance has no place yet; empty: it has one."""
+    """Why its instance has no place yet, or has one and does not register; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,10 @@ class Worker:
     """When the worker came into this state."""
     pending: str = ""
     """Why a starting instance has no place yet; empty: it has one."""
+    silence: str = ""
+    """What is known of a starting instance that has a place and does not register."""
+    inquired_at: float | None = None
+    """When that was asked for; None: it was not."""
     attempt: int = -1
     """Number of the latest instance, from 0."""
     instance: InstanceId | None = None
@@ -122,7 +126,8 @@ class Worker:
             raise InvalidTransition(f"{self}: {self.state} to {state}")
         self.state = state
         self.since = now
-        self.pending = ""
+        self.pending = self.silence = ""
+        self.inquired_at = None
 
     def time_use(self, holds: bool) -> TimeCategory:
         """What the worker's time goes into at the moment.
@@ -198,7 +203,7 @@ class Worker:
             restarts=max(0, self.attempt),
             last_exit=self.last_exit,
             heartbeat_age_s=-1.0 if self.last_message_at is None else now - self.last_message_at,
-            pending=self.pending,
+            pending=self.pending or self.silence,
         )
 
     def check_invariants(self) -> None:

@@ -1,0 +1,60 @@
+"""Reads the logs of a job's pods: of those that have ended, and of those that say nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edl_master.adapters import worker_logs
+from edl_master.adapters.pod_record import PodRecord
+from edl_proto.kubernetes import objects
+from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_proto.local import job_directory
+from edl_proto.monitoring.log_lines import readable
+
+_LINES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogsOfPods:
+    """The logs of a job's pods.
+
+    Attributes:
+        api: of the cluster.
+        pods_path: where the pods are in the API.
+        folder: gets the logs of pods that have ended.
+        role: of the pods.
+    """
+
+    api: KubernetesApi
+    pods_path: str
+    folder: Path
+    role: str
+
+    @classmethod
+    def of_job(cls, api: KubernetesApi, pods_path: str, job_dir: Path, role: str) -> LogsOfPods:
+        """Logs that are saved where the job has the others; makes that folder."""
+        folder = job_dir / job_directory.LOGS
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(api, pods_path, folder, role)
+
+    def save(self, pod: PodRecord) -> str:
+        """Append a pod's log to its worker's file; returns its end."""
+        try:
+            text = self._read(pod, _LINES)
+        except (ApiError, ApiUnavailable) as error:
+            text = f"(no log: {error})\n"
+        kind = "server" if self.role == objects.SERVER else "worker"
+        path = worker_logs.path_of(self.folder, pod.worker, kind)
+        return worker_logs.append(path, pod.worker, pod.attempt, text)
+
+    def last_words(self, pod: PodRecord) -> str:
+        """What a pod says that runs, as a clause."""
+        try:
+            return worker_logs.last_words("pod", readable(self._read(pod, 1)))
+        except (ApiError, ApiUnavailable) as error:
+            return f"its log cannot be read: {error}"
+
+    def _read(self, pod: PodRecord, lines: int) -> str:
+        query = {"container": objects.CONTAINER, "tailLines": str(lines)}
+        return self.api.text(f"{self.pods_path}/{pod.instance}/log", query)
