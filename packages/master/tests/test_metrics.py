@@ -75,6 +75,14 @@ def test_of_a_worker_only_the_present_instance_is_remembered() -> None:
     assert counters.usage().resident_nbytes == 37
 
 
+def test_no_worker_can_hide_the_memory_of_others() -> None:
+    counters, memory = WorkerCounters(), "edl_worker_resident_memory_bytes"
+    counters.add(0, "a", {memory: 100.0})
+    for made_up in (-(2.0**62), -1.0, math.nan, -math.inf):
+        counters.add(1, "b", {memory: made_up})
+        assert counters.usage().resident_nbytes == 100
+
+
 def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
     counters = WorkerCounters()
     cpu, memory = "edl_worker_cpu_seconds_total", "edl_worker_resident_memory_bytes"

@@ -104,7 +104,7 @@ def test_the_update_mode_is_that_of_the_specification() -> None:
         assert read(complete_spec(training=bounded)).update_mode(Reduction.MEAN) == Bounded(updates)
     for steps in (3, 1):
         found = read(complete_spec(training=training(local_steps=steps)))
-        assert found.update_mode(Reduction.MEAN) == Async(local=steps > 1)
+        assert found.update_mode(Reduction.MEAN) == Async(steps)
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,19 @@ def test_a_checkpoint_without_names_of_callbacks_is_gone_on_from() -> None:
     saved = play.saved
     del saved["workflow"]["callbacks"]["names"]
     assert Play(saved=saved, callbacks=("Own",)).step()
+
+
+def test_a_worker_cannot_give_its_loss_more_weight_than_its_task_has() -> None:
+    play = Play()
+    play.step()  # the callbacks before the first epoch
+    granted = play.say(ev.LeaseRequested(WORKER, INSTANCE))[0]
+    assert isinstance(granted, fx.LeaseGranted)
+    held = ev.HeldLease(granted.task, granted.token)
+    for index, (records, loss) in enumerate([(2**32 - 1, 1.0), (4, 3.0)]):
+        play.version += 1
+        version = Version(play.version)
+        play.say(ev.MinibatchApplied(WORKER, held, index, records, version, loss, 0.1, 0))
+    play.say(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4, 1.0))
+    play.run()
+    epoch = next(logs for number, _, logs, _ in play.calls if number == 1)
+    assert epoch["loss"] > 3.0, "one task with a loss of 2, and one of 10"

@@ -21,12 +21,14 @@ from edl_master.core.job_phases import InvariantViolation
 from edl_master.core.outcome import MOST_WARNINGS
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.worker import MOST_INSTANCES
+from edl_master.reporting.status_codec import StatusContext, status_to
 
 SETTINGS = job_settings(
     JobType.TRAIN, records_per_task=4, minibatch_size=2, num_epochs=2, shuffle=False, export=False
 )
 DATA = (10, 6)
 WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
+CONTEXT = StatusContext("job", "", "", "", "", "incarnation", {}, ())
 
 
 def joined(job: JobStateMachine, now: float = 0.0) -> JobStateMachine:
@@ -108,6 +110,27 @@ def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> 
     assert [event.facts for event in told] == [{"records": "4", "examples": "3"}]
     view = job.view(0.0)
     assert (view.examples, view.examples_of) == (15, 14)
+
+
+def test_no_number_that_a_worker_makes_up_keeps_others_from_the_status() -> None:
+    """Sums over a job would not fit into the message that everybody reads."""
+    job, most = joined(JobStateMachine(SETTINGS, DATA)), 2**64 - 1
+    for _ in range(3):
+        held = ev.HeldLease((granted := lease(job)).task, granted.token)
+        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, most, most, math.nan), 0.0)
+    assert status_to(job.view(0.0), CONTEXT).examples < 2**40
+
+
+def test_records_that_a_worker_makes_up_do_not_count_beyond_its_task() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    granted = lease(job)
+    for index in range(50):
+        made_up = replace(applied(granted, index, index + 1, 0.5), records=2**32 - 1)
+        job.handle(made_up, float(index))
+    view = job.view(50.0)
+    assert view.records_trained == 4
+    assert view.progress.records_per_s <= 4
+    assert view.progress.mean_records_per_s <= 4
 
 
 @pytest.mark.parametrize("reported", [(), (0,), (1,), (1, 0)])

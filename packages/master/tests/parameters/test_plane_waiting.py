@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,12 +17,15 @@ from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.parameters.layout import Variable
+from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
+from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
+from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, Pulled, WaitLimit, build_local
+from edl_master.parameters.stores import Model
 from edl_proto.errors import EdlError, ErrorCode
 
 LONG_S = 200.0
@@ -269,3 +273,30 @@ def test_many_at_once_lose_nothing() -> None:
     assert [local.coordinator.applied(lease(number).task) for number in range(workers)] == [
         each
     ] * workers
+
+
+def test_no_worker_can_use_the_leases_of_an_earlier_master() -> None:
+    """Whose they were is not known: until a task is leased again, no token is good for it."""
+    earlier = PushLedger(Async())
+    earlier.initialize()
+    earlier.grant(lease(0).task, lease(0).token, WorkerId(0))
+    local = make(Async())
+    model = Layout(VARIABLES)
+    local.coordinator.begin(
+        Model(model, parse_optimizer(json.loads(SGD)), SGD, Async()), earlier.describe()
+    )
+    claim = PushClaim(lease(0).task, lease(0).token, 0, 1, Version(0), worker=WorkerId(1))
+    assert local.coordinator.commit(claim).outcome is PushOutcome.REFUSED
+    assert local.coordinator.wait_for_permit(lease(0), 0.0) == PermitRefused()
+    assert local.coordinator.grant(lease(0).task, Token(9), WorkerId(1)) == 0
+    assert isinstance(
+        local.coordinator.wait_for_permit(HeldLease(lease(0).task, Token(9)), 0.0), PermitGranted
+    )
+
+
+def test_another_worker_takes_no_permit_with_servers_or_without() -> None:
+    local = ready(Sync(1), 0)
+    local.coordinator.grant(lease(0).task, lease(0).token, WorkerId(0))
+    wait = partial(local.coordinator.wait_for_permit, lease(0), 0.0)
+    assert wait(worker=WorkerId(1)) == PermitRefused()
+    assert isinstance(wait(worker=WorkerId(0)), PermitGranted)

@@ -139,7 +139,7 @@ class Config:
             case job_pb2.BOUNDED:
                 return Bounded(training.max_staleness)
             case _:
-                return Async(local=training.local_steps > 1)
+                return Async(max(1, training.local_steps))
 
     def output_format(self, *, typed: bool) -> OutputFormat:
         """How predictions are written.

@@ -43,6 +43,7 @@ from edl_master.core.events import (
     Event,
     GradientRejected,
     HeartbeatReceived,
+    HeldLease,
     LeaseRequested,
     MasterFailed,
     MinibatchApplied,
@@ -188,6 +189,11 @@ class JobController:
                 return answer
             finally:
                 self._waiting_requests -= 1
+
+    def may_complete(self, worker: WorkerId, held: HeldLease) -> bool:
+        """Whether a worker has the lease that it names, or was the one to complete its task."""
+        with self._changed:
+            return self._job.may_complete(worker, held)
 
     def view(self) -> JobView:
         """Return a view of the job."""

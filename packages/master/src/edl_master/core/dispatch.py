@@ -32,6 +32,9 @@ from edl_master.core.tasks import OpenTask
 from edl_master.core.worker import Worker
 from edl_master.core.workflow import FINAL
 
+_MOST_EXAMPLES_OF_A_RECORD = 1 << 20
+"""That are counted, whatever a worker says: the sum over a job fits into 64 bits."""
+
 
 class Dispatcher:
     """Answers workers from the ledger, and keeps the ledger in line with what they report."""
@@ -130,10 +133,13 @@ class Dispatcher:
         """Count a minibatch that is in the model, even if its worker has lost the lease since."""
         before = self._progress.version
         self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
-        self._progress.records(event.records, now)
-        self._callbacks.applied(event.loss, event.records)
-        self._recovery.progress_made()
         task = self._ledger.find(event.lease.task)
+        # A worker may say any number: what the job counts of a task is no more than it has.
+        weight = event.records if task is None else min(event.records, task.length)
+        done = weight if task is None else min(weight, task.length - task.records_applied)
+        self._progress.records(done, now)
+        self._callbacks.applied(event.loss, weight)
+        self._recovery.progress_made()
         if task is not None:
             self._ledger.advance(task, event.records, event.minibatches)
         else:
@@ -147,6 +153,11 @@ class Dispatcher:
             self._emit(point)
         if not self._outcome.decided:
             self._workflow.updated(before, self._progress.version)
+
+    def may_complete(self, worker: WorkerId, held: HeldLease) -> bool:
+        """Whether a worker has a lease, or has completed its task: an answer may be lost."""
+        is_current = self._ledger.leases.current(worker, held) is not None
+        return is_current or self._last_completed.get(worker) == held
 
     def task_completed(self, event: TaskCompleted, now: float) -> None:
         """Close the task if the lease is current and the counts agree."""
@@ -176,7 +187,8 @@ class Dispatcher:
             before, records = self._ledger.examples(type_)
             if before == records:
                 self._examples_differ(task, examples)
-        self._ledger.close(task, examples=examples)
+        most = task.length * _MOST_EXAMPLES_OF_A_RECORD
+        self._ledger.close(task, examples=min(examples, most))
 
     def _examples_differ(self, task: OpenTask, examples: int) -> None:
         made = "drops" if examples < task.length else "multiplies"

@@ -103,10 +103,9 @@ class JobStateMachine:
         if not sum(data):
             raise ValueError("a job needs at least one record of data")
         self._identity = identify(settings, data)
-        components = build_components(
-            settings, data, validation, data_names, validation_names, self._emit
-        )
-        self._components = components
+        names = data_names, validation_names
+        self._components = build_components(settings, data, validation, *names, self._emit)
+        components = self._components
         self._workers = components.workers
         components.reports.take_over(interruption.workers)
         self._workflow = components.workflow
@@ -115,6 +114,7 @@ class JobStateMachine:
         self._recovery = LeaseRecovery(components)
         stalls = StallMonitor(components, self._recovery)
         self._dispatch = Dispatcher(components, self._recovery, stalls)
+        self.may_complete = self._dispatch.may_complete
         self._checks = PeriodicChecks(components, self._recovery, stalls)
         self._phases = JobPhases()
         self._begun = False

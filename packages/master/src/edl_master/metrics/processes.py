@@ -86,7 +86,7 @@ class WorkerCounters(Collector):
                 if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
                     self._totals[key] += max(0.0, value - before.get(series, 0.0))
                     taken[series] = value
-                elif series == _MEMORY:
+                elif series == _MEMORY and value >= 0:
                     taken[series] = value
             self._last[worker] = _Counted(instance, taken)
 

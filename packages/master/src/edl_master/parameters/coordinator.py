@@ -65,6 +65,7 @@ class Coordinator:
         ledger = PushLedger(model.mode, keeps_average=model.optimizer.keeps_average)
         if saved is not None:
             ledger.restore(saved)
+            ledger.revoke_all()
         with self._changed:
             self._ledger, self._model = ledger, model
 
@@ -147,12 +148,18 @@ class Coordinator:
                         result.version,
                         claim.minibatches,
                         squares,
+                        claim.worker,
                     )
                 )
             return result
 
     def wait_for_permit(
-        self, lease: HeldLease, wait_s: float, is_wanted: Callable[[], bool] = lambda: True
+        self,
+        lease: HeldLease,
+        wait_s: float,
+        is_wanted: Callable[[], bool] = lambda: True,
+        *,
+        worker: WorkerId | None = None,
     ) -> PermitGranted | PermitRefused | None:
         """Wait for a step permit.
 
@@ -160,6 +167,7 @@ class Coordinator:
             lease: that needs it.
             wait_s: how long to wait at most.
             is_wanted: False when the caller is gone.
+            worker: who asks; None: the holder of the lease.
 
         Returns:
             None if the time is over, or the job, or the caller is gone.
@@ -167,7 +175,7 @@ class Coordinator:
         deadline = time.monotonic() + wait_s
         with self._changed:
             while True:
-                answer = self._made.request_permit(lease.task, lease.token)
+                answer = self._made.request_permit(lease.task, lease.token, worker)
                 if isinstance(answer, PermitGranted | PermitRefused):
                     return answer
                 if not self._wait(deadline, is_wanted):

@@ -137,7 +137,7 @@ class ParameterPlane:
                 yield Pushed(result, reading, permit_granted=goes_on)
                 return
             lease = HeldLease(claim.task, claim.token)
-            with self.pull(answer, permit_for=lease, waiting=waiting) as pulled:
+            with self.pull(answer, permit_for=lease, worker=worker, waiting=waiting) as pulled:
                 is_granted = isinstance(pulled.permit, PermitGranted)
                 yield Pushed(result, pulled.reading, is_granted)
 
@@ -153,7 +153,7 @@ class ParameterPlane:
         shard.prepare(worker, claim.key, prepared)
         result = self._coordinator.commit(claim, not_finite)
         self._shard.apply_pending()
-        shard.drop(claim.key)  # if it was rejected
+        shard.drop(worker)  # if it was rejected
         return result
 
     @contextmanager
@@ -162,6 +162,7 @@ class ParameterPlane:
         request: ReadRequest,
         *,
         permit_for: HeldLease | None = None,
+        worker: WorkerId | None = None,
         waiting: WaitLimit | None = None,
     ) -> Iterator[Pulled]:
         """Values for a worker, in memory that is its own as long as the context lasts.
@@ -169,6 +170,7 @@ class ParameterPlane:
         Args:
             request: what to read.
             permit_for: wait for a step permit for this lease first.
+            worker: that has this lease; None: whoever has it.
             waiting: for the permit, or without one for initial values; None: not at all.
 
         Raises:
@@ -184,7 +186,7 @@ class ParameterPlane:
                 return
         else:
             permit = self._coordinator.wait_for_permit(
-                permit_for, waiting.wait_s, waiting.is_wanted
+                permit_for, waiting.wait_s, waiting.is_wanted, worker=worker
             )
             if not isinstance(permit, PermitGranted):
                 request = ReadRequest(request.have, request.frozen)  # rows are of no use now

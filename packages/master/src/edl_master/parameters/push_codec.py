@@ -13,6 +13,9 @@ from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushOutcome
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.v1 import parameters_pb2, task_pb2
 
+_LONGEST_STEP_S = 1e6
+"""No step computes for longer; a worker that says so makes it up."""
+
 _OUTCOMES = {
     PushOutcome.APPLIED: parameters_pb2.APPLIED,
     PushOutcome.ALREADY_APPLIED: parameters_pb2.ALREADY_APPLIED,
@@ -41,6 +44,11 @@ def claim_from(message: parameters_pb2.PushClaim, worker: WorkerId) -> PushClaim
         minibatches=message.minibatches or 1,
         worker=worker,
     )
+
+
+def compute_s_from(step: parameters_pb2.StepReport) -> float:
+    """How long a step has computed, in seconds; 0 for what is no such time, as NaN."""
+    return step.compute_s if 0 <= step.compute_s < _LONGEST_STEP_S else 0.0
 
 
 def key_from(lease: task_pb2.LeaseRef, minibatch: int) -> MinibatchKey:
@@ -76,7 +84,7 @@ def event_from(
                 records=claim.records,
                 version=result.version,
                 loss=step.loss,
-                compute_s=step.compute_s,
+                compute_s=compute_s_from(step),
                 staleness=result.staleness,
                 minibatches=claim.minibatches,
             )

@@ -30,6 +30,8 @@ def command_to(  # noqa: C901  (one case for each command)
             push.version = command.version
             push.minibatches = command.minibatches
             push.squares.extend(command.squares)
+            if command.worker is not None:
+                push.worker = command.worker
         case commands.FlushAccumulated(version):
             message.flush_accumulated = version
         case commands.SetLearningRate(rate):
@@ -73,6 +75,7 @@ def command_from(  # noqa: C901  (one case for each command)
                 Version(push.version),
                 push.minibatches or 1,
                 tuple(push.squares),
+                WorkerId(push.worker) if push.HasField("worker") else None,
             )
         case "flush_accumulated":
             return commands.FlushAccumulated(Version(message.flush_accumulated))
@@ -129,9 +132,9 @@ def begin_to(
         restore_from=restore_from,
     )
     match mode:
-        case Async(local):
-            if local:
-                begin.local.SetInParent()
+        case Async(local_steps):
+            if local_steps > 1:
+                begin.local_steps = local_steps
         case Bounded(max_staleness):
             begin.bounded.max_staleness = max_staleness
         case Sync(grads_to_wait, reduction):
@@ -148,7 +151,7 @@ def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
         case "bounded":
             return Bounded(begin.bounded.max_staleness)
         case _:
-            return Async(local=begin.HasField("local"))
+            return Async(begin.local_steps or 1)
 
 
 def model_from(begin: servers_pb2.Begin) -> Layout:

@@ -75,6 +75,7 @@ class CoordinatorServicer:
                 HeldLease(claim.task, claim.token),
                 bounded_wait(request.permit_wait_s),
                 call.is_active,
+                worker=worker,
             )
         self._durations.labels("commit").observe(time.perf_counter() - started)
         yield parameters_pb2.CommitReply(
@@ -92,7 +93,9 @@ class CoordinatorServicer:
         wait_s, permit = bounded_wait(request.wait_s), None
         if request.HasField("permit_for"):
             lease = codec.lease_from(request.permit_for)
-            permit = self._coordinator.wait_for_permit(lease, wait_s, call.is_active)
+            permit = self._coordinator.wait_for_permit(
+                lease, wait_s, call.is_active, worker=WorkerId(request.worker_id)
+            )
             check_permit(permit)
             wait_s = 0.0
         version = self._coordinator.wait_for_values(wait_s, call.is_active)

@@ -76,7 +76,12 @@ class ParametersServicer(RowsServicer):
             if header.HasField("permit_for"):
                 permit_for = codec.lease_from(header.permit_for)
             waiting = WaitLimit(bounded_wait(header.wait_s), call.is_active)
-            with self._plane.pull(request, permit_for=permit_for, waiting=waiting) as pulled:
+            with self._plane.pull(
+                request,
+                permit_for=permit_for,
+                worker=WorkerId(header.worker_id),
+                waiting=waiting,
+            ) as pulled:
                 self._transfer.record_duration("pull", started)
                 check_permit(pulled.permit)
                 reply = parameters_pb2.PullReply(

@@ -33,8 +33,9 @@ class PushReporter:
         """Report one result; before the worker is answered, so that the job is never behind it."""
         if result.outcome is PushOutcome.APPLIED:
             self._metrics.staleness.observe(result.staleness)
+            compute_s = push_codec.compute_s_from(step) / claim.minibatches
             for _ in range(claim.minibatches):
-                self._compute_duration.observe(step.compute_s / claim.minibatches)
+                self._compute_duration.observe(compute_s)
         else:
             self._metrics.rejected.labels(str(result.outcome)).inc()
         event = push_codec.event_from(worker, claim, step, result)

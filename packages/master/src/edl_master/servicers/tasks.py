@@ -200,9 +200,11 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         applied = 0
         if held.task.type is TaskType.TRAINING and self._parameters is not None:
             applied = self._parameters.coordinator.applied(held.task)
-        with self._files.completing(held, request.records):
-            _check(self._controller.handle(codec.completion_from(request, applied)))
         worker = WorkerId(request.worker_id)
+        # What a holder has written is fetched before the job decides, and for nobody else.
+        is_its = self._controller.may_complete(worker, held)
+        with self._files.completing(held, request.records) if is_its else nullcontext():
+            _check(self._controller.handle(codec.completion_from(request, applied)))
         self._timeline.record_end(worker, held.task, held.token, SpanOutcome.DONE)
         return task_pb2.CompleteReply()
 

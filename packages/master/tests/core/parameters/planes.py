@@ -111,6 +111,7 @@ class LedgerWithCommands:
                     result.version,
                     claim.minibatches,
                     squares,
+                    claim.worker,
                 )
             )
         return result

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.commands import CommitPush, SetLearningRate
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode
@@ -33,7 +33,7 @@ from .planes import (
 from .test_plane import assert_same_state
 from .test_sharding import ShardedPlane
 
-LOCAL = Async(local=True)
+LOCAL = Async(local_steps=64)
 ONE, TWO = Token(1), Token(2)
 ADAM = parse_optimizer({"class_name": "Adam", "config": {"learning_rate": 0.5}})
 
@@ -80,9 +80,20 @@ def test_all_minibatches_of_a_push_count_or_none() -> None:
 def test_other_modes_take_one_minibatch_at_a_time(mode: UpdateMode) -> None:
     plane = small_plane(mode)
     plane.grant(A, ONE)
-    with pytest.raises(PayloadError, match="without local steps"):
+    with pytest.raises(PayloadError, match="more than the job's local steps"):
         push(plane, A, 1, 0, [1, 1], minibatches=2)
     assert plane.applied_counts() == {A: 0}
+
+
+def test_a_push_stands_for_no_more_minibatches_than_there_are_local_steps() -> None:
+    """A worker may say any number, and versions and schedules would go on by as much."""
+    plane = small_plane(Async(local_steps=3))
+    plane.grant(A, ONE)
+    for claimed in (4, 2**32 - 1):
+        with pytest.raises(PayloadError, match="more than the job's local steps"):
+            push(plane, A, 1, 0, [1, 1], minibatches=claimed)
+    assert push(plane, A, 1, 0, [1, 1], minibatches=3).outcome is PushOutcome.APPLIED
+    assert plane.version == 3
 
 
 def test_schedules_stand_where_the_minibatches_are() -> None:
@@ -188,7 +199,7 @@ def test_several_servers_are_one_plane() -> None:
 
 
 def test_commands_and_modes_are_the_same_after_the_wire() -> None:
-    command = CommitPush(A, ONE, 4, 9, Version(7), 3)
+    command = CommitPush(A, ONE, 4, 9, Version(7), 3, worker=WorkerId(0))
     assert command_codec.command_from(command_codec.command_to(command, 1)) == command
     model = Layout([Variable("w", (7,), "float32", True)])
     for mode in (LOCAL, Async(), Bounded(3)):

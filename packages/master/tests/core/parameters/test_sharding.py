@@ -407,7 +407,7 @@ def test_what_parts_cannot_do_is_refused() -> None:
             shard_layouts(frequent, 2, clipped)
         shard_layouts(frequent, 1, clipped, Sync(2))
         shard_layouts(model, 2, clipped, Sync(1))
-        shard_layouts(Layout(VARIABLES), 2, clipped, Async(local=True))
+        shard_layouts(Layout(VARIABLES), 2, clipped, Async(local_steps=8))
     shard_layouts(Layout(VARIABLES), 2, sgd(clipnorm=1.0), Sync(2))
     with pytest.raises(LayoutError, match="first"):
         shard_layouts(Layout(VARIABLES[::-1]), 2, sgd())

@@ -66,11 +66,13 @@ class Begin(_message.Message):
     RESTORE_FROM_FIELD_NUMBER: _builtins.int
     SYNC_FIELD_NUMBER: _builtins.int
     BOUNDED_FIELD_NUMBER: _builtins.int
-    LOCAL_FIELD_NUMBER: _builtins.int
+    LOCAL_STEPS_FIELD_NUMBER: _builtins.int
     servers: _builtins.int
     """how many there are"""
     restore_from: _builtins.str
     """directory of a checkpoint; empty: from the beginning"""
+    local_steps: _builtins.int
+    """async with so many, more than one"""
     @_builtins.property
     def job(self) -> _job_pb2.JobSpec: ...
     @_builtins.property
@@ -79,10 +81,6 @@ class Begin(_message.Message):
     def sync(self) -> Global___SyncMode: ...
     @_builtins.property
     def bounded(self) -> Global___BoundedMode: ...
-    @_builtins.property
-    def local(self) -> Global___Nothing:
-        """async with local steps"""
-
     def __init__(
         self,
         *,
@@ -92,13 +90,13 @@ class Begin(_message.Message):
         restore_from: _builtins.str = ...,
         sync: Global___SyncMode | None = ...,
         bounded: Global___BoundedMode | None = ...,
-        local: Global___Nothing | None = ...,
+        local_steps: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local", b"local", "mode", b"mode", "model", b"model", "sync", b"sync"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local_steps", b"local_steps", "mode", b"mode", "model", b"model", "sync", b"sync"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local", b"local", "mode", b"mode", "model", b"model", "restore_from", b"restore_from", "servers", b"servers", "sync", b"sync"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounded", b"bounded", "job", b"job", "local_steps", b"local_steps", "mode", b"mode", "model", b"model", "restore_from", b"restore_from", "servers", b"servers", "sync", b"sync"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_mode: _TypeAlias = _typing.Literal["sync", "bounded", "local"]  # noqa: Y015
+    _WhichOneofReturnType_mode: _TypeAlias = _typing.Literal["sync", "bounded", "local_steps"]  # noqa: Y015
     _WhichOneofArgType_mode: _TypeAlias = _typing.Literal["mode", b"mode"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_mode) -> _WhichOneofReturnType_mode | None: ...
 
@@ -158,12 +156,15 @@ class CommitPush(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     MINIBATCHES_FIELD_NUMBER: _builtins.int
     SQUARES_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
     minibatch: _builtins.int
     records: _builtins.int
     version: _builtins.int
     """after the command"""
     minibatches: _builtins.int
     """from that index on; 0: one"""
+    worker: _builtins.int
+    """that has prepared it"""
     @_builtins.property
     def lease(self) -> _task_pb2.LeaseRef: ...
     @_builtins.property
@@ -179,12 +180,15 @@ class CommitPush(_message.Message):
         version: _builtins.int = ...,
         minibatches: _builtins.int = ...,
         squares: _abc.Iterable[_builtins.float] | None = ...,
+        worker: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_worker", b"_worker", "lease", b"lease", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records", "squares", b"squares", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_worker", b"_worker", "lease", b"lease", "minibatch", b"minibatch", "minibatches", b"minibatches", "records", b"records", "squares", b"squares", "version", b"version", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__worker: _TypeAlias = _typing.Literal["worker"]  # noqa: Y015
+    _WhichOneofArgType__worker: _TypeAlias = _typing.Literal["_worker", b"_worker"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__worker) -> _WhichOneofReturnType__worker | None: ...
 
 Global___CommitPush: _TypeAlias = CommitPush  # noqa: Y015
 

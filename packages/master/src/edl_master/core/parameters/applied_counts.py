@@ -54,10 +54,17 @@ class AppliedCounts:
         entry.token, entry.live, entry.holder = token, True, holder
         return entry.applied
 
-    def is_live(self, task: TaskKey, token: Token) -> bool:
-        """Whether ``token`` may push for ``task``."""
+    def is_live(self, task: TaskKey, token: Token, worker: WorkerId | None = None) -> bool:
+        """Whether ``token`` may push for ``task``.
+
+        Args:
+            worker: who names the token; None: the holder of the lease.
+        """
         entry = self._entries.get(task)
-        return entry is not None and entry.live and entry.token == token
+        if entry is None or not entry.live or entry.token != token:
+            return False
+        # Tokens are no secret: they only count up.
+        return None in (entry.holder, worker) or entry.holder == worker
 
     def has_lease(self, task: TaskKey) -> bool:
         """Whether anybody may push for ``task``."""
@@ -70,6 +77,11 @@ class AppliedCounts:
             return False
         self._entries[task].live = False
         return True
+
+    def revoke_all(self) -> None:
+        """Nobody may push for any task until it is granted again."""
+        for entry in self._entries.values():
+            entry.live = False
 
     def close(self, task: TaskKey) -> int:
         """Forget a task; return its count (0 for an unknown task)."""
@@ -85,13 +97,9 @@ class AppliedCounts:
         worker: WorkerId | None = None,
     ) -> PushVerdict:
         """Judge a push of minibatches from this index in the task on: all of them or none."""
-        if not self.is_live(task, token):
+        if not self.is_live(task, token, worker):
             return PushVerdict.REFUSED
-        entry = self._entries[task]
-        # Tokens are no secret: they only count up.
-        if None not in (entry.holder, worker) and entry.holder != worker:
-            return PushVerdict.REFUSED
-        applied = entry.applied
+        applied = self._entries[task].applied
         if minibatch + minibatches <= applied:
             return PushVerdict.ALREADY_APPLIED
         return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER

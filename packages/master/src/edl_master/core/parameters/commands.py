@@ -32,6 +32,7 @@ class CommitPush:
         version: the version after the command; the present one if the gradient is accumulated.
         minibatches: number of minibatches that the gradient is of, with local steps.
         squares: the ``clipping.shared_sums`` of the whole gradient; empty if no store needs them.
+        worker: who has prepared it; None: whoever has.
     """
 
     task: TaskKey
@@ -41,10 +42,11 @@ class CommitPush:
     version: Version
     minibatches: int = 1
     squares: tuple[float, ...] = ()
+    worker: WorkerId | None = None
 
     @property
     def key(self) -> MinibatchKey:
-        """Identifies the gradient among all that are prepared."""
+        """Identifies the gradient among all that its worker has prepared."""
         return self.task, self.token, self.minibatch
 
 

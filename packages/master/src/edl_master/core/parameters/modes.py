@@ -21,13 +21,21 @@ class Async:
     With local steps workers update values themselves for some minibatches, and push by how much
     these have moved: that is added as it is. A version is still one minibatch: so many updates
     there have been.
+
+    Attributes:
+        local_steps: minibatches between two pushes of a worker.
     """
 
-    local: bool = False
+    local_steps: int = 1
+
+    @property
+    def local(self) -> bool:
+        """Whether workers update values themselves."""
+        return self.local_steps > 1
 
     def allows(self, minibatches: int) -> bool:
         """Whether a push may stand for so many minibatches: for several only with local steps."""
-        return minibatches == 1 or (self.local and minibatches > 1)
+        return 1 <= minibatches <= self.local_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,6 @@ UpdateMode: TypeAlias = Async | Bounded | Sync
 def describe(mode: UpdateMode) -> dict[str, Any]:
     """A mode as plain values that JSON can hold."""
     settings = asdict(mode)
-    if not settings.get("local", True):
-        del settings["local"]
+    if settings.get("local_steps") == 1:
+        del settings["local_steps"]
     return {"mode": type(mode).__name__.lower(), **settings}

@@ -39,7 +39,7 @@ class PushClaim:
 
     @property
     def key(self) -> MinibatchKey:
-        """Identifies the push among all that are prepared."""
+        """Identifies the push among all that its worker has prepared."""
         return self.task, self.token, self.minibatch
 
 

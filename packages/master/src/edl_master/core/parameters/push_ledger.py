@@ -123,6 +123,13 @@ class PushLedger:
         """
         return self._counts.revoke(task, token) and self._end_lease(task)
 
+    def revoke_all(self) -> None:
+        """All leases were those of an earlier master, of which no holder is known any more.
+
+        Any worker could use them: it would have to name the token, and tokens only count up.
+        """
+        self._counts.revoke_all()
+
     def close(self, task: TaskKey) -> int:
         """Forget the count of a task that is complete or given up, and return it.
 
@@ -153,14 +160,20 @@ class PushLedger:
         """Number of step permits in use (sync mode)."""
         return len(self._permits.holders)
 
-    def request_permit(self, task: TaskKey, token: Token) -> PermitAnswer:
+    def request_permit(
+        self, task: TaskKey, token: Token, worker: WorkerId | None = None
+    ) -> PermitAnswer:
         """Ask for the right to compute a gradient for the next minibatch of a task.
 
         In sync mode there are as many step permits as gradients that the present version still
         lacks; otherwise there is always one. A lease has at most one, until its gradient is
         applied or the lease ends; asking again changes nothing.
+
+        Args:
+            worker: who asks; None: the holder of the lease. Another one could take the permit that
+                the holder's present task waits for, by naming a lease that it has in advance.
         """
-        if not self._counts.is_live(task, token):
+        if not self._counts.is_live(task, token, worker):
             return PermitRefused()
         if self.initialized and self._permits.acquire(task):
             return PermitGranted(self.version)
@@ -177,7 +190,7 @@ class PushLedger:
 
         Raises:
             NotInitialized: there are no values yet.
-            PayloadError: there are several minibatches in a mode without local steps.
+            PayloadError: there are more minibatches than the mode has local steps.
             ValueError: there are no records in the minibatch.
         """
         if not self.initialized:
@@ -186,7 +199,7 @@ class PushLedger:
             raise ValueError(f"a gradient of {claim.records} records has no weight")
         if not self.mode.allows(claim.minibatches):
             raise PayloadError(
-                f"a gradient of {claim.minibatches} minibatches, without local steps"
+                f"a gradient of {claim.minibatches} minibatches, more than the job's local steps"
             )
         verdict = self._counts.verdict(
             claim.task, claim.token, claim.minibatch, claim.minibatches, claim.worker

@@ -43,6 +43,21 @@ class ShardSnapshot:
     snapshot: Snapshot
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A gradient that a worker has prepared.
+
+    Attributes:
+        key: of the minibatch, as the worker says; another worker may have said the same.
+        prepared: the gradient.
+        release: called when it is not held any more.
+    """
+
+    key: MinibatchKey
+    prepared: PreparedGradient
+    release: Callable[[], None]
+
+
 class Shard:
     """Applies the commands of one command log to a store.
 
@@ -57,8 +72,7 @@ class Shard:
         self.store = store
         self.shares_sums = shares_sums
         self.applied = 0
-        self._prepared: dict[MinibatchKey, tuple[PreparedGradient, Callable[[], None]]] = {}
-        self._newest: dict[WorkerId, MinibatchKey] = {}
+        self._prepared: dict[WorkerId, _Held] = {}
         self._proposed: dict[WorkerId, Payload] = {}
 
     # --- what workers send -----------------------------------------------------------------
@@ -90,15 +104,14 @@ class Shard:
             prepared: the gradient, which is finite.
             release: called when the gradient is not held any more.
         """
-        self.drop(self._newest.get(worker))
-        self.drop(key)
-        self._prepared[key] = prepared, release
-        self._newest[worker] = key
+        self.drop(worker)
+        self._prepared[worker] = _Held(key, prepared, release)
 
-    def drop(self, key: MinibatchKey | None) -> None:
-        """Hold a gradient no longer, if it is held."""
-        if key in self._prepared:
-            self._prepared.pop(key)[1]()
+    def drop(self, worker: WorkerId) -> None:
+        """Hold the gradient of a worker no longer, if it has one here."""
+        held = self._prepared.pop(worker, None)
+        if held is not None:
+            held.release()
 
     @property
     def prepared(self) -> int:
@@ -152,10 +165,13 @@ class Shard:
         return taken
 
     def _commit(self, command: CommitPush) -> None:
-        if command.key not in self._prepared:
+        for worker, held in self._prepared.items():
+            if held.key == command.key and command.worker in (None, worker):
+                break
+        else:
             raise ProtocolViolation(f"{command} was never prepared here")
-        self.store.apply(self._prepared[command.key][0], command)
-        self.drop(command.key)
+        self.store.apply(held.prepared, command)
+        self.drop(worker)
         self._check(command, command.version)
 
     def _check(self, command: Command, version: Version) -> None:
