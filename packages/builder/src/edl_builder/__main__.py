@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from edl_builder.adapters.build_store import StateInUseError
 from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.config import builder_config
@@ -19,7 +20,10 @@ _FAILED, _USAGE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, set up logging, serve. Prints one line of JSON with the address once it listens."""
+    """Parse, set up logging, serve.
+
+    Prints one line of JSON: once it listens, with the address; if it cannot, with the error.
+    """
     logs.set_up()
     logs.identify("builder")
     raise_limit()
@@ -33,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BuilderError as error:
         problem = error_to(error.failure)
         print(problem, file=sys.stderr)
+        in_use = isinstance(error, StateInUseError)
+        print(json.dumps({"error": problem.what, "is_state_in_use": in_use}), flush=True)
         return _USAGE if problem.code == ErrorCode.USAGE else _FAILED
     return 0
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -356,6 +359,12 @@ def test_after_a_restart_all_is_known_and_the_rest_is_built(tmp_path: Path) -> N
 def test_two_services_do_not_share_a_folder(tmp_path: Path, bench: Bench) -> None:
     with pytest.raises(BuilderError, match="another builder works in"):
         App(bench.config, bench.engine, bench.registry)
+    command = [sys.executable, "-m", "edl_builder", "--state-dir", str(bench.config.state_dir)]
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert second.returncode == 2, second.stderr
+    answer = json.loads(second.stdout)
+    assert answer["is_state_in_use"]
+    assert "another builder works in" in answer["error"]
 
 
 def test_health_and_reflection(bench: Bench) -> None:

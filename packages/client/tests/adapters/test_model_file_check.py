@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -114,7 +115,8 @@ def test_a_process_that_dies(worker: Path) -> None:
 
 
 def test_an_interpreter_without_the_worker(worker: Path) -> None:
-    write(worker, "echo 'python: No module named edl_worker' >&2; exit 1")
+    # Without site-packages it finds no edl_worker, and says so by itself.
+    write(worker, f'exec {sys.executable} -S -E "$@"')
     assert "pip install" in reason(ErrorCode.SYSTEM).remedy
 
 

@@ -393,6 +393,46 @@ def test_a_folder_of_another_user_is_no_place_for_a_builder(
         pytest.fail("a builder listens there")
 
 
+_IN_USE_ONCE = """
+import json, os, pathlib, sys
+mark = pathlib.Path(__file__).with_suffix(".started")
+if not mark.exists():
+    mark.touch()
+    print(json.dumps({"error": "another builder has it", "is_state_in_use": True}), flush=True)
+    sys.exit(2)
+print(json.dumps({"address": "127.0.0.1:1"}), flush=True)
+while os.read(0, 1024): pass
+"""
+_REFUSES = """
+import json, sys
+print("in its log", file=sys.stderr)
+print(json.dumps({"error": "there is no engine", "is_state_in_use": False}), flush=True)
+sys.exit(1)
+"""
+
+
+def test_a_builder_whose_state_is_in_use_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    environ, request = _command(tmp_path, _IN_USE_ONCE), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with local_builder.running(request, BuilderEndpoint(), print, environ) as address:
+        assert address == "127.0.0.1:1"
+
+
+def test_the_error_of_a_builder_that_cannot_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    environ, request = _command(tmp_path, _REFUSES), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with (
+        pytest.raises(EdlError, match="there is no engine") as caught,
+        local_builder.running(request, BuilderEndpoint(), print, environ),
+    ):
+        pytest.fail("nothing listens")
+    assert caught.value.detail == "in its log"
+
+
 def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
     edl.extra = {
         "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",

@@ -57,11 +57,15 @@ class BuildRecord:
     failure: Failure | None = None
 
 
+class StateInUseError(BuilderError):
+    """Another builder holds the state folder."""
+
+
 class BuildStore:
     """The state folder.
 
     Raises:
-        BuilderError: another service holds it.
+        StateInUseError: another service holds it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +76,7 @@ class BuildStore:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise BuilderError(
+            raise StateInUseError(
                 Reason.INVALID,
                 f"another builder works in {folder}",
                 where="--state-dir",

@@ -22,6 +22,8 @@ from edl_proto.local import job_directory, supervision
 _POLL_S = 0.02
 _ENSURE_EVERY_S = 1.0
 _END_S = 3.0
+_PROBE_S = 60.0
+_NOT_FOUND = 69  # EX_UNAVAILABLE: no interpreter ends with it by itself
 
 
 def python(environ: Mapping[str, str] = os.environ) -> str:
@@ -51,6 +53,31 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
 def supervisor_command() -> list[str]:
     """The command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
     return [sys.executable, "-P", "-m", "edl.supervisor"]
+
+
+def lacks_module(command: Sequence[str]) -> bool:
+    """Whether the interpreter of a command ``python … -m MODULE …`` does not find the module.
+
+    False if the command has another form, or cannot be started.
+    """
+    if "-m" not in command[:-1]:
+        return False
+    at = command.index("-m")
+    probe = (
+        "import importlib.util, sys\n"
+        f"sys.exit({_NOT_FOUND} if importlib.util.find_spec({command[at + 1]!r}) is None else 0)"
+    )
+    try:
+        asked = subprocess.run(
+            [*command[:at], "-c", probe],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PROBE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == _NOT_FOUND
 
 
 class LocalLauncher:
@@ -120,21 +147,11 @@ class LocalLauncher:
         report = supervision.read_report(self._store.path(name))
         code = report.get("last_exit", {}).get("exit_code")
         if failure.code == "MASTER_LOST" and (
-            code == job_directory.NO_MASTER_PACKAGE or self._lacks_master()
+            code == job_directory.NO_MASTER_PACKAGE or lacks_module(self._command)
         ):
             remedy = self._store.runtime.install_remedy(self._command)
             failure = replace(failure, remedy=remedy)
         return codec.error_of(failure)
-
-    def _lacks_master(self) -> bool:
-        """Whether the interpreter that runs masters has no ``edl_master``."""
-        if self._command != master_command() or "EDL_MASTER_COMMAND" in os.environ:
-            return False
-        probe = "import importlib.util as u, sys; sys.exit(u.find_spec('edl_master') is None)"
-        try:
-            return subprocess.run([self._command[0], "-c", probe], check=False).returncode == 1
-        except OSError:
-            return False
 
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""

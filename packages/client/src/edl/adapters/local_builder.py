@@ -17,8 +17,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from edl.adapters.launcher import python
+from edl.adapters.launcher import lacks_module, python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError, ErrorCode
@@ -145,21 +146,31 @@ def _start(
         except OSError as error:
             raise _unavailable(f"{command[0]}: {error.strerror}", log, "") from error
         try:
-            return process, _address(process, deadline)
-        except (TimeoutError, ValueError, KeyError) as error:
+            answer = _answer(process, deadline)
+            if "address" in answer:
+                return process, str(answer["address"])
             _end(process)
-            said = log.read_text(errors="replace")[begin:] if log.exists() else ""
             # One whose client was killed takes a moment to end.
-            if "another builder works in" in said and time.monotonic() < deadline:
+            if answer.get("is_state_in_use") and time.monotonic() < deadline:
                 time.sleep(0.2)
                 continue
-            raise _unavailable(_why(said, error), log, said) from None
+            raise _unavailable(str(answer.get("error")), log, _log_since(log, begin))
+        except (TimeoutError, ValueError) as error:
+            _end(process)
+            if lacks_module(command):
+                raise _not_installed(log) from None
+            raise _unavailable(str(error), log, _log_since(log, begin)) from None
         except BaseException:
             _end(process)
             raise
 
 
-def _address(process: subprocess.Popen[bytes], deadline: float) -> str:
+def _answer(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+    """What a builder prints once it listens, or why it cannot.
+
+    Raises:
+        TimeoutError, ValueError: it has not printed an answer.
+    """
     assert process.stdout is not None
     line = b""
     while not line.endswith(b"\n"):
@@ -170,7 +181,10 @@ def _address(process: subprocess.Popen[bytes], deadline: float) -> str:
         if not part:
             raise ValueError("the builder ended before it listened")
         line += part
-    return str(json.loads(line)["address"])
+    answer = json.loads(line)
+    if not isinstance(answer, dict):
+        raise ValueError("the builder printed neither an address nor an error")
+    return answer
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -187,25 +201,28 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-def _why(said: str, error: Exception) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    if "No module named edl_builder" in said:
-        return "edl_builder is not installed"
-    # The text of an EdlError begins with the name of its code.
-    reports = [line for line in lines if line.startswith(("USAGE: ", "ENGINE_UNAVAILABLE: "))]
-    return reports[-1].partition(": ")[2] if reports else str(error)
+def _log_since(log: Path, begin: int) -> str:
+    """What was written to a log from this byte on."""
+    try:
+        return log.read_bytes()[begin:].decode(errors="replace")
+    except OSError:
+        return ""
 
 
-def _unavailable(what: str, log: Path, said: str) -> EdlError:
-    missing = what == "edl_builder is not installed"
+def _not_installed(log: Path) -> EdlError:
+    return EdlError(
+        ErrorCode.BUILDER_UNAVAILABLE,
+        "no builder can be started on this machine: edl_builder is not installed",
+        where=str(log),
+        remedy="pip install 'edl-client[docker]', or name a service with --builder HOST:PORT.",
+    )
+
+
+def _unavailable(what: str, log: Path, lines: str) -> EdlError:
     return EdlError(
         ErrorCode.BUILDER_UNAVAILABLE,
         f"no builder can be started on this machine: {what}",
         where=str(log),
-        remedy=(
-            "pip install 'edl-client[docker]', or name a service with --builder HOST:PORT."
-            if missing
-            else "See the end of its log below, or name a build service with --builder."
-        ),
-        detail="\n".join(said.splitlines()[-_LOG_LINES:]) or readable(tail(log, _LOG_LINES)),
+        remedy="See the end of its log below, or name a build service with --builder.",
+        detail="\n".join(lines.splitlines()[-_LOG_LINES:]) or readable(tail(log, _LOG_LINES)),
     )

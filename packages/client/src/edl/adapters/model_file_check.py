@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec
-from edl.adapters.launcher import python
+from edl.adapters.launcher import lacks_module, python
 from edl.core.job_status import Failure
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import process_identity
@@ -151,7 +151,7 @@ def _failure(item: dict[str, Any]) -> Failure:
 
 def _no_verdict(code: int, command: list[str], log: str) -> EdlError:
     detail = "\n".join(without_notices(log.splitlines())[-_DETAIL_LINES:])
-    if "No module named edl_worker" in log:
+    if lacks_module(command):
         return EdlError(
             ErrorCode.SYSTEM,
             "the worker's package is not installed",
