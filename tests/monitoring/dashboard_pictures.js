@@ -15,6 +15,11 @@ function short(value) {
 
 function shown(value, unit) {
   if (value == null) return "";
+  if (unit === "s") {
+    for (const [limit, name] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+      if (Math.abs(value) >= 2 * limit) return `${+(value / limit).toPrecision(3)} ${name}`;
+    }
+  }
   if (unit === "dateTimeAsIso") return new Date(value).toISOString().slice(11, 19);
   if (unit === "percentunit") return `${+(value * 100).toPrecision(3)} %`;
   return (short(value) + (UNITS[unit] ?? "")).trim();
@@ -39,6 +44,12 @@ function drawMarks(plot) {
   }
 }
 
+/** From the lowest to the highest value; a line that is flat lies between 0 and something. */
+function range(_, low, high) {
+  if (low !== high) return uPlot.rangeNum(low, high, 0.1, true);
+  return [Math.min(0, 1.1 * low), low > 0 ? 1.1 * low : 1];
+}
+
 function graph(section, panel) {
   const times = [...new Set(panel.series.flatMap((one) => one.points.map(([at]) => at)))].sort((a, b) => a - b);
   const rows = panel.series.map((one) => {
@@ -51,10 +62,11 @@ function graph(section, panel) {
       width: section.clientWidth - 16,
       height: section.clientHeight - 24 - (panel.series.length > 4 ? 56 : 34),
       legend: { live: false },
+      scales: { y: { range } },
       series: [{}, ...panel.series.map((one, index) => ({
         label: one.name || "value", stroke: COLORS[index % COLORS.length], width: 1.5,
       }))],
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 74, values: (_, ticks) => ticks.map((v) => shown(v, panel.unit)) }],
+      axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 74, values: (_, ticks) => ticks.map((v) => shown(v, panel.unit)) }],
       hooks: { draw: [drawMarks] },
     },
     [times, ...rows],
@@ -69,13 +81,15 @@ function newest(panel) {
 }
 
 function value(section, panel) {
-  const texts = newest(panel).map((one) => {
-    const text = shown(one.points.at(-1)[1], panel.unit);
-    return panel.title === "State" ? one.name : `${text}${panel.series.length > 1 ? ` ${one.name}` : ""}`;
-  });
   const element = section.appendChild(document.createElement("div"));
-  element.className = "value";
-  element.textContent = texts.join(" · ");
+  element.className = "values";
+  for (const one of newest(panel)) {
+    const cell = element.appendChild(document.createElement("div"));
+    const text = shown(one.points.at(-1)[1], panel.unit);
+    const named = panel.title !== "State" && panel.series.length > 1;
+    cell.textContent = panel.title === "State" ? one.name : text;
+    if (named) cell.appendChild(document.createElement("small")).textContent = one.name;
+  }
 }
 
 function table(section, panel) {
@@ -95,6 +109,10 @@ for (const panel of PANELS) {
   const { x, y, w, h } = panel.at;
   section.style.cssText = `left:${x * unit}px;top:${y * ROW}px;width:${w * unit - 8}px;height:${h * ROW - 8}px`;
   section.appendChild(document.createElement("h2")).textContent = panel.title;
+  if (panel.kind === "row") {
+    section.className = "row";
+    continue;
+  }
   if (!panel.series.length) {
     section.appendChild(document.createElement("p")).textContent = "no data here";
   } else {

@@ -30,7 +30,10 @@ main {{ position: relative; width: {width}px; height: {height}px }}
 section {{ position: absolute; background: #181b1f; border: 1px solid #2e3036; border-radius: 3px;
   overflow: hidden; padding: 6px 8px; box-sizing: border-box }}
 h2 {{ font-size: 13px; font-weight: 600; margin: 0 0 2px }}
-.value {{ font-size: 34px; text-align: center; margin-top: 34px; color: #73bf69 }}
+.row {{ background: none; border: 0; padding: 8px 0 }} .row h2 {{ font-size: 15px }}
+.values {{ display: flex; justify-content: space-evenly; margin-top: 34px; text-align: center;
+  font-size: 34px; color: #73bf69 }}
+small {{ display: block; font-size: 12px; color: #8e8e99 }}
 .u-legend {{ font-size: 11px; text-align: left; color: #ccccdc }}
 .u-legend .u-value {{ display: none }}
 table {{ border-collapse: collapse; width: 100% }} td, th {{ text-align: left; padding: 2px 8px }}
@@ -49,7 +52,8 @@ _NOTE = (
 def draw(prometheus: Prometheus, name: str, folder: Path) -> Path:
     """Write ``dashboard-NAME.png``, with what has happened since Prometheus has been started."""
     content = dashboard(name)
-    found = [_panel(prometheus, panel) for panel in panels(content)]
+    found = [_row(panel) for panel in content["panels"] if panel["type"] == "row"]
+    found += [_panel(prometheus, panel) for panel in panels(content)]
     marks = [
         {"color": mark["iconColor"], "times": _begins(prometheus, filled(mark["expr"]))}
         for mark in content["annotations"].get("list") or ()
@@ -74,6 +78,10 @@ def draw(prometheus: Prometheus, name: str, folder: Path) -> Path:
     finally:
         written.unlink()
     return picture
+
+
+def _row(panel: Mapping[str, Any]) -> dict[str, Any]:
+    return {"title": panel["title"], "kind": "row", "at": panel["gridPos"]}
 
 
 def _panel(prometheus: Prometheus, panel: Mapping[str, Any]) -> dict[str, Any]:
