@@ -10,9 +10,13 @@ import typer
 
 from edl.cli.completion import one_of
 from edl.core.options import Given, Option
-from edl.core.options.kinds import Choice, Flag, Texts
+from edl.core.options.cluster_kinds import Pairs
+from edl.core.options.kinds import Choice, Flag, Names, Params, Texts
 
 Command = Callable[..., None]
+
+_ADD_UP = Pairs | Params | Names
+"""Kinds whose values are separated by commas."""
 
 
 def parameter(option: Option) -> inspect.Parameter:
@@ -30,7 +34,7 @@ def parameter(option: Option) -> inspect.Parameter:
         settings["metavar"] = option.kind.metavar
         if isinstance(option.kind, Choice):
             settings["autocompletion"] = one_of(option.kind.values)
-        if isinstance(option.kind, Texts):
+        if isinstance(option.kind, Texts | _ADD_UP):
             wanted = list[str] | None
     return inspect.Parameter(
         option.name,
@@ -43,7 +47,11 @@ def parameter(option: Option) -> inspect.Parameter:
 def given(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Given]:
     """The options that the user set on the command line, of the values of all parameters."""
     return {
-        option.name: Given(value, option.flag)
+        # What is separated by commas adds up: none of several options may get lost.
+        option.name: Given(
+            ",".join(filter(None, value)) if isinstance(option.kind, _ADD_UP) else value,
+            option.flag,
+        )
         for option in options
         if (value := values.get(option.name)) not in (None, [])
     }

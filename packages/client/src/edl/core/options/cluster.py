@@ -188,7 +188,7 @@ class PodOptions:
     labels: KeysAndValues = declare(
         Option(
             Labels(are_of_objects=True),
-            "Labels of the job and its pods.",
+            "Labels of the job and its pods. Those of several such options add up.",
             "kueue.x-k8s.io/queue-name=training",
             default=(),
         )
@@ -196,7 +196,7 @@ class PodOptions:
     annotations: KeysAndValues = declare(
         Option(
             Pairs(are_of_objects=True),
-            "Annotations of the job and its pods.",
+            "Annotations of the job and its pods. Those of several such options add up.",
             "owner=ada",
             default=(),
         )

@@ -1,0 +1,45 @@
+"""Options that are given several times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from edl.cli import submit
+from edl.core.options import BY_NAME, Given
+
+Flags = Mapping[str, Given]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, *given: str) -> Flags:
+    seen: list[Mapping[str, Given]] = []
+
+    def take(verb: object, flags: Mapping[str, Given], form: object, **more: Any) -> None:
+        seen.append(flags)
+
+    monkeypatch.setattr(submit, "submit", take)
+    done = CliRunner().invoke(submit.app, ["train", *given])
+    assert done.exit_code == 0, done.output
+    (flags,) = seen
+    return flags
+
+
+@pytest.mark.parametrize("option", ["labels", "annotations", "worker_resources", "node_selector"])
+def test_pairs_of_several_options_add_up(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    # The first of two labels was lost, and with it the queue that a job was to wait for.
+    flag = BY_NAME[option].flag
+    flags = read(monkeypatch, flag, "cpu=1", flag, "memory=2,nvidia.com/gpu=3")
+    pairs = BY_NAME[option].kind.read(flags[option].value)
+    assert dict(pairs) == {"cpu": "1", "memory": "2", "nvidia.com/gpu": "3"}
+
+
+def test_parameters_and_names_of_several_options_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = ("--params", "units=[1, 2]", "--params", "", "--params", "rate=0.1")
+    secrets = ("--image-pull-secrets", "one", "--image-pull-secrets", "two,three")
+    flags = read(monkeypatch, *params, *secrets)
+    assert BY_NAME["params"].kind.read(flags["params"].value) == "units=[1, 2],rate=0.1"
+    names = BY_NAME["image_pull_secrets"].kind.read(flags["image_pull_secrets"].value)
+    assert names == ("one", "two", "three")
