@@ -86,6 +86,8 @@ class StoreProxy:
         length = dict(headers).get("Content-Length") if handler.command == "HEAD" else None
         handler.send_header("Content-Length", length or str(len(content)))
         handler.end_headers()
+        if handler.command == "HEAD":
+            return
         handler.wfile.write(content[: len(content) // 2] if fault == "short" else content)
         handler.close_connection |= fault == "short"
 

@@ -101,7 +101,7 @@ def test_an_output_that_the_store_refuses_leaves_nothing(
     done = edl(
         *("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows"), code=7
     )
-    assert "the store does not take the output: PermissionError: not today" in done.err
+    assert "the store does not take the output: the store denies access: not today" in done.err
     assert stored() == []
 
 
@@ -161,4 +161,4 @@ def test_what_cannot_be_is_said_before_anything_is_read(
 
     monkeypatch.setattr(type(STORE), "pipe_file", refuse)
     done = edl("data", "convert", "nowhere.csv", "--to", f"{PLACE}/new", code=7)
-    assert "the store does not take the output: PermissionError: read only" in done.err
+    assert "the store does not take the output: the store denies access: read only" in done.err

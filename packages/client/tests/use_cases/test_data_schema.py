@@ -210,7 +210,7 @@ def test_a_store_that_lets_nobody_look_around_has_no_description(
         def ask(at: str) -> bool:
             if not at.endswith("schema.json"):
                 return exists(at)
-            raise storage.StoreError("no") from error
+            raise storage.StoreError(error) from error
 
         return ask
 

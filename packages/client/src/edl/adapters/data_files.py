@@ -17,6 +17,7 @@ from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
 from recordio.storage.files import is_regular
+from recordio.storage.store_errors import reason_of, remedy_of
 
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
@@ -131,8 +132,10 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
 def _remedy(error: recordio.RecordError, file: str) -> str:
     """What to do with a file that is not damaged, but cannot be read as records."""
     if isinstance(error, recordio.UnreadableFile):
+        if scheme(file):
+            return remedy_of(error)
         special = error.__cause__ is None or os.path.isdir(file)
-        return _SPECIAL if special and not scheme(file) else access(error.__cause__)
+        return _SPECIAL if special else access(error.__cause__)
     if _is_converted(file):
         return conversion(file)
     return f"Name its format: edl data convert {shlex.quote(file)} --format FORMAT --to data"
@@ -241,8 +244,9 @@ def _check_delimiter(file: str, option: str) -> None:
 
 
 def _unreadable(error: object, where: str, option: str, remedy: str = _ACCESS) -> EdlError:
-    foreign = isinstance(error, Exception) and not isinstance(error, recordio.RecordError)
-    reason = f"{type(error).__name__}: {error}" if foreign else str(error)
+    reason = str(error)
+    if isinstance(error, Exception) and scheme(where):
+        reason, remedy = reason_of(error), remedy_of(error)
     return EdlError(
         ErrorCode.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",

@@ -67,7 +67,7 @@ def check_output(place: str, option: str = "--output") -> None:
             ErrorCode.OUTPUT_UNWRITABLE,
             f"the store cannot be accessed: {error}",
             where=place,
-            remedy=storage.REMEDY,
+            remedy=error.remedy,
         ) from None
     if exists:
         raise EdlError(

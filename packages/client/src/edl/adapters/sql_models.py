@@ -49,6 +49,19 @@ class SqlModels:
         except storage.StoreError as error:
             raise self._unreachable(error) from None
 
+    def check_writable(self, name: str) -> None:
+        """Check that a store takes a model of this name; of a folder, its job does.
+
+        Raises:
+            EdlError: it does not.
+        """
+        if not scheme(self._place):
+            return
+        try:
+            storage.check_writable(self.place(name))
+        except storage.StoreError as error:
+            raise self._unwritable(name, error) from None
+
     def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
         """Write what ``about`` will read once the model of this job is there.
 
@@ -61,12 +74,7 @@ class SqlModels:
                 Path(place).parent.mkdir(parents=True, exist_ok=True)
             storage.write(place, _encoded(about))
         except (OSError, storage.StoreError) as error:
-            raise EdlError(
-                ErrorCode.OUTPUT_UNWRITABLE,
-                f"nothing can be written beside the model: {error}",
-                where=place,
-                remedy="Name another place with --models.",
-            ) from None
+            raise self._unwritable(name, error) from None
 
     def withdraw(self, name: str, job: str) -> None:
         """Remove what was announced: the job was not started, or its model is described."""
@@ -98,7 +106,8 @@ class SqlModels:
         except (OSError, storage.StoreError) as error:
             raise EdlError(
                 ErrorCode.OUTPUT_UNWRITABLE,
-                f"the model {name} is trained, but its statement cannot be written: {error}",
+                f"the model {name} is trained, but its statement cannot be written: "
+                f"{getattr(error, 'strerror', None) or error}",
                 where=place,
                 remedy="The next statement that uses the model tries again.",
             ) from None
@@ -144,13 +153,6 @@ class SqlModels:
 
     def _unknown(self, name: str) -> EdlError:
         is_there = self.exists(name)
-        if not is_there and (jobs := self.announced(name)):
-            return EdlError(
-                ErrorCode.MODEL_NOT_FOUND,
-                f"the model {name} is not there yet",
-                where=self.place(name),
-                remedy=f"edl status {jobs[-1]} shows the job that trains it.",
-            )
         known = self._names()
         return EdlError(
             ErrorCode.MODEL_NOT_FOUND,
@@ -175,12 +177,25 @@ class SqlModels:
             return []  # to look into every folder of a store would take too long
         return [path.parent.name for path in Path(self._place).glob(f"*/{ABOUT}")]
 
-    def _unreachable(self, error: Exception) -> EdlError:
+    def _unwritable(self, name: str, error: OSError | storage.StoreError) -> EdlError:
+        reason, remedy = str(error), "Name another place with --models."
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+        else:
+            remedy = error.remedy
         return EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
+            ErrorCode.OUTPUT_UNWRITABLE,
+            f"no model can be written there: {reason}",
+            where=self.place(name),
+            remedy=remedy,
+        )
+
+    def _unreachable(self, error: storage.StoreError) -> EdlError:
+        return EdlError(
+            ErrorCode.SOURCE_UNREACHABLE,
             f"the store of the models cannot be accessed: {error}",
             where=self._place,
-            remedy=storage.REMEDY,
+            remedy=error.remedy,
         )
 
 

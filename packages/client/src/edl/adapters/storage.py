@@ -10,17 +10,23 @@ from pathlib import Path
 from edl.core.locations import scheme
 from recordio.storage import uploads
 from recordio.storage.files import is_regular
+from recordio.storage.store_errors import reason_of, remedy_of
 from recordio.storage.stores import filesystem
-
-REMEDY = (
-    "Check the name and your access; s3://, gs:// and others each need their package"
-    " (s3fs, gcsfs, ...)."
-)
-"""What to do about a StoreError."""
 
 
 class StoreError(Exception):
-    """A store could not be asked: no such scheme, no access, no network."""
+    """A store could not be asked: no such scheme, no access, no network.
+
+    Args:
+        error: of the store's client.
+
+    Attributes:
+        remedy: what a person can do about it.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(reason_of(error))
+        self.remedy = remedy_of(error)
 
 
 def exists(place: str) -> bool:
@@ -35,7 +41,7 @@ def exists(place: str) -> bool:
         system, path = filesystem(place.rstrip("/"))
         return bool(system.exists(path))
     except Exception as error:  # a store's client has errors of its own
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def read(place: str) -> bytes:
@@ -55,7 +61,7 @@ def read(place: str) -> bytes:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
     return content
 
 
@@ -73,7 +79,7 @@ def write(place: str, content: bytes) -> None:
         system, path = filesystem(place)
         system.pipe_file(path, content)
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def check_writable(place: str) -> None:
@@ -98,7 +104,7 @@ def remove(place: str) -> None:
         system, path = filesystem(place.rstrip("/"))
         system.rm(path, recursive=True)
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def remove_file(place: str) -> None:
@@ -117,7 +123,7 @@ def remove_file(place: str) -> None:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def names(folder: str) -> list[str]:
@@ -134,7 +140,7 @@ def names(folder: str) -> list[str]:
     except FileNotFoundError:
         return []
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def send(local: Path, place: str) -> None:
@@ -147,7 +153,7 @@ def send(local: Path, place: str) -> None:
         system, path = filesystem(place.rstrip("/"))
         uploads.send_persistently(system, local, path)
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error
 
 
 def fetch(place: str, target: Path) -> None:
@@ -163,4 +169,4 @@ def fetch(place: str, target: Path) -> None:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise StoreError(f"{type(error).__name__}: {error}") from error
+        raise StoreError(error) from error

@@ -41,7 +41,14 @@ def read(folder: str) -> model_pb2.TrainedModel:
             where=place,
             remedy="Name the --output folder of a training job that succeeded.",
         ) from None
-    except (OSError, DecodeError, storage.StoreError) as error:
+    except storage.StoreError as error:
+        raise EdlError(
+            ErrorCode.SOURCE_UNREACHABLE,
+            f"the trained model cannot be read: {error}",
+            where=place,
+            remedy=error.remedy,
+        ) from None
+    except (OSError, DecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,

@@ -137,10 +137,10 @@ def _unsign(place: str) -> None:
         storage.remove_file(_sign_of(place))
 
 
-def _unwritable(place: str, error: Exception) -> EdlError:
+def _unwritable(place: str, error: storage.StoreError) -> EdlError:
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"the store does not take the output: {error}",
         where=place,
-        remedy=storage.REMEDY,
+        remedy=error.remedy,
     )

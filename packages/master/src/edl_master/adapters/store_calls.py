@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.storage.stores import filesystem, is_transient
+from recordio.storage.store_errors import is_transient, reason_of, remedy_of
+from recordio.storage.stores import filesystem
 
 T = TypeVar("T")
 
@@ -42,10 +43,9 @@ def store_error(uri: str, error: Exception) -> EdlError:
     """The error of a store's client, for a user."""
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
-        f"the store does not serve {uri}: {type(error).__name__}: {error}",
+        f"the store does not serve {uri}: {reason_of(error)}",
         where=uri,
-        remedy="Check the name and your access; the store's package (s3fs, gcsfs, ...) has to be "
-        "installed where the job runs.",
+        remedy=remedy_of(error),
     )
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from recordio.errors import RecordError, UnreadableFile
-from recordio.storage.stores import StoredObject, is_transient, reason_of
+from recordio.storage.store_errors import is_transient, reason_of
+from recordio.storage.stores import StoredObject
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from recordio.errors import UnreadableFile
 from recordio.storage.direct_requests import DirectRequests
+from recordio.storage.store_errors import reason_of
 
 
 def is_uri(place: str) -> bool:
@@ -31,7 +31,7 @@ def filesystem(uri: str) -> tuple[Any, str]:
     try:
         system, path = fsspec.core.url_to_fs(uri, **options)
     except Exception as error:  # a store's client has errors of its own
-        raise UnreadableFile(f"{uri}: {error}") from error
+        raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
     # Clients keep listings for ever, but other processes have written since this one looked.
     system.invalidate_cache()
     return system, path
@@ -166,70 +166,3 @@ def _directly(
         return fetch(start, stop) if content is None else content
 
     return either
-
-
-def is_transient(error: Exception) -> bool:
-    """Whether a store may answer when it is asked again: 429, 5xx, resets, timeouts."""
-    if _name(type(error)) in _LASTING:
-        return False
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
-        return True
-    if any(_name(kind) in _TRANSIENT for kind in type(error).__mro__):
-        return True
-    return str(getattr(error, "code", "")) in _TRANSIENT_CODES
-
-
-def reason_of(error: Exception) -> str:
-    """What a store's client says, in words that people know."""
-    if isinstance(error, FileNotFoundError):
-        return "there is no such object or bucket"
-    if _name(type(error)) == "s3fs.utils.FileExpired":
-        return "the object has changed since it was opened"
-    if isinstance(error, PermissionError) or str(error).startswith("Forbidden"):
-        return f"the store denies access: {error}"
-    if _name(type(error)) in _CREDENTIALS:
-        return f"no credentials for the store were found: {error}"
-    if isinstance(error, ConnectionError) or any(
-        _name(kind) in _UNREACHED for kind in type(error).__mro__
-    ):
-        return f"the store cannot be reached: {error}"
-    if is_transient(error):
-        return f"the store failed: {error}"
-    return f"{type(error).__name__}: {error}"
-
-
-def _name(kind: type) -> str:
-    """Clients are optional, so their errors are known by name."""
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-_LASTING = frozenset(("s3fs.utils.FileExpired",))
-_TRANSIENT = frozenset(
-    (
-        "aiohttp.client_exceptions.ClientError",
-        "botocore.exceptions.ConnectionError",
-        "botocore.exceptions.HTTPClientError",
-        "botocore.exceptions.IncompleteReadError",
-        "gcsfs.retry.ChecksumError",
-        "google.auth.exceptions.TransportError",
-        "requests.exceptions.RequestException",
-    )
-)
-_UNREACHED = frozenset(
-    (
-        "aiohttp.client_exceptions.ClientConnectionError",
-        "botocore.exceptions.ConnectionError",
-        "botocore.exceptions.HTTPClientError",
-    )
-)
-_CREDENTIALS = frozenset(
-    (
-        "botocore.exceptions.NoCredentialsError",
-        "botocore.exceptions.PartialCredentialsError",
-        "google.auth.exceptions.DefaultCredentialsError",
-    )
-)
-_TRANSIENT_CODES = frozenset(("408", "429", "500", "502", "503", "504"))
-_TRANSIENT_ERRNOS = frozenset((errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT))
