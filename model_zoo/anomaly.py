@@ -3,6 +3,8 @@
 edl train --model-zoo model_zoo --model-def anomaly.Autoencoder ...
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 from columns import Columns
@@ -26,7 +28,9 @@ class Autoencoder(tf.keras.Model):
 
     learns_label = False
 
-    def __init__(self, hidden_units=(32, 8), schema=None, label=None, columns=None):
+    def __init__(
+        self, hidden_units: Sequence[int] = (32, 8), schema=None, label=None, columns=None
+    ):
         super().__init__(name="autoencoder")
         self._columns = Columns(schema=schema, label=label, columns=columns)
         widths = (*hidden_units, *reversed(hidden_units[:-1]))
@@ -57,7 +61,7 @@ class Autoencoder(tf.keras.Model):
         return predictions
 
     @staticmethod
-    def default_optimizer(learning_rate=0.003):
+    def default_optimizer(learning_rate: float = 0.003):
         return tf.keras.optimizers.Adam(learning_rate)
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from tcp_relay import TcpRelay
 import recordio
 import recordio.example
 from edl.__main__ import run
+from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
 from tests import database_servers
 from tests.database_servers import PASSWORD, USER, Server, execute
@@ -107,6 +109,24 @@ def test_a_conversion_that_is_cut_leaves_nothing_and_is_repeated(
     source = recordio.open_source("again.recordio")
     ids = [recordio.example.decode(record)["id"][0] for record in source.read(0, source.count())]
     assert ids == list(range(1, ROWS + 1))
+
+
+SLEEP = "SELECT pg_sleep(600) AS x"
+
+
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
+def test_ctrl_c_on_a_line_that_is_dead_prints_no_line_of_the_driver(
+    edl: Call, relay: TcpRelay, url: str
+) -> None:
+    """psycopg logs that it cannot cancel the query, to stderr if nobody has said where to."""
+    convert = ("data", "convert", "--from", url, "--query", SLEEP, "--to", "out")
+    relay.holds = lambda piece: b"DECLARE" in piece
+    with subprocess.Popen([COMMAND, *convert], stderr=subprocess.PIPE, text=True) as running:
+        assert relay.held.wait(100)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=100)
+    assert told == ""
+    assert running.returncode == INTERRUPTED
 
 
 def kill_where(relay: TcpRelay, holds: Callable[[bytes], bool], *args: str) -> None:

@@ -5,6 +5,8 @@
 Records: tf.Example with one feature per column; see ``sqlflow``. The label is a number from 0 on.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from columns import Columns
 from sqlflow import elasticdl_input_function
@@ -26,9 +28,9 @@ class DNN(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units=(64, 32),
-        n_classes=None,
-        word_buckets=1024,
+        hidden_units: Sequence[int] = (64, 32),
+        n_classes: int | None = None,
+        word_buckets: int = 1024,
         schema=None,
         label=None,
         columns=None,
@@ -56,7 +58,7 @@ class DNN(tf.keras.Model):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)
 
     @staticmethod
-    def default_optimizer(learning_rate=0.01):
+    def default_optimizer(learning_rate: float = 0.01):
         return tf.keras.optimizers.Adam(learning_rate)
 
     @staticmethod

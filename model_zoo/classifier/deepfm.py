@@ -3,6 +3,8 @@
 edl train --model-zoo model_zoo --model-def classifier.deepfm.DeepFM ...
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from table_networks import DeepFMNetwork
 
@@ -24,12 +26,12 @@ class DeepFM(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units=(64, 32),
-        n_classes=None,
+        hidden_units: Sequence[int] = (64, 32),
+        n_classes: int | None = None,
         schema=None,
         label=None,
         columns=None,
-        dim=8,
+        dim: int = 8,
     ):
         super().__init__(name="deepfm_classifier")
         classes = n_classes or number_of_classes(schema, label)

@@ -3,6 +3,8 @@
 edl train --model-zoo model_zoo --model-def classifier.wide_and_deep.WideAndDeep ...
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from table_networks import WideAndDeepNetwork
 
@@ -25,8 +27,8 @@ class WideAndDeep(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units=(64, 32),
-        n_classes=None,
+        hidden_units: Sequence[int] = (64, 32),
+        n_classes: int | None = None,
         schema=None,
         label=None,
         columns=None,

@@ -7,6 +7,8 @@
 Records: tf.Example with one feature per column; see ``sqlflow``.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from columns import Columns
 from sqlflow import elasticdl_input_function
@@ -27,7 +29,12 @@ class DNN(tf.keras.Model):
     """
 
     def __init__(
-        self, hidden_units=(64, 32), word_buckets=1024, schema=None, label=None, columns=None
+        self,
+        hidden_units: Sequence[int] = (64, 32),
+        word_buckets: int = 1024,
+        schema=None,
+        label=None,
+        columns=None,
     ):
         super().__init__(name="dnn_regressor")
         self._columns = Columns(word_buckets, schema, label, columns)
@@ -52,7 +59,7 @@ class DNN(tf.keras.Model):
         return tf.square(tf.cast(labels, tf.float32) - predictions)
 
     @staticmethod
-    def default_optimizer(learning_rate=0.01):
+    def default_optimizer(learning_rate: float = 0.01):
         return tf.keras.optimizers.Adam(learning_rate)
 
     @staticmethod

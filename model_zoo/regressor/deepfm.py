@@ -3,6 +3,8 @@
 edl train --model-zoo model_zoo --model-def regressor.deepfm.DeepFM ...
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from table_networks import DeepFMNetwork
 
@@ -21,7 +23,14 @@ class DeepFM(tf.keras.Model):
         dim: length of the vector of a column.
     """
 
-    def __init__(self, hidden_units=(64, 32), schema=None, label=None, columns=None, dim=8):
+    def __init__(
+        self,
+        hidden_units: Sequence[int] = (64, 32),
+        schema=None,
+        label=None,
+        columns=None,
+        dim: int = 8,
+    ):
         super().__init__(name="deepfm_regressor")
         self._mean, self._deviation = label_scale(schema, label)
         given = {"schema": schema, "label": label, "columns": columns}

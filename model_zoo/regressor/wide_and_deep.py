@@ -3,6 +3,8 @@
 edl train --model-zoo model_zoo --model-def regressor.wide_and_deep.MagicalWAD ...
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from table_networks import WideAndDeepNetwork
 
@@ -25,8 +27,8 @@ class MagicalWAD(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units=(64, 32),
-        word_buckets=1024,
+        hidden_units: Sequence[int] = (64, 32),
+        word_buckets: int = 1024,
         schema=None,
         label=None,
         columns=None,
@@ -48,5 +50,5 @@ class MagicalWAD(tf.keras.Model):
     default_metrics = staticmethod(DNN.default_metrics)
 
     @staticmethod
-    def default_optimizer(learning_rate=0.05):
+    def default_optimizer(learning_rate: float = 0.05):
         return tf.keras.optimizers.Ftrl(learning_rate)

@@ -15,13 +15,14 @@ from typing import Any
 from edl import api, data_api
 from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
-from edl.adapters.model_zoo import parameters_of, source_of
+from edl.adapters.model_zoo import source_of
 from edl.adapters.sql_models import SqlModels
 from edl.app import job_catalog
-from edl.conversion.column_loader import Target, check_target, load_column
+from edl.conversion.column_loader import Target, load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
-from edl.conversion.result_table import ResultRow, append_row, check_columns
+from edl.conversion.result_table import ResultRow, append_row, check_columns, check_insertable
+from edl.conversion.target_checks import check_keys, check_target
 from edl.core.columns import Cell
 from edl.core.model_file import learns_label, takes_parameter
 from edl.core.options import BY_NAME, Given, Verb, read_value
@@ -37,15 +38,21 @@ from edl.core.sql_statements import (
     parse_statements,
 )
 from edl.core.sql_tokens import Dialect, dialect_of
-from edl.core.suggestions import did_you_mean
 from edl.render.line_display import SilentDisplay
+from edl.use_cases.statement_checks import (
+    check_metrics,
+    check_parameters,
+    shown,
+    source_of_trained,
+)
 from edl.use_cases.statement_jobs import StatementJobs
-from edl_proto.errors import EdlError, ErrorCode
 
 _ZOOS = ("model_zoo", "/model_zoo")
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.
 _RECORDS_SEEN = 200_000
 _MOST_EPOCHS = 100
+_EVERY_RESULT: ResultRow = {"model": "", "evaluated_at": datetime(1970, 1, 1), "row_count": 0}
+"""What all rows of results have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +137,21 @@ class SqlSession:
             case Evaluate():
                 return self._evaluate(statement)
             case ShowTrain():
-                about = self._models.about(statement.model)
+                with shown(statement.places, "TRAIN"):
+                    about = self._jobs.about(statement.model)
                 return {"model": statement.model, "statement": about["statement"]}
 
     def _train(self, statement: Train) -> dict[str, Any]:
-        output = self._models.place(statement.into)
-        self._jobs.check_free(statement.into)
+        output, at = self._models.place(statement.into), statement.places
+        with shown(at, "INTO"):
+            self._jobs.check_free(statement.into)
         zoo = self._model_zoo()
-        self._check_parameters(statement, Path(zoo))
-        names = column_names(self._database, statement.select)
-        source, model = source_of(Path(zoo), statement.model_def)
+        with shown(at, "TRAIN"):
+            source, model = source_of(Path(zoo), statement.model_def)
+        if not any(self._options.get(name) for name in ("loss", "optimizer", "input_fn")):
+            check_parameters(statement, Path(zoo))
+        check_metrics(at, statement.settings, source)
+        names = self._column_names(statement)
         chosen = select(statement, names, learns_label=learns_label(source, model))
         label = chosen.label
         if label and not statement.label:
@@ -148,9 +160,10 @@ class SqlSession:
             rows = self._convert(folder, statement.select, columns=chosen.columns, label=label)
             schema = rows.schema or {}
             if label:
-                check_label(statement, label, schema, rows.classes)
+                with shown(at, *(("LABEL",) if statement.label else ("SELECT", label))):
+                    check_label(statement, label, schema, rows.classes)
             if takes_parameter(source, model, "schema"):
-                check_values(schema)
+                check_values(schema, at)
             settings: dict[str, Any] = {
                 **self._options_of(Verb.TRAIN),
                 "num_epochs": _epochs(schema["rows"]),
@@ -190,34 +203,24 @@ class SqlSession:
             "job": result.job,
         }
 
-    def _check_parameters(self, statement: Train, zoo: Path) -> None:
-        """A worker finds every mistake in WITH, but only after all rows have been read."""
-        if any(self._options.get(option) for option in ("loss", "optimizer", "input_fn")):
-            return
-        known = parameters_of(zoo, statement.model_def)
-        if known is None:
-            return
-        for name in statement.params:
-            if name not in known:
-                raise EdlError(
-                    ErrorCode.UNKNOWN_PARAMETER,
-                    f"{statement.model_def} takes no parameter {name}",
-                    where=f"WITH {name}",
-                    remedy=did_you_mean(name, known) or "The model's file names its parameters.",
-                )
-
     def _predict(self, statement: Predict) -> dict[str, Any]:
         self._database.check_writable()
-        about = self._models.about(statement.using)
-        names = column_names(self._database, statement.select)
-        for name in about["texts"]:
-            check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
-        key = self._key(statement, names)
-        target = Target(statement.table, statement.column, key)
-        check_target(self._database, target, _kinds(about))
+        at = statement.places
+        with shown(at, "USING"):
+            about = self._jobs.about(statement.using)
+        names = self._column_names(statement)
+        with shown(at, "SELECT"):
+            for name in about["texts"]:
+                check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
+        with shown(at, "PREDICT"):
+            key = self._key(statement, names)
+            target = Target(statement.table, statement.column, key)
+            check_target(self._database, target, _kinds(about))
+        with shown(at, "SELECT", key):
+            check_keys(self._database, target, statement.select)
         with self._folder() as folder:
             rows = self._convert(folder, statement.select)
-            check_types(about["texts"], rows.schema or {})
+            check_types(about["texts"], rows.schema or {}, at)
             self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
             options = self._options_of(Verb.PREDICT)
             if about["is_classifier"]:
@@ -253,19 +256,27 @@ class SqlSession:
         }
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
-        about = self._models.about(statement.model)
-        names = column_names(self._database, statement.select)
+        at = statement.places
+        with shown(at, "EVALUATE"):
+            about = self._jobs.about(statement.model)
+            if "eval_metrics_fn" in statement.settings:
+                source = source_of_trained(self._models.place(statement.model))
+                check_metrics(at, statement.settings, source)
+        names = self._column_names(statement)
         label = statement.label or about["label"]
         if label:
-            check_known(label, names, "the SELECT, and it is the label")
-        for name in about["texts"]:
-            check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
+            with shown(at, "LABEL" if statement.label else "SELECT"):
+                check_known(label, names, "the SELECT, and it is the label")
+        with shown(at, "SELECT"):
+            for name in about["texts"]:
+                check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
         if statement.into:
-            self._database.check_writable()
-            check_columns(self._database, statement.into, ["model", "evaluated_at", "row_count"])
+            with shown(at, "INTO"):
+                self._database.check_writable()
+                check_insertable(self._database, statement.into, _EVERY_RESULT)
         with self._folder() as folder:
             rows = self._convert(folder, statement.select, label=label, classes=about["classes"])
-            check_types(about["texts"], rows.schema or {})
+            check_types(about["texts"], rows.schema or {}, at)
             with self._jobs.running(f"evaluate-{statement.model}") as job:
                 result = api.evaluate(
                     progress=self._progress,
@@ -298,6 +309,10 @@ class SqlSession:
             done["table"] = statement.into
             self._report(f"a row of metrics is in the table {statement.into}")
         return done
+
+    def _column_names(self, statement: Train | Predict | Evaluate) -> list[str]:
+        at = statement.places
+        return column_names(self._database, statement.select, at.text, at.start)
 
     def _convert(self, folder: str, query: str, **options: Any) -> data_api.ConversionResult:
         """Make records in ``rows`` of the folder."""

@@ -61,7 +61,10 @@ def sql(
     Path("model_zoo").mkdir()
     for name in ("a.py", "regressor.py", "classifier.py"):
         Path("model_zoo", name).write_text("class B: pass\n\n\nclass DNN: pass\n")
-    Path("model_zoo", "net.py").write_text("def M(units=1, rate=0.1, schema=None): pass\n")
+    Path("model_zoo", "net.py").write_text(
+        "def M(units: int = 1, rate=0.1, widths: list[int] = [8], schema=None): pass\n"
+        "def closeness(labels, predictions): pass\n"
+    )
 
     def call(*args: str, code: int = 0) -> Done:
         capsys.readouterr()
@@ -125,6 +128,37 @@ def test_a_file_of_windows(sql: Call) -> None:
         ("SELECT 9e999 AS x, wage FROM people TRAIN net.M INTO m", "x has infinities or NaN"),
         ("SELECT id, wage FROM people TRAIN net.M WITH unit=2 INTO m", "Did you mean units?"),
         ("SELECT id, wage FROM none TRAIN net.M WITH x=2 INTO m", "net.M takes no parameter x"),
+        (
+            "SELECT * FROM people TRAIN net.M WITH rate='abc' INTO m",
+            "rate is a text; net.M expects",
+        ),
+        ("SELECT * FROM people TRAIN net.M WITH units=1.5 INTO m", "expects an integer"),
+        ("SELECT * FROM people TRAIN net.M WITH widths=5 INTO m", "expects a list of integers"),
+        ("SELECT * FROM people TRAIN net.M WITH widths=['a'] INTO m", "begins with a text; net.M"),
+        (
+            "SELECT * FROM people TRAIN net.M WITH validation.metrics='Acuracy' INTO m",
+            "has a metric 'Acuracy'",
+        ),
+        (
+            "SELECT * FROM people TRAIN net.M WITH validation.metrics='closenes' INTO m",
+            "Did you mean closeness?",
+        ),
+        (
+            "SELECT * FROM people TRAIN net.M WITH validation.metrics='mae,closeness' INTO m",
+            "has a metric 'closeness'",
+        ),
+        (
+            "SELECT id, role FROM people UNION ALL SELECT 1, 'x' PREDICT people.p USING wages",
+            "id is not unique: 2 selected rows have id 1",
+        ),
+        (
+            "SELECT id, role FROM people UNION ALL SELECT NULL, 'x' PREDICT people.p USING wages",
+            "the key id of a selected row is NULL",
+        ),
+        (
+            "SELECT id + 1 AS id, role FROM people PREDICT people.p USING wages",
+            "a selected row has id 3, and no row of people has it",
+        ),
         ("SELECT id, wage FROM people TRAIN", "TRAIN must be followed by a name"),
         ("SELECT * FROM people WHERE id > 9 TRAIN a.B INTO m", "the query returns no rows"),
         ("SELECT * FROM people WHERE id > 9 TO EVALUATE wages", "the query returns no rows"),
@@ -156,6 +190,63 @@ def test_what_does_not_fit_is_refused_before_a_job_starts(
     failed = run(["sql", "--db", "sqlite:///my.db", "-e", statement])
     assert failed != 0
     assert words in sql("-e", statement, code=failed).err
+
+
+@pytest.mark.parametrize(
+    ("statement", "marked"),
+    [
+        ("SELECT * FROM people TRAIN a.B INTO ^wages", "there is a model wages"),
+        ("SELECT * FROM people TRAIN ^a.C INTO m", "a.py has no C"),
+        ("SELECT * FROM people TRAIN a.B LABEL ^wages INTO m", "no column wages"),
+        ("SELECT * FROM people TRAIN a.B COLUMN id, ^rol INTO m", "no column rol"),
+        (
+            "SELECT * FROM people TRAIN a.B COLUMN ^rol FOR x COLUMN id FOR y INTO m",
+            "no column rol",
+        ),
+        ("SELECT id, ^role FROM people TRAIN regressor.DNN INTO m", "the label role is a text"),
+        ("SELECT id, role FROM people TRAIN regressor.DNN LABEL ^role INTO m", "role is a text"),
+        ("SELECT * FROM ^none TRAIN a.B INTO m", "no such table"),
+        ("SELECT\n  id, ^rol\nFROM people\nTRAIN a.B INTO m", "no such column"),
+        ("SELECT ^WHERE id FROM people TRAIN a.B INTO m", "syntax error"),
+        ("^SELECT id FROM people PREDICT people.p USING wages", "no column role"),
+        ("SELECT id, role FROM people PREDICT ^none.p USING wages", "no table none"),
+        ("SELECT * FROM people PREDICT ^people.role USING wages", "is of type TEXT"),
+        ("SELECT id, 7 AS ^role FROM people PREDICT people.p USING wages", "has numbers"),
+        ("SELECT 1 AS ^id, role FROM people PREDICT people.p USING wages", "not unique"),
+        ("SELECT * FROM people PREDICT people.p USING ^wage", "Did you mean wages?"),
+        ("SELECT * FROM people TO EVALUATE ^wage", "Did you mean wages?"),
+        ("SELECT role, wage FROM people TO EVALUATE wages LABEL ^pay", "no column pay"),
+        ("SELECT * FROM people TO EVALUATE wages INTO ^people", "has no column model"),
+        ("SELECT NULL AS ^x, wage FROM people TRAIN net.M INTO m", "x has no values"),
+        ("SELECT * FROM people TRAIN net.M WITH rate=1, ^unit=2 INTO m", "no parameter unit"),
+        ("SELECT * FROM people TRAIN net.M WITH train.epoch=2, ^units='a' INTO m", "a text"),
+        (
+            "SELECT * FROM people TRAIN net.M WITH validation.^metrics='Acuracy' INTO m",
+            "has a metric 'Acuracy'",
+        ),
+        ("SHOW TRAIN ^wage", "Did you mean wages?"),
+    ],
+)
+def test_an_error_points_at_its_place(sql: Call, statement: str, marked: str) -> None:
+    """The mark is in the statement here."""
+    before, after = statement.split("^")
+    line = (before + after).split("\n")[before.count("\n")]
+    column = len(before.rpartition("\n")[2])
+    code = run(["sql", "--db", "sqlite:///my.db", "-e", before + after])
+    told = sql("-e", before + after, code=code).err
+    assert code
+    assert marked in told
+    assert f"line {before.count(chr(10)) + 1}, column {column + 1}\n" in told
+    lines = told.split("\n")
+    mark = next(number for number, each in enumerate(lines) if each.strip() == "^")
+    shown, at = lines[mark - 1], lines[mark].index("^")
+    assert "…" in shown or shown.strip().startswith(line.strip()[:20])
+    assert shown[at:].startswith(after.split("\n")[0][:30].rstrip())
+
+
+def test_the_second_of_two_statements_is_shown_where_it_is(sql: Call) -> None:
+    told = sql("-e", "SHOW TRAIN wages;\nSHOW TRAIN wage", code=4).err
+    assert "line 2, column 12\n  SHOW TRAIN wage\n             ^" in told
 
 
 def test_predicted_classes_are_written_by_their_names(tmp_path: Path) -> None:
@@ -300,7 +391,21 @@ def test_models_are_in_a_store(sql: Call, monkeypatch: pytest.MonkeyPatch) -> No
     other = sql(*there, "-e", "SHOW TRAIN n", code=4).err
     assert "no statement has trained a model n here" in other
     unknown = sql("--models", "nosuch://bucket/models", "-e", "SHOW TRAIN n", code=4).err
-    assert "the store of the models cannot be accessed" in unknown
+    assert "the store of the models cannot be accessed: Protocol not known: nosuch" in unknown
+
+
+def test_a_store_that_takes_no_model_is_found_before_rows_are_read(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("read only")
+
+    monkeypatch.setattr("edl.data_api.convert_data", None)
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "pipe_file", refuse)
+    statement = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
+    refused = sql("--models", "memory://none/models", "-e", statement, code=7).err
+    assert "no model can be written there: the store denies access: read only" in refused
+    assert "where: memory://none/models/m, line 1, column 57\n" in refused
 
 
 class Killed(BaseException):
@@ -333,13 +438,19 @@ def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
         jobs.append(options["name"])
         raise Killed
 
+    fake = FakeJobs(is_over=False)
     monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
     models = ("--models", place)
     with pytest.raises(Killed):
         sql(*models, "-e", TRAIN_M)
     told = sql(*models, "-e", "SHOW TRAIN m", code=4).err
     assert "the model m is not there yet" in told
     assert f"edl status {jobs[0]}" in told
+    fake.is_over = True
+    told = sql(*models, "-e", "SHOW TRAIN m", code=4).err
+    assert "there is no model m: the job that was to train it is over" in told
+    assert f"edl status {jobs[0]} shows how it ended. Then run TRAIN again." in told
     write_model(f"{place}/m", jobs[0])
     assert sql(*models, "-e", "SHOW TRAIN m").out == f"{TRAIN_M}\n"
     assert files_of(place) == ["m/statement.json", "m/trained_model.pb"]
@@ -377,6 +488,41 @@ def test_a_statement_whose_job_was_not_started_leaves_nothing(
     assert files_of("new") == []
 
 
+def test_a_statement_that_was_killed_before_its_job_began_names_no_job(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(**_: Any) -> JobResult:
+        raise Killed
+
+    monkeypatch.setattr("edl.api.train", train)
+    with pytest.raises(Killed):
+        sql("-e", TRAIN_M)
+    for statement in ("SHOW TRAIN m", "SELECT role, wage FROM people TO EVALUATE m"):
+        told = sql("-e", statement, code=4).err
+        assert "there is no model m: no job of this machine trains it" in told
+        assert "edl status" not in told
+        assert "Run TRAIN again" in told
+
+
+def test_a_job_that_fails_advises_to_run_the_statement_again(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are gone, so neither ``edl resume`` nor another submission helps."""
+    steps = "edl resume a-job starts it again."
+
+    def train(**_: Any) -> JobResult:
+        raise EdlError(ErrorCode.USER_CODE, "no", where="a.py:1", remedy=f"Mend it. {steps}")
+
+    fake = FakeJobs(is_over=True)
+    monkeypatch.setattr("edl.api.train", train)
+    monkeypatch.setattr("edl.api.evaluate", train)
+    monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
+    for statement in (TRAIN_M, "SELECT role, wage FROM people TO EVALUATE wages"):
+        failed = sql("-e", statement, code=1).err
+        assert "what to do: Mend it. Then run the statement again" in failed
+        assert "resume" not in failed
+
+
 @pytest.mark.parametrize("is_over", [True, False])
 def test_what_is_kept_about_a_model_goes_with_a_job_that_has_failed(
     sql: Call, monkeypatch: pytest.MonkeyPatch, is_over: bool
@@ -398,6 +544,10 @@ class FakeJobs:
     def __init__(self, is_over: bool) -> None:
         self.is_over = is_over
         self.stopped: list[str] = []
+        self.continuation = self
+
+    def next_steps(self, status: FakeJobs) -> str:
+        return "edl resume a-job starts it again."
 
     def has(self, name: str) -> bool:
         return True
@@ -405,7 +555,7 @@ class FakeJobs:
     def find(self, name: str) -> FakeJobs:
         return self
 
-    def status(self, name: str) -> FakeJobs:
+    def status(self, name: str = "") -> FakeJobs:
         return self
 
     def stop(self, reason: str) -> None:

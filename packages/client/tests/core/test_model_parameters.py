@@ -28,8 +28,8 @@ MODEL = "class M:\n    def __init__(self, units=1, *, schema=None): pass\n"
 def test_those_of_the_zoo_s_models_are_known(model: str, some: str) -> None:
     found = parameters_of(ZOO, model)
     assert found is not None
-    assert set(some.split()) <= found
-    assert not {"hiden_units", "optimizer", "activation"} & found
+    assert set(some.split()) <= set(found)
+    assert not {"hiden_units", "optimizer", "activation"} & set(found)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_text_hides_is_not_known(also: str, known: set[str] | None) -> No
     }
     found = parameters("a.m", "M", texts.get)
     assert (found is None) == (known is None)
-    assert (known or set()) <= (found or set())
+    assert (known or set()) <= set(found or ())
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,45 @@ def test_what_a_text_hides_is_not_known(also: str, known: set[str] | None) -> No
 def test_a_model_that_may_take_anything_is_not_judged(model: str) -> None:
     texts = {"m": (model, ""), "other": ("x = 1", "")}
     assert parameters("m", "M", texts.get) is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "taken", "refused", "expected"),
+    [
+        ("x=0.1", [1, 0.5, True, None, [1, 2]], ["abc", {"a": 1}], "a number"),
+        ("x=(3, 3)", [[1], 5, None], ["ten", {}], "a list"),
+        ("x='same'", [5, "valid", [1]], [], ""),
+        ("x=None", [5, "a", [1]], [], ""),
+        ("x", [5, "a", [1]], [], ""),
+        ("x=make()", [5, "a", [1]], [], ""),
+        ("x: int", [1, True], ["1", 1.5, None, [1]], "an integer"),
+        ("x: float = 1", [1, 1.5], ["1", None, [1]], "a number"),
+        ("x: str", ["1"], [1, None, ["a"]], "a text"),
+        ("x: bool", [True], [1, "true", None], "true or false"),
+        ("*, x: int | None = None", [1, None], ["1", 1.5], "an integer or null"),
+        ("x: Optional[float]", [1, None], ["1"], "a number or null"),
+        ("x: Sequence[int] = (1, 2)", [[1], [], (2, 3)], [5, [1, "a"], ["ten"], "ten"], "integers"),
+        ("x: tuple[float, ...]", [[1.5, 2]], [1.5, ["a"]], "a list of numbers"),
+        ("x: tuple[int, str]", [[1, "a"]], [1], "a list"),
+        ("x: collections.abc.Sequence", [[1]], [1], "Sequence"),
+        ("x: Mapping[str, int]", [{"a": 1}], [1, [1]], "Mapping[str, int]"),
+        ("x: tf.Tensor", [1, "a", [1]], [], ""),
+        ("x: 'Path'", [1, "a"], [], ""),
+    ],
+)
+def test_values_of_other_types_are_known(
+    declared: str, taken: list[object], refused: list[object], expected: str
+) -> None:
+    found = parameters("m", "M", {"m": (f"def M({declared}): pass", "")}.get)
+    assert found is not None
+    (parameter,) = found["x"]
+    assert [value for value in taken if not parameter.takes(value)] == []
+    assert [value for value in refused if parameter.takes(value)] == []
+    assert expected in parameter.expected
+
+
+def test_what_one_function_of_several_takes_is_not_refused() -> None:
+    text = "def M(rate=0.1): pass\ndef optimizer(rate: str = 'slow'): pass\n"
+    found = parameters("m", "M", {"m": (text, "")}.get)
+    assert found is not None
+    assert [each.takes("fast") for each in found["rate"]] == [False, True]

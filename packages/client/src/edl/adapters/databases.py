@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 from edl.adapters.database_errors import database_error
+from edl.adapters.database_positions import SentQuery
 from edl.adapters.input_files import LONGEST, open_input
 from edl.core.problem import usage
+from edl.core.sql_tokens import dialect_of
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.public_settings import without_passwords
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy.exc import SQLAlchemyError
 
 PASSWORD_VARIABLE = "EDL_DATABASE_PASSWORD"
 URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db"
@@ -126,9 +129,21 @@ class Database:
             with engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise database_error(error, self.shown, self._hide) from None
+            raise self.error_of(error) from None
         finally:
             engine.dispose()
+
+    def error_of(self, error: SQLAlchemyError, query: SentQuery | None = None) -> EdlError:
+        """The error for what a connection has raised.
+
+        Args:
+            query: what was sent: the error shows the place of the mistake, if the driver tells it.
+        """
+        mark = ""
+        if query is not None:
+            mark = query.mark(getattr(error, "orig", None), dialect_of(self.backend))
+        where = f"{self.shown}, {mark}" if mark else self.shown
+        return database_error(error, where, self._hide)
 
     def _hide(self, text: str) -> str:
         for secret in self._secrets:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.model_parameters import parameters
+from edl.core.parameter_values import Parameter
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
@@ -60,8 +62,8 @@ def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
     return "", ""
 
 
-def parameters_of(zoo: Path, model_def: str) -> frozenset[str] | None:
-    """Names of all parameters that a model may take, and of more; None if others may exist.
+def parameters_of(zoo: Path, model_def: str) -> Mapping[str, Sequence[Parameter]] | None:
+    """All parameters that a model may take, and more, by name; None if others may exist.
 
     Raises:
         EdlError: as for ``source_of``.

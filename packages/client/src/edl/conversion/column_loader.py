@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -80,7 +80,7 @@ def load_column(
             remedy="Check that the job has predicted something.",
         )
     with database.writing() as connection:
-        loading = _LoadTransaction(
+        loading = LoadTransaction(
             connection, target, kind, f"{database.shown}, table {target.table}"
         )
         number = loading.stage(predictions, on_progress)
@@ -88,25 +88,15 @@ def load_column(
         return loading.update(number)
 
 
-def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> None:
-    """Check before anything is predicted that a table can take predictions.
+class LoadTransaction:
+    """Writes predictions of one kind within the transaction of a connection.
 
-    Args:
-        kinds: what the predictions may be.
+    Attributes:
+        column_is_new: the table does not have the column yet.
 
     Raises:
-        EdlError, Problem: the table or the key is not there, or the column holds something else.
+        EdlError, Problem: the target cannot take them.
     """
-    with database.reading() as connection:
-        where = f"{database.shown}, table {target.table}"
-        known = _column_types(connection, target, where).get(target.column)
-        if known is None or any(_fits(known, kind) for kind in kinds):
-            return
-        _check_type(known, kinds[0], target.column, where)
-
-
-class _LoadTransaction:
-    """One transaction."""
 
     def __init__(self, connection: Connection, target: Target, kind: Cell, where: str) -> None:
         import sqlalchemy as sql
@@ -116,13 +106,13 @@ class _LoadTransaction:
         self._kind = kind
         self._where = where
         schema, _, name = target.table.rpartition(".")
-        types = _column_types(connection, target, where)
+        types = column_types(connection, target, where)
         key_type = types[target.key]
         self._convert_key = _key_conversion(key_type, target.key, where)
-        self._column_is_new = target.column not in types
+        self.column_is_new = target.column not in types
         value_type = _value_type(kind)
-        if not self._column_is_new:
-            _check_type(types[target.column], kind, target.column, where)
+        if not self.column_is_new:
+            check_type(types[target.column], kind, target.column, where)
         self._table = sql.Table(
             name,
             sql.MetaData(),
@@ -160,6 +150,15 @@ class _LoadTransaction:
             on_progress(number)
         return number
 
+    def rehearse(self) -> None:
+        """Do with no predictions what ``stage`` and ``update`` do, a new column aside.
+
+        The database refuses the same as later; the transaction is to be rolled back.
+        """
+        self._staged.create(self._connection)
+        if not self.column_is_new:
+            self._write()
+
     def check(self, number: int) -> None:
         """Check that each prediction has exactly one row."""
         import sqlalchemy as sql
@@ -190,11 +189,9 @@ class _LoadTransaction:
 
     def update(self, number: int) -> LoadResult:
         """Write the column, which is added if it is missing."""
-        import sqlalchemy as sql
-
-        table, staged = self._table, self._staged
+        table = self._table
         column = table.c[self._target.column]
-        if self._column_is_new:
+        if self.column_is_new:
             prepare = self._connection.dialect.identifier_preparer
             kind = column.type.compile(dialect=self._connection.dialect)
             self._connection.exec_driver_sql(
@@ -202,19 +199,27 @@ class _LoadTransaction:
                 f"ADD COLUMN {prepare.quote(column.name)} {kind}",
                 execution_options={"no_parameters": True},
             )
-        done = self._connection.execute(
-            sql.update(table)
-            .values({column.name: staged.c.value})
-            .where(table.c[self._target.key] == staged.c.key)
-        )
-        if done.rowcount != number:
+        written = self._write()
+        if written != number:
             raise unreadable(
-                f"{done.rowcount} rows were updated for {number} predictions; "
+                f"{written} rows were updated for {number} predictions; "
                 "the table changed meanwhile",
                 self._where,
                 "Nothing was written. Try again.",
             )
-        return LoadResult(number, self._count(table) - number, self._column_is_new)
+        return LoadResult(number, self._count(table) - number, self.column_is_new)
+
+    def _write(self) -> int:
+        """Copy the predictions that are staged; returns the number of rows that have got one."""
+        import sqlalchemy as sql
+
+        table, staged = self._table, self._staged
+        done = self._connection.execute(
+            sql.update(table)
+            .values({self._target.column: staged.c.value})
+            .where(table.c[self._target.key] == staged.c.key)
+        )
+        return done.rowcount
 
     def _converted(self, predictions: Predictions) -> Iterator[dict[str, Any]]:
         for where, key, value in predictions.items(self._kind):
@@ -234,8 +239,12 @@ class _LoadTransaction:
         return self._connection.execute(sql.select(sql.func.count()).select_from(rows)).scalar_one()
 
 
-def _column_types(connection: Connection, target: Target, where: str) -> dict[str, TypeEngine[Any]]:
-    """The columns of the table."""
+def column_types(connection: Connection, target: Target, where: str) -> dict[str, TypeEngine[Any]]:
+    """The columns of the table.
+
+    Raises:
+        EdlError, Problem: the table or the key is not there, or the column identifies rows.
+    """
     import sqlalchemy as sql
 
     folder, _, name = target.table.rpartition(".")
@@ -280,7 +289,8 @@ def _value_type(kind: Cell) -> TypeEngine[Any]:
             return sql.Text()
 
 
-def _fits(known: TypeEngine[Any], kind: Cell) -> bool:
+def fits(known: TypeEngine[Any], kind: Cell) -> bool:
+    """Whether a column of this type can hold such values."""
     import sqlalchemy as sql
 
     fitting: dict[Cell, tuple[type[TypeEngine[Any]], ...]] = {
@@ -291,9 +301,9 @@ def _fits(known: TypeEngine[Any], kind: Cell) -> bool:
     return isinstance(known, fitting[kind])
 
 
-def _check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
-    """Refuse values that a column that is there already cannot hold."""
-    if _fits(known, kind):
+def check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
+    """Raises: Problem: a column that is there already cannot hold such values."""
+    if fits(known, kind):
         return
     raise usage(
         f"the column {name} is of type {known}, and the predictions are "

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from edl.adapters.database_positions import SentQuery
 from edl.adapters.databases import Database
 from edl.conversion.source import ConversionOptions
 from edl.conversion.tables import unreadable
@@ -205,18 +206,32 @@ class QuerySource:
         ).exec_driver_sql(statement)
 
 
-def column_names(database: Database, query: str) -> list[str]:
+def column_names(database: Database, query: str, text: str = "", start: int = 0) -> list[str]:
     """Names of the columns of a query, whose rows are not read.
+
+    Args:
+        text: what a person has written, the query being a part of it: errors show a place in it.
+        start: where in the text the query begins.
 
     Raises:
         EdlError, Problem: the database refuses the query.
     """
     rows = without_semicolons(query, dialect_of(database.backend))
-    with database.reading() as connection:
-        result = connection.execution_options(no_parameters=True).exec_driver_sql(
-            f"SELECT * FROM (\n{rows}\n) AS edl_rows LIMIT 0"
-        )
+    sent = SentQuery(rows, "SELECT * FROM (\n", "\n) AS edl_rows LIMIT 0", text, start)
+    with database.reading() as connection, _showing(database, sent):
+        result = connection.execution_options(no_parameters=True).exec_driver_sql(sent.sent)
         return list(result.keys())
+
+
+@contextmanager
+def _showing(database: Database, sent: SentQuery) -> Iterator[None]:
+    """Errors show the place in the query that the database tells."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise database.error_of(error, sent) from None
 
 
 def identifying_columns(database: Database, table: str) -> list[str]:
@@ -255,5 +270,17 @@ def query_source(
         EdlError, Problem: the database refuses the query, or a value cannot be stored in a record;
             also from within the context.
     """
+    rows = without_semicolons(query, dialect_of(database.backend))
+    start = len(query) - len(query.lstrip())
     with database.reading() as connection:
-        yield QuerySource(connection, query, options, database.shown)
+        if database.backend == "postgresql" and rows:
+            # Places in the declaration of a cursor do not count from the query's beginning.
+            sent = SentQuery(rows, "PREPARE edl_query AS ", text=query, start=start)
+            with _showing(database, sent):
+                connection.execution_options(no_parameters=True).exec_driver_sql(sent.sent)
+            connection.exec_driver_sql("DEALLOCATE edl_query")
+            yield QuerySource(connection, query, options, database.shown)
+            return
+        with _showing(database, SentQuery(rows, text=query, start=start)):
+            source = QuerySource(connection, query, options, database.shown)
+        yield source

@@ -10,6 +10,7 @@ from edl.adapters.databases import Database
 from edl.core.problem import usage
 
 if TYPE_CHECKING:
+    from sqlalchemy import Table
     from sqlalchemy.types import TypeEngine
 
 ResultRow = Mapping[str, str | int | float | datetime]
@@ -41,6 +42,39 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
             )
 
 
+class _Rehearsed(Exception):
+    """Nothing was wrong: the transaction is rolled back."""
+
+
+def check_insertable(database: Database, table: str, values: ResultRow) -> None:
+    """Check before a model is evaluated that a row can be added to a table.
+
+    Whether this user may create a table, MariaDB and MySQL tell only when it is created.
+
+    Args:
+        values: as for ``append_row``; not yet those of the metrics.
+
+    Raises:
+        EdlError: the database refuses something.
+        Problem: the table lacks a column.
+    """
+    import sqlalchemy as sql
+
+    check_columns(database, table, list(values))
+    schema, _, name = table.rpartition(".")
+    try:
+        with database.writing() as connection:
+            rows = _table(table, values)
+            if sql.inspect(connection).has_table(name, schema=schema or None):
+                none = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
+                connection.execute(rows.insert().from_select(list(values), none.where(sql.false())))
+            elif connection.dialect.name not in ("mysql", "mariadb"):
+                rows.create(connection)
+            raise _Rehearsed
+    except _Rehearsed:
+        pass
+
+
 def append_row(database: Database, table: str, values: ResultRow) -> bool:
     """Add a row to a table, which is created if there is none.
 
@@ -59,12 +93,19 @@ def append_row(database: Database, table: str, values: ResultRow) -> bool:
     schema, _, name = table.rpartition(".")
     with database.writing() as connection:
         is_new = not sql.inspect(connection).has_table(name, schema=schema or None)
-        columns = [sql.Column(each, _type(value)) for each, value in values.items()]
-        rows = sql.Table(name, sql.MetaData(), *columns, schema=schema or None)
+        rows = _table(table, values)
         if is_new:
             rows.create(connection)
         connection.execute(rows.insert(), dict(values))
     return is_new
+
+
+def _table(table: str, values: ResultRow) -> Table:
+    import sqlalchemy as sql
+
+    schema, _, name = table.rpartition(".")
+    columns = [sql.Column(each, _type(value)) for each, value in values.items()]
+    return sql.Table(name, sql.MetaData(), *columns, schema=schema or None)
 
 
 def _type(value: object) -> TypeEngine[Any]:

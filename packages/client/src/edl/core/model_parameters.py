@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from edl.core.parameter_values import Parameter, parameters_of
 
 # What a model file may also define without a function of its own: a name of another library, whose
 # parameters only a worker can see.
@@ -13,8 +15,8 @@ _ROLES = ("loss", "optimizer", "metrics", "input", "dataset", "callbacks", "feed
 
 def parameters(
     module: str, name: str, read: Callable[[str], tuple[str, str] | None]
-) -> frozenset[str] | None:
-    """Names of all parameters that a model, its loss and its optimizer may take, and of more.
+) -> Mapping[str, Sequence[Parameter]] | None:
+    """All parameters that a model, its loss and its optimizer may take, and more, by name.
 
     Args:
         module: dotted name of the model's file.
@@ -42,7 +44,7 @@ def parameters(
     taker = found.taker(name)
     if taker is None or taker.args.kwarg is not None or found.hides:
         return None
-    return frozenset(found.names)
+    return found.known
 
 
 @dataclass
@@ -50,13 +52,13 @@ class _Found(ast.NodeVisitor):
     """What the modules of a zoo define.
 
     Attributes:
-        names: of parameters of functions.
+        known: parameters of functions by name; several functions may have one of a name.
         modules: that are imported, in the zoo or elsewhere.
         hides: something takes parameters, and the text does not show which.
         package: parts of the name of what relative imports begin from.
     """
 
-    names: set[str] = field(default_factory=set)
+    known: dict[str, list[Parameter]] = field(default_factory=dict)
     modules: set[str] = field(default_factory=set)
     hides: bool = False
     package: list[str] = field(default_factory=list)
@@ -74,9 +76,9 @@ class _Found(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._definitions.setdefault(node.name, node)
-        every = node.args
-        self.names |= {each.arg for each in (*every.posonlyargs, *every.args, *every.kwonlyargs)}
-        self.hides |= _is_role(node.name) and every.kwarg is not None
+        for name, parameter in parameters_of(node):
+            self.known.setdefault(name, []).append(parameter)
+        self.hides |= _is_role(node.name) and node.args.kwarg is not None
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._definitions.setdefault(node.name, node)

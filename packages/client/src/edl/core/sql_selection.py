@@ -9,6 +9,7 @@ from typing import Any
 
 from edl.core.problem import Problem, usage
 from edl.core.sql_columns import ColumnTerm, as_lists, columns_in
+from edl.core.sql_places import Places
 from edl.core.sql_statements import Train
 from edl.core.suggestions import did_you_mean
 
@@ -38,9 +39,10 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     Raises:
         Problem: a column is not there.
     """
+    at = statement.places
     label = statement.label or (names[-1] if learns_label else "")
     if label:
-        check_known(label, names, "the SELECT")
+        check_known(label, names, "the SELECT", at.mark("LABEL") if statement.label else "")
     params: dict[str, object] = {}
     used: list[str] = []
     for target, terms in statement.columns.items():
@@ -49,12 +51,13 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
         if target or not all(isinstance(term, str) for term in expanded):
             params[target or "columns"] = [as_lists(term) for term in expanded]
     for name in used:
-        check_known(name, names, "the SELECT")
+        check_known(name, names, "the SELECT", at.mark("COLUMN", name))
     features = [name for name in dict.fromkeys(used) if name != label]
     if (statement.columns and not features) or not set(names) - {label}:
         raise _mismatch(
             f"there is no column to learn {label} from" if label else "there is no column",
             "Select other columns, and name them in COLUMN or leave COLUMN out.",
+            at.mark("COLUMN" if statement.columns else "SELECT"),
         )
     return Selection(label, (*features, *([label] if label else ())) if features else (), params)
 
@@ -76,12 +79,13 @@ def _expanded(
         yield from fitting or [term]
 
 
-def check_known(name: str, names: Sequence[str], place: str) -> None:
+def check_known(name: str, names: Sequence[str], place: str, where: str = "") -> None:
     """Raises: Problem: this is none of the columns."""
     if name not in names:
         raise _mismatch(
             f"there is no column {name} in {place}",
             did_you_mean(name, names) or f"There are {', '.join(names)}.",
+            where,
         )
 
 
@@ -101,7 +105,6 @@ def check_label(
     if classes and statement.model_def.startswith("regressor."):
         raise usage(
             f"the label {label} is a text; {statement.model_def} learns numbers",
-            where=f"LABEL {label}",
             remedy="Take a classifier: TRAIN classifier.DNN",
         )
     if not statement.model_def.startswith("classifier.") or "n_classes" in statement.params:
@@ -118,12 +121,11 @@ def check_label(
     raise usage(
         f"the label {label} is no class: {wrong}; {statement.model_def} learns texts, or integers"
         " from 0 on",
-        where=f"LABEL {label}",
         remedy="Take a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
     )
 
 
-def check_values(schema: Mapping[str, Any]) -> None:
+def check_values(schema: Mapping[str, Any], at: Places) -> None:
     """Check what models that configure themselves from the schema cannot learn from.
 
     They say the same, in a job.
@@ -136,15 +138,17 @@ def check_values(schema: Mapping[str, Any]) -> None:
             raise _mismatch(
                 f"the column {column['name']} has no values at all",
                 "Leave it out, or name the others in COLUMN.",
+                at.mark("SELECT", column["name"]),
             )
         if column.get("not_finite"):
             raise _mismatch(
                 f"the column {column['name']} has infinities or NaN",
                 f"Leave these rows out, or select NULLIF({column['name']}, 'NaN').",
+                at.mark("SELECT", column["name"]),
             )
 
 
-def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
+def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: Places) -> None:
     """Check that columns hold what they held when the model was trained.
 
     Raises:
@@ -159,8 +163,9 @@ def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any]) -> None:
             raise _mismatch(
                 f"the column {column['name']} has {now}; the model was trained with {then}",
                 "CAST it in the SELECT.",
+                at.mark("SELECT", column["name"]),
             )
 
 
-def _mismatch(what: str, remedy: str) -> Problem:
-    return usage(what, where="SELECT", remedy=remedy)
+def _mismatch(what: str, remedy: str, where: str = "") -> Problem:
+    return usage(what, where=where, remedy=remedy)

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from edl.core.sql_clauses import CLAUSES, ClauseReader
 from edl.core.sql_columns import ColumnTerm, read_terms
+from edl.core.sql_places import NOWHERE, Places
 from edl.core.sql_tokens import Dialect, SqlToken, is_word, mistake, tokens
 
 _VERBS = ("TRAIN", "PREDICT", "EVALUATE")
@@ -72,6 +73,7 @@ class Train:
     columns: dict[str, tuple[ColumnTerm, ...]] = field(default_factory=dict)
     label: str = ""
     text: str = field(default="", compare=False)
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Predict:
     table: str
     column: str
     using: str
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class Evaluate:
     label: str = ""
     into: str = ""
     settings: dict[str, object] = field(default_factory=dict)
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class ShowTrain:
     """``SHOW TRAIN``: how a model was trained."""
 
     model: str
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 Statement = Train | Predict | Evaluate | ShowTrain
@@ -130,15 +135,19 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
     for token in tokens(text, dialect):
         if token.text == ";" and not token.depth:
             if current:
-                found.append(_statement(text, current))
+                found.append(_placed(text, current))
             current = []
         else:
             current.append(token)
     if current:
-        found.append(_statement(text, current))
+        found.append(_placed(text, current))
     if not found:
         raise mistake("there is no statement", text, len(text), _TRAIN_EXAMPLE)
     return found
+
+
+def _placed(text: str, words: Sequence[SqlToken]) -> Statement:
+    return replace(_statement(text, words), places=Places(text, tuple(words)))
 
 
 def _statement(text: str, words: Sequence[SqlToken]) -> Statement:

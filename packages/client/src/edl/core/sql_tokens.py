@@ -133,6 +133,11 @@ def ends_with_semicolon(text: str, dialect: Dialect) -> bool:
 
 def mistake(what: str, text: str, position: int, remedy: str = "") -> Problem:
     """An error with the line that it is in, and a mark under its place."""
+    return usage(what, where=marked(text, position), remedy=remedy)
+
+
+def marked(text: str, position: int) -> str:
+    """Line and column of a place in a text, and below them the line with a mark under it."""
     before = text[:position]
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1)
     shown = text.split("\n")[line - 1].rstrip("\r")
@@ -141,9 +146,7 @@ def mistake(what: str, text: str, position: int, remedy: str = "") -> Problem:
     shown = shown[first : column + _SHOWN_AFTER]
     if first:
         shown, mark = f"…{shown}", f" {mark}"
-    return usage(
-        what, where=f"line {line}, column {column + 1}\n  {shown}\n  {mark}", remedy=remedy
-    )
+    return f"line {line}, column {column + 1}\n  {shown}\n  {mark}"
 
 
 def _blank(char: str) -> str:

@@ -1,0 +1,165 @@
+"""What a table must be like to get predictions, found out before anything is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from edl.adapters.database_errors import DatabaseUnreachable
+from edl.adapters.databases import Database
+from edl.conversion.column_loader import (
+    LoadTransaction,
+    Target,
+    check_type,
+    column_types,
+    fits,
+)
+from edl.conversion.queries import identifying_columns
+from edl.conversion.tables import unreadable
+from edl.core.columns import Cell
+from edl.core.sql_tokens import dialect_of, without_semicolons
+from edl_proto.errors import EdlError, ErrorCode
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_IS_THERE = 1060
+"""Error of MariaDB and MySQL: there is a column of this name."""
+
+
+def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> None:
+    """Check that a table can take predictions, and that this user may write them.
+
+    Args:
+        kinds: what the predictions may be.
+
+    Raises:
+        EdlError, Problem: the table or the key is not there, the column holds something else, or a
+            privilege is missing.
+    """
+    where = f"{database.shown}, table {target.table}"
+    with database.reading() as connection:
+        known = column_types(connection, target, where).get(target.column)
+    fitting = [kind for kind in kinds if known is None or fits(known, kind)]
+    if known is not None and not fitting:
+        check_type(known, kinds[0], target.column, where)
+    _rehearse(database, target, fitting[0], where)
+
+
+class _Rehearsed(Exception):
+    """Nothing was wrong: the transaction is rolled back."""
+
+
+def _rehearse(database: Database, target: Target, kind: Cell, where: str) -> None:
+    """Write no predictions, and take it back: the database checks privileges all the same."""
+    try:
+        with database.writing() as connection:
+            loading = LoadTransaction(connection, target, kind, where)
+            loading.rehearse()
+            if loading.column_is_new:
+                _check_may_add(connection, target, where)
+            raise _Rehearsed
+    except _Rehearsed:
+        pass
+
+
+def _check_may_add(connection: Connection, target: Target, where: str) -> None:
+    """Check that this user may add a column. To add one on trial would keep others waiting."""
+    import sqlalchemy as sql
+    from sqlalchemy.exc import DBAPIError
+
+    table = _quoted(connection, target.table)
+    if connection.dialect.name == "postgresql":
+        owned = sql.text(
+            "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class"
+            " WHERE oid = CAST(:name AS regclass)"
+        )
+        if not connection.execute(owned, {"name": table}).scalar():
+            raise EdlError(
+                ErrorCode.FORBIDDEN,
+                f"this user must own the table to add the column {target.column}",
+                where=where,
+                remedy=f"Have its owner add it and let you write: GRANT UPDATE ({target.column}),"
+                f" SELECT ON {target.table} TO …",
+            )
+    elif connection.dialect.name in ("mysql", "mariadb"):
+        # The column is there: without the privilege, the database says so first.
+        key = connection.dialect.identifier_preparer.quote(target.key)
+        again = f"ALTER TABLE {table} ADD COLUMN {key} INT"
+        try:
+            connection.exec_driver_sql(again, execution_options={"no_parameters": True})
+        except DBAPIError as error:
+            if getattr(error.orig, "args", (None,))[0] != _IS_THERE:
+                raise
+
+
+def check_keys(database: Database, target: Target, query: str) -> None:
+    """Check that each row of a query has exactly one row of the table, by the key.
+
+    The database compares them, with the query as a part of its own.
+
+    Raises:
+        EdlError: a key is NULL, has no row or several, or several rows of the query have it.
+    """
+    found = _first_wrong(database, target, query)
+    if found is None:
+        return
+    value, rows, matches = found
+    key = target.key
+    if value is None:
+        what = f"the key {key} of a selected row is NULL"
+    elif rows > 1:
+        what = f"{key} is not unique: {rows} selected rows have {key} {value}"
+    elif matches:
+        what = f"{key} is not unique: {matches} rows of {target.table} have {key} {value}"
+    else:
+        what = f"a selected row has {key} {value}, and no row of {target.table} has it"
+    raise unreadable(
+        what,
+        database.shown,
+        "Select rows of the table, each once, and name a column that differs for each row with"
+        " --key.",
+    )
+
+
+def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, int, int] | None:
+    """A key, how many selected rows have it, and how many of the table; None if all are right."""
+    is_declared = target.key in identifying_columns(database, target.table)
+    rows = without_semicolons(query, dialect_of(database.backend))
+    try:
+        with database.reading() as connection:
+            prepare = connection.dialect.identifier_preparer
+            key, table = prepare.quote(target.key), _quoted(connection, target.table)
+            selected = (
+                f"SELECT {key} AS edl_key, COUNT(*) AS edl_rows FROM (\n{rows}\n) AS edl_selected"
+                f" GROUP BY {key}"
+            )
+            # A declared key has an index, and few rows of a large table are looked up quickly.
+            matches = (
+                f"SELECT edl_key, edl_rows, (SELECT COUNT(*) FROM {table} AS edl_table"
+                f" WHERE edl_table.{key} = edl_key) AS edl_matches FROM ({selected}) AS edl_keys"
+                if is_declared
+                else f"SELECT edl_keys.edl_key, edl_rows, COALESCE(edl_number, 0) AS edl_matches"
+                f" FROM ({selected}) AS edl_keys LEFT JOIN (SELECT {key} AS edl_key, COUNT(*)"
+                f" AS edl_number FROM {table} GROUP BY {key}) AS edl_table"
+                f" ON edl_table.edl_key = edl_keys.edl_key"
+            )
+            found = connection.execution_options(no_parameters=True).exec_driver_sql(
+                f"SELECT edl_key, edl_rows, edl_matches FROM ({matches}) AS edl_all"
+                " WHERE edl_key IS NULL OR edl_rows <> 1 OR edl_matches <> 1 LIMIT 1"
+            )
+            first = found.first()
+            return None if first is None else (first[0], int(first[1]), int(first[2]))
+    except DatabaseUnreachable:
+        raise
+    except EdlError:
+        # Keys of different types may fit each other in records, and not in this database.
+        return None
+
+
+def _quoted(connection: Connection, table: str) -> str:
+    import sqlalchemy as sql
+
+    schema, _, name = table.rpartition(".")
+    prepare = connection.dialect.identifier_preparer
+    return prepare.format_table(sql.Table(name, sql.MetaData(), schema=schema or None))

@@ -1,0 +1,58 @@
+"""Places in statements, for errors that are found when their words have been read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from edl.core.sql_tokens import SqlToken, is_word, marked
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of one statement are.
+
+    Attributes:
+        text: all statements, which the places count in.
+        words: of this one.
+    """
+
+    text: str
+    words: tuple[SqlToken, ...]
+
+    @property
+    def start(self) -> int:
+        """Where the statement begins, and with it its SELECT."""
+        return self.words[0].start if self.words else 0
+
+    def of(self, clause: str, name: str = "") -> int:
+        """Where a name is in a clause, or its first word.
+
+        Args:
+            clause: the word that begins it: ``SELECT``, which has no place after it, or ``INTO``.
+            name: a column or a parameter; empty for what follows the clause's word.
+        """
+        if clause == "SELECT":
+            parts = [self.words]
+        else:
+            # The SELECT may have the same words, but these come last; COLUMN may be there twice.
+            begun = [index for index, word in enumerate(self.words, 1) if _begins(word, clause)]
+            parts = [self.words[index:] for index in reversed(begun)]
+        for part in parts:
+            for word, after in pairwise((*part, None)):
+                is_value = clause == "WITH" and (after is None or after.text != "=")
+                if word is not None and word.is_name and word.name == name and not is_value:
+                    return word.start
+        first = next(filter(None, parts), None)
+        return first[0].start if first else len(self.text)
+
+    def mark(self, clause: str, name: str = "") -> str:
+        """Line and column of a place, and a mark under it."""
+        return marked(self.text, self.of(clause, name))
+
+
+NOWHERE = Places("", ())
+
+
+def _begins(word: SqlToken, clause: str) -> bool:
+    return not word.depth and is_word(word, clause)
