@@ -30,12 +30,14 @@ class Api:
 
     Attributes:
         before, after: called with what is called, before and after it has its effect.
+        behind_s: how far its clock is behind the one of this machine.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
         self.before: Happens = lambda called: None
         self.after: Happens = lambda called: None
+        self.behind_s = 0.0
         self._uids = 0
 
     def create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +81,7 @@ class Api:
             raise ApiError(409, "AlreadyExists", "it exists")
         self._uids += 1
         metadata = {**copy.deepcopy(item["metadata"]), "uid": str(self._uids)}
-        metadata["creationTimestamp"] = rfc3339(time.time(), "seconds")
+        metadata["creationTimestamp"] = rfc3339(time.time() - self.behind_s, "seconds")
         self.objects[path] = {**item, "metadata": metadata, "spec": dict(item.get("spec", {}))}
         return dict(self.objects[path])
 
@@ -259,21 +261,21 @@ def leave_behind(api: Api, monkeypatch: pytest.MonkeyPatch, name: str, age_s: fl
     return str(metadata["uid"])
 
 
-@pytest.mark.parametrize(("age_s", "watched_s"), [(400.0, 60.0), (0.0, 0.2)])
 def test_what_a_killed_submission_has_left_is_replaced_by_the_next_one_of_its_name(
-    api: Api, monkeypatch: pytest.MonkeyPatch, age_s: float, watched_s: float
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_creation, "_UNRELEASED_S", watched_s)
-    left = leave_behind(api, monkeypatch, "digits", age_s)
+    monkeypatch.setattr(job_creation, "_UNRELEASED_S", 0.2)
+    left = leave_behind(api, monkeypatch, "digits", 0.0)
     assert creation(api).create()
     assert api.objects[JOB]["metadata"]["uid"] != left
     assert not api.objects[JOB]["spec"]["suspend"]
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 7200.0, -7200.0])
 def test_a_submission_that_is_not_over_is_waited_for(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+    api: Api, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
-    other = leave_behind(api, monkeypatch, "digits", 0.0)
+    other = leave_behind(api, monkeypatch, "digits", ahead_s)  # by the clock of this machine
 
     def release(seconds: float) -> None:
         api.objects[JOB]["metadata"]["annotations"] = {}
@@ -296,15 +298,17 @@ def test_a_submission_that_was_replaced_does_not_release_the_other_one(
     assert api.objects[JOB]["spec"]["suspend"], "the other one releases it"
 
 
+@pytest.mark.parametrize("ahead_s", [0.0, 7200.0, -7200.0])
 @pytest.mark.parametrize(("age_s", "stays"), [(4000.0, False), (1000.0, True)])
 def test_any_submission_removes_what_was_left_long_ago(
-    api: Api, monkeypatch: pytest.MonkeyPatch, age_s: float, stays: bool
+    api: Api, monkeypatch: pytest.MonkeyPatch, age_s: float, stays: bool, ahead_s: float
 ) -> None:
+    api.behind_s = ahead_s
     released = creation(api, name="released")
     assert released.create()
     path = JOB.replace("digits", "released")
     api.objects[path]["metadata"]["creationTimestamp"] = rfc3339(time.time() - 1e6, "seconds")
-    leave_behind(api, monkeypatch, "forgotten", age_s)
+    leave_behind(api, monkeypatch, "forgotten", ahead_s + age_s)
     assert creation(api).create()
     assert (JOB.replace("digits", "forgotten") in api.objects) is stays
     assert path in api.objects, "a job that runs for long is no remains"

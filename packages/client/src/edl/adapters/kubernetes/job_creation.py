@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from edl import codec
-from edl.adapters.kubernetes.cluster_job import SUBMISSION_S, age_s, is_being_submitted
+from edl.adapters.kubernetes.cluster_job import SUBMISSION_S, created_s, is_being_submitted
 from edl.adapters.kubernetes.job_identities import NewIdentities
 from edl.adapters.kubernetes.job_objects import LABEL_MANAGED, is_managed
 from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
@@ -83,11 +83,11 @@ class JobCreation:
         """
         connection = self.session.connect()
         try:
-            self._remove_forgotten(connection)
             made = self._create_first(connection, say)
             if made is None:
                 return False
             self._uid = made["metadata"]["uid"]
+            self._remove_forgotten(connection, created_s(made))
             for item in self.owned():
                 create_owned(connection, item, made, say)
             retry_unanswered(lambda: self._release(connection), RETRY_S)
@@ -155,7 +155,8 @@ class JobCreation:
                     if not seen:
                         say(f"{self._name} waits for the end of another submission of its name")
                     seen, since = other["metadata"]["uid"], time.monotonic()
-                if time.monotonic() - since > _UNRELEASED_S or age_s(other) > SUBMISSION_S:
+                # Seen by this process: its age by the clock of this machine may be wrong.
+                if time.monotonic() - since > _UNRELEASED_S:
                     retry_unanswered(partial(self._remove, connection, other), RETRY_S)
                     continue
             time.sleep(POLL_S)
@@ -166,11 +167,15 @@ class JobCreation:
             remedy="Choose another --name, or end what creates and deletes jobs of this name.",
         )
 
-    def _remove_forgotten(self, connection: ClusterConnection) -> None:
-        """Remove what submissions have left whose clients were killed, whatever its name."""
+    def _remove_forgotten(self, connection: ClusterConnection, now: float) -> None:
+        """Remove what submissions have left whose clients were killed, whatever its name.
+
+        Args:
+            now: by the cluster's clock: the one of this machine may be wrong by hours.
+        """
         with contextlib.suppress(ApiError, ApiUnavailable):  # the next submission does it
             for item in connection.api.list(self._place(connection), LABEL_MANAGED).items:
-                if is_being_submitted(item) and age_s(item) > _FORGOTTEN_S:
+                if is_being_submitted(item) and now - created_s(item) > _FORGOTTEN_S:
                     self._remove(connection, item)
 
     def _create_job(self, connection: ClusterConnection) -> JsonObject | None:
