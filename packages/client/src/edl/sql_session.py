@@ -212,8 +212,8 @@ class SqlSession:
         with shown(at, "SELECT"):
             for name in about["texts"]:
                 check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
+        key = self._key(statement, names)
         with shown(at, "PREDICT"):
-            key = self._key(statement, names)
             target = Target(statement.table, statement.column, key)
             check_target(self._database, target, _kinds(about))
         with shown(at, "SELECT", key):
@@ -339,15 +339,16 @@ class SqlSession:
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
         if self._places.key:
-            check_known(self._places.key, names, "the SELECT")
+            check_known(self._places.key, names, "the SELECT", "--key")
             return self._places.key
-        keys = identifying_columns(self._database, statement.table)
+        with shown(statement.places, "PREDICT"):
+            keys = identifying_columns(self._database, statement.table)
         found = next((name for name in keys if name in names), None)
         if found is None:
             those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
             raise usage(
                 f"no selected column identifies a row of {statement.table}",
-                where=f"PREDICT {statement.table}.{statement.column}",
+                where=statement.places.mark("PREDICT"),
                 remedy=f"{those}, and name it with --key if the table does not declare it.",
             )
         return found

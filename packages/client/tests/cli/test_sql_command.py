@@ -211,6 +211,7 @@ def test_what_does_not_fit_is_refused_before_a_job_starts(
         ("^SELECT id FROM people PREDICT people.p USING wages", "no column role"),
         ("SELECT id, role FROM people PREDICT ^none.p USING wages", "no table none"),
         ("SELECT * FROM people PREDICT ^people.role USING wages", "is of type TEXT"),
+        ("SELECT role FROM people PREDICT ^people.p USING wages", "no selected column identifies"),
         ("SELECT id, 7 AS ^role FROM people PREDICT people.p USING wages", "has numbers"),
         ("SELECT 1 AS ^id, role FROM people PREDICT people.p USING wages", "not unique"),
         ("SELECT * FROM people PREDICT people.p USING ^wage", "Did you mean wages?"),

@@ -96,7 +96,7 @@ def check_metrics(places: Places, settings: Mapping[str, object], source: str) -
             continue
         with shown(places, "WITH", "metrics"):
             raise EdlError(
-                ErrorCode.MODEL_NOT_FOUND,
+                ErrorCode.USAGE,
                 f"neither Keras nor the model's file has a metric {name!r}",
                 remedy=did_you_mean(name, [*own, *keras_metrics.NAMES])
                 or "Name metrics of Keras, or one function as module.name of the model zoo.",
