@@ -37,6 +37,14 @@ def measures() -> list[dict[str, object]]:
         max_workers=WORKERS,
         min_workers=WORKERS,
         export=False,
+        export_only=False,
+        epoch_barrier=False,
+        evaluation_steps=0,
+        checkpoint_steps=0,
+        snapshot_interval_s=0.0,
+        seed=0,
+        shuffle=True,
+        allow_dead_letters=False,
         timings=timings_for(WORKERS, 10.0, 0.0),
     )
     data = (TASKS * RECORDS // FILES,) * FILES

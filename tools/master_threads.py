@@ -54,6 +54,8 @@ def write_job(job_dir: Path, workers: int) -> None:
     _set(spec, "data", str(data))
     spec.failures.task_attempts = spec.failures.worker_crashes = 1000
     _set(spec.serving, "host", "127.0.0.1")
+    if "metrics_auth" in spec.serving.DESCRIPTOR.fields_by_name:
+        spec.serving.metrics_auth = "token"
     for name, value in {
         "platform": "processes",
         "trained_model": str(job_dir / "model"),

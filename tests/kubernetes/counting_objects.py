@@ -110,7 +110,10 @@ class CountingObjects:
             workers=job_pb2.WorkersSpec(min=least, max=most),
             failures=job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
             serving=job_pb2.ServingSpec(
-                host="0.0.0.0", port=objects.MASTER_PORT, dashboard_port=objects.PAGE_PORT
+                host="0.0.0.0",
+                port=objects.MASTER_PORT,
+                dashboard_port=objects.PAGE_PORT,
+                metrics_auth="none",
             ),
             training=job_pb2.TrainingSpec(
                 **{

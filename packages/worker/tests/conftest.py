@@ -87,7 +87,7 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
         ),
         workers=job_pb2.WorkersSpec(min=1, max=1),
         failures=job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
-        serving=job_pb2.ServingSpec(host="127.0.0.1"),
+        serving=job_pb2.ServingSpec(host="127.0.0.1", metrics_auth="token"),
         worker_grace_s=5.0,
         snapshot_interval_s=5.0,
         tensorboard_dir=str(tmp_path / "tensorboard"),

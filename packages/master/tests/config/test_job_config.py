@@ -39,7 +39,7 @@ def test_the_specification_is_used() -> None:
             failures=job_pb2.FailureSpec(
                 task_attempts=7, allow_dead_letters=True, worker_crashes=4, stall_timeout_s=3600
             ),
-            serving=job_pb2.ServingSpec(host="0.0.0.0"),
+            serving=job_pb2.ServingSpec(host="0.0.0.0", metrics_auth="none"),
             training=training(
                 num_epochs=4,
                 evaluation_steps=10,
@@ -122,6 +122,13 @@ def test_the_update_mode_is_that_of_the_specification() -> None:
             {"training": training(local_steps=2, update=job_pb2.BOUNDED, max_staleness=1)},
             "local steps",
         ),
+        ({"training": training(update=17)}, "update mode"),
+        ({"training": training(overlap=True, local_steps=2)}, "--overlap"),
+        (
+            {"training": training(overlap=True, update=job_pb2.SYNC, grads_to_wait=1)},
+            "--overlap",
+        ),
+        ({"serving": job_pb2.ServingSpec(host="127.0.0.1", metrics_auth="all")}, "metrics_auth"),
         ({"training": training(wire_precision=17)}, "wire precision"),
         ({"training": training(parameter_servers=257)}, "parameter servers"),
         (

@@ -27,7 +27,8 @@ from edl_master.core.view import TaskCounts
 
 # Short, so that a life of some hundred turns sees workers hang and snapshots taken.
 TIMINGS = Timings(
-    stall=StallTimeouts(least_s=3.0, start_s=5.0, first_s=10.0, load_s=6.0, stacks_s=1.0)
+    worker_grace_s=10.0,
+    stall=StallTimeouts(least_s=3.0, start_s=5.0, first_s=10.0, load_s=6.0, stacks_s=1.0),
 )
 
 
@@ -48,7 +49,12 @@ def world(seed: int) -> World:
         snapshot_interval_s=random.choice([0.0, 2.0]),
         records_per_task=random.randrange(1, 8),
         minibatch_size=random.randrange(1, 4),
+        min_workers=1,
         max_workers=random.randrange(1, 4),
+        export=True,
+        export_only=False,
+        seed=0,
+        allow_dead_letters=False,
         # Under these rules only a defect can fail the job.
         task_attempts=10_000,
         worker_crashes=10_000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.job_settings import job_settings
+from fakes.job_settings import TIMINGS, job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from edl_master.core.failure_policy import (
     restart_delay_s,
 )
 from edl_master.core.identifiers import TaskType
-from edl_master.core.settings import JobType, Timings
+from edl_master.core.settings import JobType
 
 BOOM = Failure("USER_CODE", "boom", where="model.py:3", detail="Traceback")
 
@@ -128,8 +128,7 @@ def test_restarts_wait_longer_and_longer_up_to_a_limit() -> None:
     counts = (0, 1, 2, 3, 4, 5, 6, 7, 1000)
     for kind in (ExitKind.CRASHED, ExitKind.KILLED):
         delays = [
-            restart_delay_s(kind, consecutive_failures, Timings())
-            for consecutive_failures in counts
+            restart_delay_s(kind, consecutive_failures, TIMINGS) for consecutive_failures in counts
         ]
         assert delays == [0, 1, 2, 4, 8, 16, 30, 30, 30]
 
@@ -137,11 +136,11 @@ def test_restarts_wait_longer_and_longer_up_to_a_limit() -> None:
 def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
     counts = (0, 1, 2, 3, 4, 5, 6, 1000)
     delays = [
-        restart_delay_s(ExitKind.PREEMPTED, consecutive_failures, Timings())
+        restart_delay_s(ExitKind.PREEMPTED, consecutive_failures, TIMINGS)
         for consecutive_failures in counts
     ]
     assert delays == [0, 0, 0, 0, 1, 2, 4, 30]
-    assert restart_delay_s(ExitKind.LEFT, 1000, Timings()) == 0
+    assert restart_delay_s(ExitKind.LEFT, 1000, TIMINGS) == 0
 
 
 numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)

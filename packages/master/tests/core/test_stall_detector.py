@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes.job_settings import job_settings
+from fakes.job_settings import TIMINGS, job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobStateMachine
-from edl_master.core.settings import JobType, Timings
+from edl_master.core.settings import JobType
 from edl_master.core.stall_detector import (
     ProgressWatch,
     StallDetector,
@@ -28,7 +28,7 @@ SETTINGS = job_settings(
     records_per_task=20,
     minibatch_size=2,
     max_workers=2,
-    timings=Timings(stall=TIMEOUTS),
+    timings=replace(TIMINGS, stall=TIMEOUTS),
 )
 
 
@@ -220,7 +220,7 @@ def test_a_worker_that_waits_for_others_is_not_suspected() -> None:
 
 def test_steps_that_are_slow_for_all_workers_are_no_stall() -> None:
     """With steps of 20 s nothing is suspected before 200 s."""
-    settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, first_s=100.0)))
+    settings = replace(SETTINGS, timings=replace(TIMINGS, stall=replace(TIMEOUTS, first_s=100.0)))
     played = Played()
     played.job = JobStateMachine(settings, (200,))
     played.__dict__.update(now=0.0, records=[])
@@ -241,7 +241,9 @@ def test_steps_that_are_slow_for_all_workers_are_no_stall() -> None:
 def test_a_model_file_that_never_loads_is_found_and_in_the_end_fails_the_job() -> None:
     """Its import sleeps, say: three instances tell where, and then the job says so."""
     settings = replace(
-        SETTINGS, max_workers=1, timings=Timings(stall=replace(TIMEOUTS, load_s=30.0))
+        SETTINGS,
+        max_workers=1,
+        timings=replace(TIMINGS, stall=replace(TIMEOUTS, load_s=30.0)),
     )
     played = Played()
     played.job = JobStateMachine(settings, (200,))
@@ -295,7 +297,7 @@ def test_loading_that_comes_to_an_end_is_no_hang() -> None:
 
 def idle(phase: str, last_s: float, asks: bool = False) -> list[str]:
     """What is found about a worker that is ready, beats, and holds nothing for so long."""
-    settings = replace(SETTINGS, timings=Timings(stall=replace(TIMEOUTS, ask_s=12.0)))
+    settings = replace(SETTINGS, timings=replace(TIMINGS, stall=replace(TIMEOUTS, ask_s=12.0)))
     played = Played()
     played.job = JobStateMachine(settings, (20,))
     played.__dict__.update(now=0.0, records=[])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edl_master.core.settings import JobSettings, JobType
+from edl_master.core.settings import JobSettings, JobType, Timings
+
+TIMINGS = Timings(worker_grace_s=10.0)
 
 
 def job_settings(type_: JobType, **chosen: Any) -> JobSettings:
@@ -15,5 +17,17 @@ def job_settings(type_: JobType, **chosen: Any) -> JobSettings:
         "num_epochs": 1,
         "task_attempts": 3,
         "worker_crashes": 3,
+        "epoch_barrier": False,
+        "evaluation_steps": 0,
+        "checkpoint_steps": 0,
+        "snapshot_interval_s": 0.0,
+        "export": True,
+        "export_only": False,
+        "seed": 0,
+        "shuffle": True,
+        "min_workers": 1,
+        "max_workers": 1,
+        "allow_dead_letters": False,
+        "timings": TIMINGS,
     }
     return JobSettings(type=type_, **{**usual, **chosen})

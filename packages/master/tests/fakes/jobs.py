@@ -54,7 +54,7 @@ def complete_spec(**fields: object) -> job_pb2.JobSpec:
         "minibatch_size": 32,
         "workers": job_pb2.WorkersSpec(min=1, max=1),
         "failures": job_pb2.FailureSpec(task_attempts=3, worker_crashes=3),
-        "serving": job_pb2.ServingSpec(host="127.0.0.1"),
+        "serving": job_pb2.ServingSpec(host="127.0.0.1", metrics_auth="token"),
         "worker_grace_s": 10,
         "snapshot_interval_s": 5,
         "tensorboard_dir": "/tensorboard",

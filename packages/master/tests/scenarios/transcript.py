@@ -35,6 +35,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fakes.job_settings import job_settings
+
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
@@ -50,12 +52,7 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
     """``train, data 10 6, validation 4, tasks of 4, minibatches of 2, epochs 2, workers 1:2``"""
     parts = [part.strip() for part in line.split(",")]
     options: dict[str, object] = {
-        "type": JobType(parts[0]),
-        "records_per_task": 4,
         "minibatch_size": 2,
-        "num_epochs": 1,
-        "task_attempts": 3,
-        "worker_crashes": 3,
         "shuffle": False,
         "export": False,
     }
@@ -94,10 +91,10 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
                 options["shuffle"] = True
             case _:
                 raise ValueError(f"job: {part!r}")
-    return JobSettings(timings=SLOW, **options), data, validation
+    return job_settings(JobType(parts[0]), timings=SLOW, **options), data, validation
 
 
-SLOW = Timings(heartbeat_loss_s=5.0, pause_s=2.0)
+SLOW = Timings(worker_grace_s=10.0, heartbeat_loss_s=5.0, pause_s=2.0)
 """With the clock looked at every second, and times that are easy to follow."""
 
 # --- effects in words ----------------------------------------------------------------------

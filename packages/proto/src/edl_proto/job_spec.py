@@ -22,6 +22,7 @@ _ALWAYS = (
     "failures.task_attempts",
     "failures.worker_crashes",
     "serving.host",
+    "serving.metrics_auth",
     "worker_grace_s",
     "snapshot_interval_s",
     "tensorboard_dir",

@@ -75,14 +75,14 @@ def read(records: RecordRange, cache: DataCacheSettings) -> list[bytes]:
 def test_the_beginning_of_a_file_is_looked_at_once(index: recordio.Index) -> None:
     for number, start in enumerate((20_000, 90_000, 60_000)):
         records = task(index, start, start + 10_000)
-        assert read(records, DataCacheSettings()) == LINES[start : start + 10_000]
+        assert read(records, DataCacheSettings("", 0)) == LINES[start : start + 10_000]
         asked = sum(stop - begin for begin, stop in Counted.asked)
         looked = 4096 if number == 0 else 0
         assert asked == looked + records.end_offset - records.block_offset
 
 
 def test_what_a_job_keeps_is_not_fetched_again(index: recordio.Index, tmp_path: Path) -> None:
-    spec = job_pb2.JobSpec()
+    spec = job_pb2.JobSpec(type=job_pb2.TRAIN)
     spec.data_cache.folder, spec.data_cache.gibibytes = str(tmp_path / "kept"), 1
     cache = decode_job(spec).data_cache
     records = task(index, 20_000, 30_000)

@@ -12,7 +12,8 @@ from zoo_folder import ZooFolder
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.job import JobDescription, JobType, TrainingSettings
+from edl_proto.v1 import job_pb2
+from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import LoadedModel
@@ -47,15 +48,16 @@ def load(
     zoo: ZooFolder, data: str, source: str, minibatch_size: int = 8, **training: int
 ) -> LoadedModel:
     zoo.write("mine.py", source)
-    job = JobDescription(
-        "tried",
-        JobType.TRAIN,
-        zoo.reference("mine"),
-        data=(data,),
+    model = zoo.reference("mine")
+    spec = job_pb2.JobSpec(
+        name="tried",
+        type=job_pb2.TRAIN,
+        model=job_pb2.ModelSpec(model_zoo=model.model_zoo, model_def=model.model_def),
+        data=[data],
         minibatch_size=minibatch_size,
-        training=TrainingSettings(**training),
+        training=job_pb2.TrainingSpec(**{"local_steps": 1, "num_epochs": 1, **training}),
     )
-    return loaded_model.load(job, {"job": "tried", "worker_id": 0, "master": ""})
+    return loaded_model.load(decode_job(spec), {"job": "tried", "worker_id": 0, "master": ""})
 
 
 def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError:

@@ -27,6 +27,8 @@ from edl_proto.v1 import job_pb2
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
 
+_UPDATES = (job_pb2.ASYNC, job_pb2.BOUNDED, job_pb2.SYNC)
+
 MAX_PARAMETER_SERVERS = 256
 """Of one job; a machine has fewer cores than that."""
 
@@ -240,21 +242,31 @@ def read(
 
 def _check_ranges(spec: job_pb2.JobSpec) -> None:
     """Check what the fields of a complete specification may hold."""
-    workers, training = spec.workers, spec.training
+    workers = spec.workers
     if spec.type not in JOB_TYPES:
         raise _usage(f"the job type must be TRAIN, EVALUATE or PREDICT, not {spec.type}")
     if workers.min > workers.max:
         raise _usage(f"workers.min, {workers.min}, exceeds workers.max, {workers.max}")
+    if spec.serving.metrics_auth not in ("token", "none"):
+        raise _usage(f"metrics_auth must be token or none, not {spec.serving.metrics_auth!r}")
+    if spec.prediction.format not in ("", *FORMATS):
+        raise _usage(f"unknown output format {spec.prediction.format!r}")
+    _check_training(spec.training, is_given=spec.type == job_pb2.TRAIN)
+
+
+def _check_training(training: job_pb2.TrainingSpec, *, is_given: bool) -> None:
+    if is_given and training.update not in _UPDATES:
+        raise _usage(f"unknown update mode {training.update}")
     if training.gradient_reduction not in ("", *Reduction):
         raise _usage(
             f"the gradient reduction must be mean or sum, not {training.gradient_reduction!r}"
         )
     if training.local_steps > 1 and training.update != job_pb2.ASYNC:
         raise _usage("local steps need --update async")
+    if training.overlap and (training.update == job_pb2.SYNC or training.local_steps > 1):
+        raise _usage("--overlap needs --update async or bounded, and --local-steps 1")
     if training.wire_precision not in job_pb2.WirePrecision.values():
         raise _usage(f"unknown wire precision {training.wire_precision}")
-    if spec.prediction.format not in ("", *FORMATS):
-        raise _usage(f"unknown output format {spec.prediction.format!r}")
     if training.parameter_servers > MAX_PARAMETER_SERVERS:
         raise _usage(f"a job has at most {MAX_PARAMETER_SERVERS} parameter servers")
 

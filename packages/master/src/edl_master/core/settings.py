@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from edl_master.core.stall_detector import StallTimeouts
@@ -20,6 +20,9 @@ class JobType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Durations in seconds. The defaults suit one machine and a small cluster alike."""
+
+    worker_grace_s: float
+    """From asking an instance to leave to killing it; the client chooses it."""
 
     lease_ttl_s: float = 10.0
     """A lease that is not renewed for so long is lost. Twenty missed heartbeats."""
@@ -45,9 +48,6 @@ class Timings:
 
     lost_kill_s: float = 30.0
     """A lost worker that stays silent for so long is killed and started again."""
-
-    worker_grace_s: float = 10.0
-    """From asking an instance to leave to killing it: one minibatch, one call to return leases."""
 
     exit_wait_s: float = 10.0
     """From killing an instance to giving it up when the platform never reports its end."""
@@ -95,25 +95,25 @@ class JobSettings:
     """How often a task may fail before it is dead-lettered; lost leases do not count."""
     worker_crashes: int
     """Consecutive crashes without progress of the job that are a crash loop."""
-    epoch_barrier: bool = False
+    epoch_barrier: bool
     """True in synchronous mode: no task of an epoch is leased before the last one is complete."""
-    evaluation_steps: int = 0
+    evaluation_steps: int
     """Parameter versions between evaluations; 0: one at the end of every epoch."""
-    checkpoint_steps: int = 0
+    checkpoint_steps: int
     """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
-    snapshot_interval_s: float = 0.0
+    snapshot_interval_s: float
     """Seconds between snapshots for the next master, should this one die; 0: none."""
-    export: bool = True
+    export: bool
     """Whether a training job ends with an EXPORT task."""
-    export_only: bool = False
+    export_only: bool
     """Whether the parameters are exported as they were restored, without any training."""
-    seed: int = 0
-    shuffle: bool = True
+    seed: int
+    shuffle: bool
     """Tasks of an epoch in seeded random order; False: in the order of the data."""
-    min_workers: int = 1
-    max_workers: int = 1
-    allow_dead_letters: bool = False
-    timings: Timings = field(default_factory=Timings)
+    min_workers: int
+    max_workers: int
+    allow_dead_letters: bool
+    timings: Timings
     worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
     """How the number of workers between minimum and maximum is chosen."""
 
@@ -151,15 +151,15 @@ def timings_for(workers: int, worker_grace_s: float, stall_timeout_s: float) -> 
     Args:
         stall_timeout_s: minimum of all limits of the stall detector; 0: as they are.
     """
-    default = Timings()
+    default = Timings(worker_grace_s)
     every_s = max(default.heartbeat_every_s, workers / HEARTBEATS_PER_S)
     loss_s = max(default.heartbeat_loss_s, 3.2 * every_s)
-    return Timings(
+    return replace(
+        default,
         heartbeat_every_s=every_s,
         crowded_retry_s=max(default.crowded_retry_s, every_s),
         heartbeat_loss_s=loss_s,
         lease_ttl_s=max(default.lease_ttl_s, 3 * loss_s),
-        worker_grace_s=worker_grace_s,
         stall=StallTimeouts(minimum_s=stall_timeout_s),
     )
 

@@ -37,8 +37,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
     training = spec.training
     return JobDescription(
         name=spec.name,
-        # A description without a type is that of a training job.
-        type=_JOB_TYPES.get(spec.type, JobType.TRAIN),
+        type=_JOB_TYPES[spec.type],
         model=decode_model_reference(spec.model),
         data=tuple(spec.data),
         data_format=spec.data_format,
@@ -96,15 +95,15 @@ def parse_job(text: str) -> JobDescription:
 
     Raises:
         ValueError: the text is not a JobSpec.
-        EdlError: USAGE, it names data, and not how large a minibatch is.
+        EdlError: USAGE, it does not say what the job does; or names data, and not how large a
+            minibatch is.
     """
     spec = job_pb2.JobSpec()
     try:
         json_format.Parse(text, spec)
     except json_format.ParseError as error:
         raise ValueError(str(error)) from error
-    if spec.data:
-        require(spec, ["minibatch_size"])
+    require(spec, ["type", "minibatch_size"] if spec.data else ["type"])
     return decode_job(spec)
 
 

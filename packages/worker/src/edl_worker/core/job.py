@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 
@@ -62,16 +62,16 @@ class TrainingSettings:
         profile: number of the first and the last step to profile, counted from 1; None: none are.
     """
 
-    seed: int = 0
-    sync: bool = False
-    overlap: bool = False
-    local_steps: int = 1
-    precision: WirePrecision = WirePrecision.FLOAT32
-    embedding_threshold: int = 0
-    init_from: str = ""
-    epochs: int = 1
-    validates: bool = False
-    profile: tuple[int, int] | None = None
+    seed: int
+    sync: bool
+    overlap: bool
+    local_steps: int
+    precision: WirePrecision
+    embedding_threshold: int
+    init_from: str
+    epochs: int
+    validates: bool
+    profile: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class PredictionSettings:
         postprocess: argmax, sigmoid or softmax; empty: the outputs stay as they are.
     """
 
-    keep: tuple[str, ...] = ()
-    postprocess: str = ""
+    keep: tuple[str, ...]
+    postprocess: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class DataCacheSettings:
         gibibytes: that it may hold.
     """
 
-    folder: str = ""
-    gibibytes: int = 0
+    folder: str
+    gibibytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ class JobDescription:
     name: str
     type: JobType
     model: ModelReference
-    data: tuple[str, ...] = ()
-    data_format: str = ""
-    output: str = ""
-    trained_model: str = ""
-    minibatch_size: int = 0
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    prediction: PredictionSettings = field(default_factory=PredictionSettings)
-    data_cache: DataCacheSettings = field(default_factory=DataCacheSettings)
-    image: str = ""
-    grace_s: float = 0.0
-    exported_job: str = ""
+    data: tuple[str, ...]
+    data_format: str
+    output: str
+    trained_model: str
+    minibatch_size: int
+    training: TrainingSettings
+    prediction: PredictionSettings
+    data_cache: DataCacheSettings
+    image: str
+    grace_s: float
+    exported_job: str

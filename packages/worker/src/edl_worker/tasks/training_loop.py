@@ -154,8 +154,8 @@ class TrainingLoop:
         return push_pipeline.PushPipeline(
             first,
             sync=options.sync,
-            overlap=options.overlap and not options.sync and options.local_steps == 1,
-            local_steps=1 if options.sync else options.local_steps,
+            overlap=options.overlap,
+            local_steps=options.local_steps,
         )
 
     # --- actions ---------------------------------------------------------------------------
