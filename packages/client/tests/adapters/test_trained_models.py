@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,3 +104,89 @@ def test_the_code_of_another_user_runs_only_where_it_is_trusted(
     monkeypatch.setattr(trained_models.os, "getuid", lambda: 0)
     monkeypatch.setenv("SUDO_UID", str(owner))
     trained_models.check(prediction(model))
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../other/parameters.safetensors", "..", ".", "a/b", "x\0y"]
+)
+@pytest.mark.parametrize("field", ["params_filename", "keras_filename"])
+def test_a_description_names_only_files_of_the_model(model: Path, field: str, name: str) -> None:
+    describe(model, **{field: name})
+    for trusts in (False, True):
+        assert "leads out of it" in refusal(prediction(model, trust_model=trusts)).what
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "device", "folder"])
+def test_the_values_of_a_model_are_a_file_of_its_own(
+    model: Path, tmp_path: Path, kind: str
+) -> None:
+    """A worker would wait for a pipe for ever, and a link may lead to another model's values."""
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(b"secret")
+    values = model / "parameters.safetensors"
+    match kind:
+        case "link":
+            values.symlink_to(other)
+        case "pipe":
+            os.mkfifo(values)
+        case "device":
+            values.symlink_to("/dev/zero")
+        case "folder":
+            values.mkdir()
+    refusal(prediction(model, trust_model=True))
+    with pytest.raises(EdlError) as refused:
+        trained_models.check_values(str(model))  # as --init-from takes them
+    assert refused.value.code == ErrorCode.FORBIDDEN
+
+
+def test_values_that_a_link_of_the_model_leads_to_are_its_own(model: Path) -> None:
+    (model / "version-1.safetensors").write_bytes(b"")
+    (model / "parameters.safetensors").symlink_to("version-1.safetensors")
+    trained_models.check(prediction(model))
+
+
+@pytest.mark.parametrize("size", [2 << 20, 1 << 40])
+def test_a_description_of_any_size_is_not_read(model: Path, size: int) -> None:
+    os.truncate(model / "trained_model.pb", size)
+    with pytest.raises(EdlError) as refused:
+        trained_models.read(str(model))
+    assert refused.value.code == ErrorCode.MODEL_NOT_FOUND
+    assert f"{size} bytes" in refused.value.what
+
+
+@pytest.mark.parametrize("field", ["model_def", "docker_commit_id", "dataset_fn", "job"])
+def test_a_name_of_any_length_is_no_name(model: Path, field: str) -> None:
+    message = model_pb2.TrainedModel(model_def="m", model_def_params="a" * 5000)
+    (model / "trained_model.pb").write_bytes(message.SerializeToString())
+    trained_models.check(prediction(model))
+    setattr(message, field, "\x1b" + "x" * 100_000)
+    (model / "trained_model.pb").write_bytes(message.SerializeToString())
+    assert len(refusal(prediction(model, trust_model=True)).what) < 200
+
+
+def test_a_model_zoo_of_any_depth_is_refused(model: Path) -> None:
+    at = os.open(model / "model_zoo", os.O_RDONLY)
+    for _ in range(3000):  # deeper than Python recurses, and than a path is long
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    try:
+        assert "folders in each other" in refusal(prediction(model, trust_model=True)).what
+    finally:
+        subprocess.run(["rm", "-rf", model / "model_zoo"], check=True)  # pytest would recurse
+
+
+def test_a_tracker_gets_no_file_of_the_user(model: Path, tmp_path: Path) -> None:
+    """Whoever writes a model, as the code in a container, could name one by a link."""
+    (tmp_path / "id_rsa").write_text("secret")
+    describe(model, keras_filename="model.keras")
+    (model / "model.keras").symlink_to(tmp_path / "id_rsa")
+    with pytest.raises(EdlError) as refused, trained_models.open_keras_model(str(model)):
+        pass
+    assert refused.value.code == ErrorCode.FORBIDDEN
+    (model / "model.keras").unlink()
+    (model / "model.keras").write_bytes(b"keras")
+    with trained_models.open_keras_model(str(model)) as opened:
+        assert opened.file.read_bytes() == b"keras"

@@ -88,6 +88,7 @@ class Master:
         self.server.start()
 
     def close(self) -> None:
+        self.job.more.set()  # of a test that has failed: the end of a server waits for its calls
         self.listener.close()
         self.server.stop(None).wait()
 

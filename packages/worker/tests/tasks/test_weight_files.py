@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
+from safetensors.numpy import save_file
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import job_pb2, model_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
@@ -247,3 +249,60 @@ def test_a_zoo_that_holds_the_output_is_copied_without_it(
     copied = sorted(p.name for p in (place / "model_zoo").iterdir())
     assert copied == ["points.py"]
     assert (zoo / ".out.edl-job.ab12-7.tmp").exists(), "it may still be at work there"
+
+
+@pytest.mark.parametrize(
+    "order", ["[" * 200_000, "5", '{"a": 1}', "[1, 2]", '["no such name"]', '"text"']
+)
+def test_an_order_of_values_that_is_none_is_reported(order: str, tmp_path: Path) -> None:
+    """Whoever made a file of values may have written anything there."""
+    path = tmp_path / "v.safetensors"
+    save_file({"a": np.zeros(2, np.float32)}, path, metadata={"order": order})
+    with pytest.raises(EdlError) as caught:
+        weight_files.read(path)
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
+
+
+def described(place: Path, **fields: str) -> Path:
+    """A folder with a description and values."""
+    place.mkdir()
+    weight_files.save({"a": np.zeros(2, np.float32)}, place / "parameters.safetensors")
+    message = model_pb2.TrainedModel(model_def="m", **fields)
+    (place / "trained_model.pb").write_bytes(message.SerializeToString())
+    return place
+
+
+@pytest.mark.parametrize("name", ["/other/v.safetensors", "../other/v.safetensors", ".."])
+def test_a_description_names_only_values_of_the_model(name: str, tmp_path: Path) -> None:
+    described(tmp_path / "other")
+    with pytest.raises(EdlError, match="leads out of it"):
+        trained_model.open_directory(str(described(tmp_path / "m", params_filename=name)))
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_values_of_a_model_are_its_own(kind: str, tmp_path: Path) -> None:
+    """A pipe would be waited for, until the worker is killed, again and again."""
+    other = described(tmp_path / "other") / "parameters.safetensors"
+    values = described(tmp_path / "m") / "parameters.safetensors"
+    assert list(trained_model.open_directory(str(tmp_path / "m")).read_values().arrays) == ["a"]
+    values.unlink()
+    if kind == "link":
+        values.symlink_to(other)
+    else:
+        os.mkfifo(values)
+    with pytest.raises(EdlError) as caught:
+        trained_model.open_directory(str(tmp_path / "m")).read_values()
+    assert caught.value.code == ErrorCode.FORBIDDEN
+
+
+@pytest.mark.parametrize("kind", ["pipe", "huge"])
+def test_a_description_of_another_kind_is_reported(kind: str, tmp_path: Path) -> None:
+    place = described(tmp_path / "m")
+    if kind == "huge":
+        os.truncate(place / "trained_model.pb", 1 << 40)
+    else:
+        (place / "trained_model.pb").unlink()
+        os.mkfifo(place / "trained_model.pb")
+    with pytest.raises(EdlError) as caught:
+        trained_model.open_directory(str(place))
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED

@@ -44,25 +44,41 @@ def exists(place: str) -> bool:
         raise StoreError(error) from error
 
 
-def read(place: str) -> bytes:
+def read(place: str, most: int | None = None) -> bytes:
     """The content of a file.
 
+    Args:
+        most: bytes that it may have; None: any number.
+
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: it is not there, is too large, or cannot be read.
         StoreError: the store cannot be asked.
     """
     if not scheme(place):
         if not is_regular(place):  # to read it may take forever
             raise OSError(errno.EINVAL, "it is not a regular file", place)
+        _check_size(place, os.path.getsize(place), most)
         return Path(place).read_bytes()
     try:
         system, path = filesystem(place.rstrip("/"))
-        content: bytes = system.cat_file(path)
+        size = system.size(path) if most is not None else None
+        content: bytes = b"" if _is_more(size, most) else system.cat_file(path)
     except FileNotFoundError:
         raise
     except Exception as error:
         raise StoreError(error) from error
+    _check_size(place, size, most)
     return content
+
+
+def _is_more(size: int | None, most: int | None) -> bool:
+    return size is not None and most is not None and size > most
+
+
+def _check_size(place: str, size: int | None, most: int | None) -> None:
+    """Raises: OSError: a file is too large."""
+    if _is_more(size, most):
+        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {most}", place)
 
 
 def write(place: str, content: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -18,8 +18,20 @@ from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.core.tracking import KerasModel
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
+from edl_proto.model.trained_model import (
+    MODEL_ZOO,
+    MOST_DESCRIPTION_BYTES,
+    PARAMETERS,
+    TRAINED_MODEL,
+    check_file_name,
+    check_names,
+    check_zoo,
+    file_of,
+)
 from edl_proto.v1 import model_pb2
+
+_DEEPEST = 100
+"""Folders within a model zoo."""
 
 
 def read(folder: str) -> model_pb2.TrainedModel:
@@ -30,7 +42,8 @@ def read(folder: str) -> model_pb2.TrainedModel:
     """
     place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
     try:
-        message = model_pb2.TrainedModel.FromString(storage.read(place))
+        content = storage.read(place, MOST_DESCRIPTION_BYTES)
+        message = model_pb2.TrainedModel.FromString(content)
         if not message.model_def:
             raise DecodeError("no model is named")
     except (FileNotFoundError, NotADirectoryError):
@@ -58,15 +71,29 @@ def read(folder: str) -> model_pb2.TrainedModel:
         ) from None
     try:
         check_zoo(message.model_zoo)
+        check_names(_names(message))
+        check_file_name(message.params_filename)
+        check_file_name(message.keras_filename)
     except ValueError as error:
-        raise EdlError(
-            ErrorCode.FORBIDDEN,
-            f"the trained model is refused: {error}",
-            where=place,
-            remedy="No version of edl writes this. Do not use the model unless you know who made"
-            " it, and why.",
-        ) from None
+        raise _refused(error, place) from None
     return message
+
+
+def _names(message: model_pb2.TrainedModel) -> Iterator[str]:
+    """All texts of a description but the model's parameters, which may be many."""
+    for field, value in message.ListFields():
+        if isinstance(value, str) and field.name != "model_def_params":
+            yield value
+
+
+def _refused(error: ValueError, place: str) -> EdlError:
+    return EdlError(
+        ErrorCode.FORBIDDEN,
+        f"the trained model is refused: {error}",
+        where=place,
+        remedy="No version of edl writes this. Do not use the model unless you know who made"
+        " it, and why.",
+    )
 
 
 @contextmanager
@@ -77,7 +104,7 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
         EdlError: MODEL_NOT_FOUND or FORBIDDEN; also if the model has no such form.
     """
     description = read(folder)
-    place = f"{folder.rstrip('/')}/{os.path.basename(description.keras_filename)}"
+    place = f"{folder.rstrip('/')}/{description.keras_filename}"
     if not description.keras_filename:
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,
@@ -91,7 +118,11 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
             if scheme(place):
                 file = Path(temporary) / "model.keras"
                 storage.fetch(place, file)
+            else:  # whoever wrote the model could send a file of the user to the tracker
+                file_of(Path(folder), description.keras_filename)
             os.stat(file)
+        except ValueError as error:
+            raise _refused(error, folder) from None
         except (OSError, storage.StoreError) as error:
             raise EdlError(
                 ErrorCode.MODEL_NOT_FOUND,
@@ -102,13 +133,28 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
         yield KerasModel(file, description.parameter_version, dict(description.versions))
 
 
+def check_values(folder: str) -> model_pb2.TrainedModel:
+    """Check that a trained model exists, and that its values are in a file of its own.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or FORBIDDEN.
+    """
+    description = read(folder)
+    if not scheme(folder):
+        try:
+            file_of(Path(folder), description.params_filename or PARAMETERS)
+        except ValueError as error:
+            raise _refused(error, folder) from None
+    return description
+
+
 def check(job: Submission) -> None:
     """Check that a job's trained model exists, and that its code is the user's or trusted.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or FORBIDDEN.
     """
-    description, place = read(job.trained_model), job.trained_model
+    description, place = check_values(job.trained_model), job.trained_model
     try:
         if not scheme(place):
             _check_links(Path(place))
@@ -147,8 +193,27 @@ def _owners(model: Path) -> Iterator[int]:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder):
-        yield from (Path(root) / name for name in (*folders, *names))
+    """All that is in a folder and those below it; no link is followed.
+
+    Raises:
+        EdlError: FORBIDDEN; it is so deep that not all of it could be looked at.
+    """
+    below = [(folder, 0)]
+    while below:
+        each, depth = below.pop()
+        if depth > _DEEPEST:
+            raise EdlError(
+                ErrorCode.FORBIDDEN,
+                f"the trained model is refused: its model zoo has over {_DEEPEST} folders in"
+                " each other",
+                where=f"{str(each)[:200]}…",
+                remedy="No version of edl writes this.",
+            )
+        with suppress(NotADirectoryError, FileNotFoundError, PermissionError):
+            for entry in os.scandir(each):
+                yield Path(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((Path(entry.path), depth + 1))
 
 
 def _user() -> int:

@@ -14,7 +14,7 @@ from edl_master.adapters import object_stores
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import TRAINED_MODEL
+from edl_proto.model.trained_model import TRAINED_MODEL, read_description
 from edl_proto.v1 import model_pb2
 
 
@@ -79,8 +79,8 @@ def _remedy(resumed_job: str) -> str:
 def model_of(path: Path) -> str:
     """The job that wrote the trained model in this directory; empty if there is none."""
     try:
-        return model_pb2.TrainedModel.FromString((path / TRAINED_MODEL).read_bytes()).job
-    except (OSError, DecodeError):
+        return model_pb2.TrainedModel.FromString(read_description(path)).job
+    except (OSError, ValueError, DecodeError):
         return ""
 
 

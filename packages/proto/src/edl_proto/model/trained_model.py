@@ -1,6 +1,15 @@
-"""Names of what a job puts where its output goes, which client, master and worker know."""
+"""What a trained model has, which client, master and worker know; and what it may not have.
+
+A trained model may come from anywhere. What its description names is in its own folder, or nothing:
+another place would be code or files of whoever uses the model.
+"""
 
 from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
 
 TRAINED_MODEL = "trained_model.pb"
 """Describes a trained model and is the last of it to be written: a directory with it is whole."""
@@ -8,15 +17,75 @@ TRAINED_MODEL = "trained_model.pb"
 MODEL_ZOO = "model_zoo"
 """The folder of a trained model with its own copy of its code."""
 
+PARAMETERS = "parameters.safetensors"
+"""The values of a trained model, if its description names no other file."""
+
+MOST_DESCRIPTION_BYTES = 1 << 20
+"""Of a description; those of edl have some hundreds."""
+
+_LONGEST_NAME = 1000
+
 
 def check_zoo(named: str) -> None:
     """Check which folder a description names as its model zoo: the model's own copy, or nothing.
-
-    A trained model may come from anywhere. Another folder would be code of this machine, or files
-    of its user that are packed into an image.
 
     Raises:
         ValueError: it is another one; the message has the name.
     """
     if named not in ("", MODEL_ZOO):
         raise ValueError(f"it names {named!r} as its model zoo, which is not its own {MODEL_ZOO}")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check the names of definitions and files in a description.
+
+    Raises:
+        ValueError: one is no name, because of its length.
+    """
+    for name in names:
+        if len(name) > _LONGEST_NAME:
+            raise ValueError(f"it has a name of {len(name)} characters: {name[:40]!a}…")
+
+
+def check_file_name(named: str) -> None:
+    """Check the name of a file that a description names: it is in the model's own folder.
+
+    Raises:
+        ValueError: it is elsewhere, or a folder.
+    """
+    if "/" in named or named in (".", "..") or "\0" in named:
+        raise ValueError(f"it names {named!a} as a file of its own, which leads out of it")
+
+
+def file_of(model: Path, named: str) -> Path:
+    """A file of a trained model that is a folder of this machine; it may be missing.
+
+    Raises:
+        ValueError: the name or a link leads out of the model, or it is no regular file: a pipe
+            would be waited for, and a device has no end.
+    """
+    check_file_name(named)
+    path = model / named
+    if path.is_symlink() and not path.resolve().is_relative_to(model.resolve()):
+        raise ValueError(f"its {named!a} is a link that leads out of it")
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return path
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"its {named!a} is not a regular file")
+    return path
+
+
+def read_description(model: Path) -> bytes:
+    """The description of a trained model that is a folder of this machine.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none, because of its kind or size.
+    """
+    with open(file_of(model, TRAINED_MODEL), "rb") as file:
+        content = file.read(MOST_DESCRIPTION_BYTES + 1)
+    if len(content) > MOST_DESCRIPTION_BYTES:
+        raise ValueError(f"it is larger than {MOST_DESCRIPTION_BYTES} bytes")
+    return content

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from edl_proto.files import flush
 from edl_proto.model import zoo_files
-from edl_proto.model.trained_model import MODEL_ZOO
+from edl_proto.model.trained_model import MODEL_ZOO, PARAMETERS
 from edl_proto.timestamps import rfc3339
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
@@ -127,7 +127,7 @@ class Exporter:
             left_out: forms in which earlier attempts have ended.
         """
         model = self.model_file.model
-        weight_files.save(weight_files.of_model(model), to / trained_model.PARAMETERS)
+        weight_files.save(weight_files.of_model(model), to / PARAMETERS)
         warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
 
         def written(name: str, save: Save, lacks: Lacks) -> str:
@@ -190,7 +190,7 @@ class Exporter:
             docker_commit_id=self.job.image,
             model_def=spec.model_def,
             model_def_params=spec.params,
-            params_filename=trained_model.PARAMETERS,
+            params_filename=PARAMETERS,
             input_function=spec.input_fn,
             loss=spec.loss,
             optimizer=spec.optimizer,

@@ -11,7 +11,15 @@ from pathlib import Path
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import MODEL_ZOO, TRAINED_MODEL, check_zoo
+from edl_proto.model.trained_model import (
+    MODEL_ZOO,
+    PARAMETERS,
+    TRAINED_MODEL,
+    check_file_name,
+    check_zoo,
+    file_of,
+    read_description,
+)
 from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
@@ -19,7 +27,6 @@ from edl_worker.tasks import weight_files
 from recordio.storage.stores import filesystem
 
 DESCRIPTION = TRAINED_MODEL
-PARAMETERS = "parameters.safetensors"
 KERAS = "model.keras"
 SAVED_MODEL = "saved_model"
 
@@ -53,7 +60,22 @@ class TrainedModelDirectory:
         return options.overridden_by(override)
 
     def read_values(self) -> weight_files.NamedValues:
-        return weight_files.read(self.path / (self.description.params_filename or PARAMETERS))
+        """The values, by name.
+
+        Raises:
+            EdlError: they are missing or damaged, or are not the model's own.
+        """
+        try:
+            return weight_files.read(
+                file_of(self.path, self.description.params_filename or PARAMETERS)
+            )
+        except ValueError as error:
+            raise EdlError(
+                ErrorCode.FORBIDDEN,
+                f"the trained model is refused: {error}",
+                where=str(self.path),
+                remedy="Do not use the model unless you know who made it, and why.",
+            ) from None
 
 
 def open_directory(uri: str) -> TrainedModelDirectory:
@@ -64,9 +86,9 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     """
     path = _local(uri, _until_exit)
     try:
-        content = (path / DESCRIPTION).read_bytes()
-        description = decode_trained_model(content)
+        description = decode_trained_model(read_description(path))
         check_zoo(description.model_zoo)
+        check_file_name(description.params_filename)
         return TrainedModelDirectory(path, description)
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(

@@ -56,6 +56,8 @@ def read(path: Path) -> NamedValues:
     try:
         with safe_open(path, framework="numpy") as file:
             order = json.loads((file.metadata() or {}).get(_ORDER, "null")) or list(file.keys())
+            if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
+                raise ValueError(f"its {_ORDER} is no list of names")
             return NamedValues({name: file.get_tensor(name) for name in order}, str(path))
     except FileNotFoundError:
         raise EdlError(
@@ -64,7 +66,7 @@ def read(path: Path) -> NamedValues:
             where=str(path),
             remedy="Name a directory that edl train wrote as its --output.",
         ) from None
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise EdlError(
             ErrorCode.CHECKPOINT_DAMAGED,
             f"{path.name} cannot be read: {error}",
