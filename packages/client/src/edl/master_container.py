@@ -128,13 +128,13 @@ def _watch_supervisor(job_dir: Path) -> None:
     """Start the job's supervisor whenever it has none, as long as this process lives."""
     watch = supervision.SupervisorWatch(job_dir)
 
-    def look() -> None:
+    def check() -> None:
         while True:
             time.sleep(_CHECK_EVERY_S)
             if watch.check():
                 log.warning("the job has no supervisor: one is started")
 
-    threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
+    threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
 
 
 def _keep_renewed(identities: IdentityFolder) -> None:

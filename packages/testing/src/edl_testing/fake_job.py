@@ -41,7 +41,7 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory
+from edl_proto.local import job_directory, process_identity
 from edl_proto.local.parent_process import end_with_parent
 from edl_proto.timestamps import rfc3339
 from edl_proto.transport import channels
@@ -55,10 +55,6 @@ FINAL = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED)
 
 def now() -> str:
     return rfc3339(time.time())
-
-
-def start_time(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
 
 
 def span(**facts: Any) -> str:
@@ -166,7 +162,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
             # Workers of a fake job that was killed; a real master would keep them.
             facts = json.loads(record.read_bytes())
             with contextlib.suppress(OSError):
-                if start_time(facts["pid"]) == facts["start_time"]:
+                if process_identity.start_time(facts["pid"]) == facts["start_time"]:
                     os.kill(facts["pid"], signal.SIGKILL)
         for number in range(self.spec.workers.max):
             log = (self.directory / job_directory.LOGS / f"worker-{number}.log").open("wb")
@@ -175,7 +171,11 @@ class FakeJob(job_pb2_grpc.JobServicer):
                 [sys.executable, "-c", script], stdout=log, start_new_session=True
             )
             self.workers.append(child)
-            facts = {"worker": number, "pid": child.pid, "start_time": start_time(child.pid)}
+            facts = {
+                "worker": number,
+                "pid": child.pid,
+                "start_time": process_identity.start_time(child.pid),
+            }
             record = self.directory / job_directory.INSTANCES / f"worker-{number}-0.json"
             replace_file(record, json.dumps(facts).encode())
             self.status.workers.add(id=number, state="ready", pid=child.pid, host="here")
@@ -259,7 +259,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
         facts = {
             "address": f"127.0.0.1:{port}",
             "pid": os.getpid(),
-            "start_time": start_time(os.getpid()),
+            "start_time": process_identity.start_time(os.getpid()),
             "dashboard_url": url,
             "incarnation": "1",
         }

@@ -73,11 +73,11 @@ class EngineImages:
         repository, _, tag = name.rpartition(":")
         self._client.tag(image, repository, tag, force=True)
 
-    def remove_old(self, mark: Mapping[str, Any], keep: int) -> None:
-        """Remove all but the ``keep`` newest of the images that have a mark and a name."""
+    def remove_old(self, label: Mapping[str, Any], keep: int) -> None:
+        """Remove all but the ``keep`` newest of the images that have a label and a name."""
         found = [
             (image, names)
-            for image in self._client.images(filters=mark)
+            for image in self._client.images(filters=label)
             if (names := _names(image)) != [_NAMELESS]
         ]
         kept: set[str] = set()

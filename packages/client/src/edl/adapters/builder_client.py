@@ -92,22 +92,22 @@ class BuilderClient:
             try:
                 for news in call:
                     broken_at = 0.0
-                    told = codec.decode_build_progress(news)
-                    if isinstance(told, BuildStatus):
-                        build = told.id
-                    elif told.number <= seen:
+                    progress = codec.decode_build_progress(news)
+                    if isinstance(progress, BuildStatus):
+                        build = progress.id
+                    elif progress.number <= seen:
                         continue
                     else:
-                        seen = told.number
-                    yield told
-                    if isinstance(told, BuildStatus) and told.is_final:
+                        seen = progress.number
+                    yield progress
+                    if isinstance(progress, BuildStatus) and progress.is_final:
                         return
                 raise self._unavailable("the builder closed the call without a result")
             except grpc.RpcError as error:
                 broken_at = broken_at or time.monotonic()
                 late = time.monotonic() - broken_at > _AGAIN_S
                 if not build or self._closed or late or not _is_broken(error):
-                    raise self._told(error) from error
+                    raise self._translated(error) from error
                 time.sleep(0.5)
                 again = builder_pb2.WatchBuildRequest(id=build, after_line=seen)
                 call = self._stub.Watch(again, metadata=self._metadata)
@@ -118,7 +118,7 @@ class BuilderClient:
             request = builder_pb2.CancelBuildRequest(id=build)
             self._stub.Cancel(request, metadata=self._metadata, timeout=_CALL_S)
         except grpc.RpcError as error:
-            raise self._told(error) from error
+            raise self._translated(error) from error
 
     def _await_ready(self) -> None:
         try:
@@ -126,7 +126,7 @@ class BuilderClient:
         except grpc.FutureTimeoutError:
             raise self._unavailable(f"no builder answered within {_CONNECT_S:.0f} s") from None
 
-    def _told(self, error: grpc.RpcError) -> EdlError:
+    def _translated(self, error: grpc.RpcError) -> EdlError:
         known = EdlError.from_rpc(error)
         if known is not None:
             return known

@@ -49,14 +49,14 @@ def describe(job: Submission, zoo: Path) -> tuple[Submission, str | None]:
             return job, None
     except (SyntaxError, ValueError):
         return job, None  # the check of the model file says it better
-    place = _beside(pattern for pattern in job.data if scheme(pattern) or not in_pods)
+    place = _schema_path(pattern for pattern in job.data if scheme(pattern) or not in_pods)
     if place is None:
         return job, None
     params[_PARAMETER] = _read(place)
     return replace(job, params=model_params.format_params(params)), place
 
 
-def _beside(patterns: Iterable[str]) -> str | None:
+def _schema_path(patterns: Iterable[str]) -> str | None:
     there = _Listings()
     places = {place for pattern in patterns for place in _places(pattern, there)}
     if len(places) > 1:

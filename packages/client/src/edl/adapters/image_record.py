@@ -7,10 +7,10 @@ it again gives its code nothing that it has not had.
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from edl_proto.local import job_directory
+from edl_proto.local.ownership import is_own_file
 
 
 def add(image: str) -> None:
@@ -32,8 +32,7 @@ def read() -> frozenset[str]:
     """All recorded images; those that another user may have recorded are none."""
     try:
         with _path().open() as record:
-            facts = os.fstat(record.fileno())
-            if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+            if not is_own_file(os.fstat(record.fileno())):
                 return frozenset()
             return frozenset(record.read().splitlines())
     except OSError:

@@ -206,7 +206,7 @@ class JobStore:
             ) from error
         master = self.master(name)
         status = self.status(name, spec)
-        return StoredJob(name, path, spec, master, self._judge(path, status, master))
+        return StoredJob(name, path, spec, master, self._state_of(path, status, master))
 
     def unknown(self, name: str) -> EdlError:
         """The error for a name that no job of this user has."""
@@ -226,7 +226,7 @@ class JobStore:
             remedy="edl list shows all jobs.",
         )
 
-    def _judge(self, path: Path, status: JobStatus, master: MasterRecord | None) -> JobStatus:
+    def _state_of(self, path: Path, status: JobStatus, master: MasterRecord | None) -> JobStatus:
         """The status with the state that follows from what is left of the master."""
         if status.state.is_final:
             return status

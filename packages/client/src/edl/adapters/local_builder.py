@@ -51,8 +51,8 @@ def running(
     """
     folder = _own(job_directory.home() / "builder")
     log = folder / "builder.log"
-    with (folder / "turn").open("w") as turn, _socket(folder) as socket:
-        _take(turn.fileno(), say)
+    with (folder / "lock").open("w") as lock, _socket(folder) as socket:
+        _take(lock.fileno(), say)
         command = _command(request, service, folder, socket, environ)
         process, address = _start(command, log, environ)
         try:
@@ -88,14 +88,14 @@ def _socket(folder: Path) -> Iterator[Path]:
         yield Path(short) / "socket"
 
 
-def _take(turn: int, say: Callable[[str], None]) -> None:
+def _take(lock: int, say: Callable[[str], None]) -> None:
     try:
-        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         say("waiting for another build on this machine")
         while True:  # a lock that is waited for in the kernel would not heed Ctrl-C
             with contextlib.suppress(OSError):
-                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             time.sleep(0.1)
 

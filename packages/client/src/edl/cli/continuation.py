@@ -86,9 +86,9 @@ def write_model(
     finally:
         display.close()
     if not quiet and status.failure is None:
-        told = [f"the model of {name}, parameter version {status.version}, is in {status.output}"]
-        told += [f"  warning: {text}" for text in status.warnings]
-        terminal.message("\n".join(told))
+        lines = [f"the model of {name}, parameter version {status.version}, is in {status.output}"]
+        lines += [f"  warning: {text}" for text in status.warnings]
+        terminal.message("\n".join(lines))
     print_result(of_status(status).to_dict(), form, [status.output], [name])
     if status.failure is not None:
         raise typer.Exit(show(codec.error_of(status.failure)))

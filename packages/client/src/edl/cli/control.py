@@ -55,8 +55,8 @@ def wait(
         if not quiet:
             for status in ends:
                 known = catalog.recorded(status.job)
-                told = summary(status, known.keep_page_s, known.page_link())
-                terminal.message("\n".join(told))
+                lines = summary(status, known.keep_page_s, known.page_link())
+                terminal.message("\n".join(lines))
         print_result(
             results[0] if len(results) == 1 else results,
             output_format,

@@ -98,7 +98,7 @@ class JobWatcher:
     def _watch(self) -> JobStatus:
         silent_since: float | None = None
         while True:
-            report = self._look()
+            report = self._read_report()
             now = time.monotonic()
             if report.answered:
                 silent_since = None
@@ -112,7 +112,7 @@ class JobWatcher:
             self._check_time(now)
             time.sleep(POLL_S)
 
-    def _look(self) -> StatusReport:
+    def _read_report(self) -> StatusReport:
         """The newest status, with the events so far shown; waits while the cluster is away.
 
         Raises:

@@ -44,14 +44,14 @@ class ExportOutput:
         self._completing = threading.Lock()
         parent, _, name = self._output.rpartition("/")
         # Neither a job's name nor an incarnation has a dot in it.
-        self._beside = f"{parent}/.{name}.edl-{job}."
+        self._prefix = f"{parent}/.{name}.edl-{job}."
 
     def part_of(self, lease: HeldLease) -> str:
         """Where the holder of a lease writes. No other holder ever writes there.
 
         Tokens alone would not do: after the loss of a master they go on from its snapshot.
         """
-        return f"{self._beside}{self._incarnation}-{lease.token}.tmp"
+        return f"{self._prefix}{self._incarnation}-{lease.token}.tmp"
 
     @contextmanager
     def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
@@ -89,7 +89,7 @@ class ExportOutput:
             if os.path.lexists(output):
                 if model_of(output) != self._job:
                     raise _appeared(self._output, self._job)
-                os.rename(output, f"{self._beside}{self._incarnation}-before.tmp")
+                os.rename(output, f"{self._prefix}{self._incarnation}-before.tmp")
             os.rename(part, output)
             flush(output.parent)
         except OSError as error:
@@ -109,9 +109,9 @@ class ExportOutput:
         """Remove what holders of the task have left; no worker of the job is at work any more."""
         if self._in_store:
             with suppress(EdlError):
-                object_stores.remove_all(f"{self._beside}*.tmp")
+                object_stores.remove_all(f"{self._prefix}*.tmp")
             return
-        for left in glob.glob(f"{glob.escape(self._beside)}*.tmp"):
+        for left in glob.glob(f"{glob.escape(self._prefix)}*.tmp"):
             shutil.rmtree(left, ignore_errors=True)
 
 

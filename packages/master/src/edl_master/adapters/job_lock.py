@@ -88,13 +88,13 @@ class JobLock:
             return
         watch = supervision.SupervisorWatch(self.path, _SUPERVISOR_MISSING_S)
 
-        def look() -> None:
+        def check() -> None:
             while True:
                 time.sleep(_CHECK_EVERY_S)
                 if watch.check():
                     log.warning("the job has no supervisor: starting one")
 
-        threading.Thread(target=look, name="supervisor-watch", daemon=True).start()
+        threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
 
     @contextlib.contextmanager
     def heartbeats(self) -> Iterator[None]:

@@ -76,7 +76,7 @@ class JobRecord:
 
     def follow(self) -> None:
         """Keep the record up to date from now on, as long as this process lives."""
-        threading.Thread(target=self._write_again, name="record", daemon=True).start()
+        threading.Thread(target=self._write_repeatedly, name="record", daemon=True).start()
 
     def complete(self) -> None:
         """Write the last state of the files; waits until the API server answers.
@@ -110,7 +110,7 @@ class JobRecord:
                 if self._replace(content):
                     self._last = content
 
-    def _write_again(self) -> None:
+    def _write_repeatedly(self) -> None:
         stopped = threading.Event()
         while not stopped.wait(_EVERY_S):
             try:

@@ -81,7 +81,7 @@ class MasterTerm:
 
     def watch(self) -> None:
         """Look for a newer master from now on, as long as this process lives."""
-        threading.Thread(target=self._look_again, name="term", daemon=True).start()
+        threading.Thread(target=self._watch, name="term", daemon=True).start()
 
     @property
     def is_superseded(self) -> bool:
@@ -97,7 +97,7 @@ class MasterTerm:
         self._look("confirming the term", time.sleep)
         return not self.is_superseded
 
-    def _look_again(self) -> None:
+    def _watch(self) -> None:
         while not self.is_superseded:
             time.sleep(_LOOK_EVERY_S)
             try:

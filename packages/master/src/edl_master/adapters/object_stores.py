@@ -62,10 +62,10 @@ def check_writable(uri: str) -> None:
 
     def probe(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
-        beside = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
+        probe = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
         call.system.makedirs(parent, exist_ok=True)
-        call.system.pipe_file(beside, b"")
-        call.system.rm_file(beside)
+        call.system.pipe_file(probe, b"")
+        call.system.rm_file(probe)
 
     run_call(uri, probe)
 
@@ -97,7 +97,7 @@ def list_objects(uri: str) -> dict[str, int]:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
     """
 
-    def look(call: StoreCall) -> dict[str, int]:
+    def list_sizes(call: StoreCall) -> dict[str, int]:
         try:
             found = call.system.find(call.path, detail=True)
         except FileNotFoundError:
@@ -108,7 +108,7 @@ def list_objects(uri: str) -> dict[str, int]:
             for path, info in found.items()
         }
 
-    return run_call(uri, look)
+    return run_call(uri, list_sizes)
 
 
 def write(uri: str, content: bytes) -> None:
@@ -205,20 +205,20 @@ def put(local: Path, uri: str, job: str) -> None:
 
     def copy(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
-        beside = f"{parent}/.{name}.edl-{job}.tmp"
+        temporary = f"{parent}/.{name}.edl-{job}.tmp"
         recursive = local.is_dir()
         system = call.system
         try:
-            for left in (beside, *begun):
+            for left in (temporary, *begun):
                 if system.exists(left):
                     system.rm(left, recursive=True)
-            send(system, local, beside, call.transfer_progress())
+            send(system, local, temporary, call.transfer_progress())
             call.extend_deadline(sum(_sizes(local)) / store_calls.TIMEOUTS.slowest_bytes_per_s)
             begun[:] = [call.path]
-            _copy(system, beside, call.path, recursive=recursive)
+            _copy(system, temporary, call.path, recursive=recursive)
         finally:
-            if system.exists(beside):
-                system.rm(beside, recursive=True)
+            if system.exists(temporary):
+                system.rm(temporary, recursive=True)
 
     run_persistently(uri, copy)
 

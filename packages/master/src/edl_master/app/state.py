@@ -193,11 +193,11 @@ def _predictions(
     parts, staging = config.job_dir / job_directory.PARTS, ""
     if config.spec.platform == "kubernetes":
         parent, _, last = output.rstrip("/").rpartition("/")
-        beside = f"{parent}/.{last}.edl-{name}.parts"
+        place = f"{parent}/.{last}.edl-{name}.parts"
         if object_stores.is_store(output):
-            staging = beside
+            staging = place
         else:
-            parts = Path(beside)
+            parts = Path(place)
     return PredictionOutput(parts, name, output, uris, partition, incarnation, form, staging)
 
 

@@ -56,7 +56,7 @@ class InstanceReports:
         worker = self._pool.find_or_add(event.worker, now)
         if not self._pool.wants(worker) or worker.state is WorkerState.LEAVING:
             return self._why_leave(worker)
-        if worker.knows_dead(event.instance):
+        if worker.has_seen_end_of(event.instance):
             return "replaced"
         if event.instance == worker.instance:
             worker.host, worker.pid = event.host, event.pid  # a found instance has none yet

@@ -86,9 +86,9 @@ class LeaseRecovery:
         for place, lease in enumerate(self._ledger.leases.of(worker.id)):
             self.take_back(lease, redo=place == 0, now=now)
             if place == 0:
-                self._count_death(lease.task, worker, ended, now)
+                self._count_end(lease.task, worker, ended, now)
 
-    def _count_death(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
+    def _count_end(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
         """Count a crash as a failure of the task, and a kill only if kills repeat."""
         task.deaths += 1
         task.crashes += ended.kind is ExitKind.CRASHED

@@ -128,7 +128,7 @@ class Ledger:
             task.redo = False
             self.records_replayed += records
 
-    def advance_dead(self, key: TaskKey, records: int) -> None:
+    def advance_dead_letter(self, key: TaskKey, records: int) -> None:
         """Note records of a task that were applied before it was given up, and reported since."""
         if key not in self._dead_lately:
             return

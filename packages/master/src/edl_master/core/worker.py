@@ -182,7 +182,7 @@ class Worker:
             return event.instance == self.instance
         return event.attempt is None and event.instance not in self.former_instances
 
-    def knows_dead(self, instance: InstanceId) -> bool:
+    def has_seen_end_of(self, instance: InstanceId) -> bool:
         """Whether an instance was this worker's, and is gone or replaced."""
         return instance in self.former_instances or (
             self.state is WorkerState.GONE and instance == self.instance

@@ -157,7 +157,7 @@ class ServersCollector(Collector):
 
     Args:
         servers: as they are.
-        figures: what each has told, by its number.
+        figures: of each server, by its number.
     """
 
     def __init__(
@@ -187,47 +187,47 @@ class ServersCollector(Collector):
             "Restarts of all parameter servers from a snapshot.",
             value=restarts,
         )
-        figures = {str(server): told for server, told in self._figures().items()}
+        figures = {str(server): usage for server, usage in self._figures().items()}
         traffic = CounterMetricFamily(
             "edl_parameter_server_bytes",
             "Bytes of parameters and gradients, seen from each parameter server.",
             labels=["server", "direction"],
         )
-        for server, told in figures.items():
-            traffic.add_metric([server, "received"], told.received_nbytes)
-            traffic.add_metric([server, "sent"], told.sent_nbytes)
+        for server, usage in figures.items():
+            traffic.add_metric([server, "received"], usage.received_nbytes)
+            traffic.add_metric([server, "sent"], usage.sent_nbytes)
         yield traffic
         yield counters(
             "edl_parameter_server_requests",
             "Requests that each parameter server has answered.",
             "server",
-            {server: told.requests for server, told in figures.items()},
+            {server: usage.requests for server, usage in figures.items()},
         )
         yield counters(
             "edl_parameter_server_request_seconds",
             "Time that each parameter server took to answer requests.",
             "server",
-            {server: told.requests_s for server, told in figures.items()},
+            {server: usage.requests_s for server, usage in figures.items()},
         )
         yield counters(
             "edl_parameter_server_cpu_seconds",
             "Processor time of each parameter server.",
             "server",
-            {server: told.cpu_s for server, told in figures.items()},
+            {server: usage.cpu_s for server, usage in figures.items()},
         )
         yield gauges(
             "edl_parameter_server_resident_memory_bytes",
             "Memory of each parameter server.",
             "server",
-            {server: told.resident_nbytes for server, told in figures.items()},
+            {server: usage.resident_nbytes for server, usage in figures.items()},
         )
 
 
 def usage_of_servers(figures: Mapping[int, ServerFigures]) -> ProcessUsage:
     """What all parameter servers use together."""
     return ProcessUsage(
-        sum(told.cpu_s for told in figures.values()),
-        sum(told.resident_nbytes for told in figures.values()),
+        sum(usage.cpu_s for usage in figures.values()),
+        sum(usage.resident_nbytes for usage in figures.values()),
     )
 
 

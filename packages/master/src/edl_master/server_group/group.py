@@ -72,8 +72,8 @@ class ParameterServerGroup:
             self._changed.notify_all()
         yield from self.log.entries(server, is_wanted)
 
-    def report_alive(self, server: int, figures: ServerFigures | None = None) -> None:
-        """A server has called; it may say what it has done and uses."""
+    def record_heartbeat(self, server: int, figures: ServerFigures | None = None) -> None:
+        """A server has called, perhaps with its figures."""
         with self._changed:
             self._called_at[server] = time.monotonic()
             if figures is not None:

@@ -55,8 +55,8 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
     ) -> servers_pb2.ServerReportReply:
         check_incarnation(self._incarnation, request.incarnation)
-        told = _figures_from(request.figures) if request.HasField("figures") else None
-        self._group.report_alive(request.server, told)
+        figures = _figures_from(request.figures) if request.HasField("figures") else None
+        self._group.record_heartbeat(request.server, figures)
         match request.WhichOneof("what"):
             case "snapshot_written":
                 self._group.report_written(
@@ -67,8 +67,8 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
                 self._on_failed(failure)
                 self._group.report_failed(failure)
             case "tables":
-                figures = TableFigures(dict(request.tables.rows), request.tables.nbytes)
-                self._group.report_tables(request.server, figures)
+                tables = TableFigures(dict(request.tables.rows), request.tables.nbytes)
+                self._group.report_tables(request.server, tables)
             case _:
                 pass
         return servers_pb2.ServerReportReply()
@@ -86,7 +86,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         def pieces() -> Iterator[tuple[str, bytes]]:
             yield first.file, first.content
             for piece in request_iterator:
-                self._group.report_alive(first.server)
+                self._group.record_heartbeat(first.server)
                 yield piece.file, piece.content
 
         try:
