@@ -18,6 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_proto.errors import EdlError
 from edl_proto.files import flush
 from edl_proto.model import zoo_files
 from edl_proto.model.trained_model import MODEL_ZOO, PARAMETERS
@@ -32,7 +33,7 @@ from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
 from edl_worker.tasks.prediction import named_outputs
-from edl_worker.tasks.task_errors import is_about_writing, writing_failed
+from edl_worker.tasks.task_errors import is_about_writing, store_refused, writing_failed
 from edl_worker.tensorflow_internals import without_default_signature
 from recordio.storage.stores import filesystem
 from recordio.storage.uploads import send_persistently
@@ -79,7 +80,7 @@ class Exporter:
             return self._export_here(info, Path(place))
         except Exception as error:
             discard(place)
-            if is_about_writing(error):
+            if is_about_writing(error) and not isinstance(error, EdlError):
                 raise writing_failed(error, self.job.output or place) from error
             raise
 
@@ -109,11 +110,14 @@ class Exporter:
         return warnings
 
     def _export_to_store(self, info: ExportInfo, place: str) -> tuple[str, ...]:
-        system, path = filesystem(place)
         with tempfile.TemporaryDirectory(prefix="edl-export-") as folder:
             local = Path(folder)
             warnings = self._write(info, local, crashed_forms(info.crashes))
-            send_persistently(system, local, path)
+            try:
+                system, path = filesystem(place)
+                send_persistently(system, local, path)
+            except Exception as error:  # a store's client has errors of its own
+                raise store_refused(error, self.job.output or place) from error
         return warnings
 
     # --- contents --------------------------------------------------------------------------

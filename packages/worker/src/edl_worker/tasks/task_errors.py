@@ -18,6 +18,7 @@ from edl_worker.model_file.errors import (
     user_frames,
     user_traceback,
 )
+from recordio.storage.store_errors import reason_of, remedy_of
 
 _ABOUT_SHAPES = re.compile(
     r"shape|dimension|rank|incompatible|must be equal|elements|label value|out of range|dtype"
@@ -144,6 +145,16 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
         f"{path} cannot be written: {reason}",
         where=path,
         remedy="Allow the workers to write there.",
+    )
+
+
+def store_refused(error: Exception, uri: str) -> EdlError:
+    """The error for an output that its store does not take."""
+    return EdlError(
+        ErrorCode.OUTPUT_UNWRITABLE,
+        f"{uri} cannot be written: {reason_of(error)}",
+        where=uri,
+        remedy=remedy_of(error),
     )
 
 

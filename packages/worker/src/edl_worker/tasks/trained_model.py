@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import shutil
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
+from recordio.errors import RecordError
+from recordio.storage.store_errors import reason_of, remedy_of
+from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem
 
 DESCRIPTION = TRAINED_MODEL
@@ -158,14 +162,26 @@ def _local(uri: str, copies: ExitStack) -> Path:
         return Path(uri)
     folder = tempfile.TemporaryDirectory(prefix="edl-trained-", ignore_cleanup_errors=True)
     copy = Path(copies.enter_context(folder)) / (uri.rstrip("/").rsplit("/", 1)[-1])
-    try:
+
+    def fetch() -> None:
+        shutil.rmtree(copy, ignore_errors=True)  # of an attempt that has failed
         system, path = filesystem(uri.rstrip("/"))
         system.get(path, str(copy), recursive=system.isdir(path))
-    except FileNotFoundError:
+
+    try:
+        retry_transient(fetch, uri)
+    except RecordError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise EdlError(
+                ErrorCode.MODEL_NOT_FOUND,
+                f"there is nothing at {uri}",
+                where=uri,
+                remedy="Name a directory that edl train wrote as its --output.",
+            ) from None
         raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"there is nothing at {uri}",
+            ErrorCode.SOURCE_UNREACHABLE,
+            f"{uri} cannot be read: {reason_of(error)}",
             where=uri,
-            remedy="Name a directory that edl train wrote as its --output.",
-        ) from None
+            remedy=remedy_of(error),
+        ) from error
     return copy

@@ -1,0 +1,207 @@
+"""Whole jobs are cut while their trained model is sent to a store: it is whole or not there.
+
+The upload stands still at a request. Processes of the job are killed there, or the store refuses
+the rest; the job, or ``edl resume`` or ``edl export``, brings the model afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Edl, eventually
+from counting import check, train
+from store_proxy import Fault, StoreProxy
+from store_servers import S3Server
+
+from edl_proto.local import supervision
+
+BUCKET, TOTAL, EPOCHS = "kept", 301, 1
+OUTPUT = f"s3://{BUCKET}/out/model"
+WAIT_S = 600.0
+STAGES = {
+    "a worker sends it beside the output": f"/{BUCKET}/out/.model.edl-",
+    "the master moves it to the output": f"/{BUCKET}/out/model/",
+}
+
+
+class HeldUpload:
+    """The second object that is written below a place stands still, until ``release``."""
+
+    def __init__(self, proxy: StoreProxy, place: str) -> None:
+        self.reached = threading.Event()
+        self._go = threading.Event()
+        self._place = place
+        self._lock = threading.Lock()
+        self._left = 1
+        self._fault: Fault = "reset"
+        proxy.fault = self._hold
+
+    def release(self, fault: Fault) -> None:
+        """Let requests pass again; the one that was held fails."""
+        self._fault = fault
+        self._go.set()
+
+    def _hold(self, method: str, path: str) -> Fault:
+        if method != "PUT" or not path.startswith(self._place) or self._go.is_set():
+            return None
+        with self._lock:
+            self._left -= 1
+            if self._left >= 0:
+                return None
+        self.reached.set()
+        assert self._go.wait(WAIT_S)
+        return self._fault
+
+
+@pytest.fixture
+def store() -> Iterator[S3Server]:
+    store = S3Server(BUCKET)
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def proxy(edl: Edl, store: S3Server) -> Iterator[StoreProxy]:
+    """What all processes of jobs take for the store."""
+    proxy = StoreProxy(store.url)
+    edl.env |= {**store.environment, "AWS_ENDPOINT_URL": proxy.url}
+    yield proxy
+    proxy.fault = lambda method, path: None
+    proxy.close()
+
+
+def objects(store: S3Server) -> list[str]:
+    return sorted(
+        path.removeprefix(f"{BUCKET}/out/") for path in store.system.find(f"{BUCKET}/out")
+    )
+
+
+def master_pid(edl: Edl, name: str) -> int:
+    return int(json.loads((edl.job_dir(name) / "master-process.json").read_bytes())["pid"])
+
+
+def pids_of(edl: Edl, name: str, who: str) -> list[int]:
+    overseer = supervision.supervisor_pid(edl.job_dir(name))
+    assert overseer is not None
+    workers = list(edl.workers(name).values())
+    return {
+        "worker": workers,
+        "master": [master_pid(edl, name)],
+        "everything": [overseer, master_pid(edl, name), *workers],
+    }[who]
+
+
+def check_whole(edl: Edl, store: S3Server, tmp_path: Path, to: str = "model") -> None:
+    """The model is that of the whole training, all of it is there, and nothing else."""
+    place = tmp_path / f"got-{to}"
+    store.system.get(f"{BUCKET}/out/{to}", str(place), recursive=True)
+    check(place, TOTAL, EPOCHS)
+    tops = {path.partition("/")[0] for path in objects(store)}
+    assert tops - {f"{to}.html"} == {to}, "the page of the job is beside it, and nothing else"
+    assert f"{to}/trained_model.pb" in objects(store)
+    assert f"{to}/model.keras" in objects(store)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("who", ["worker", "master", "everything"])
+def test_a_job_that_is_killed_while_its_model_is_sent(
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    store: S3Server,
+    proxy: StoreProxy,
+    who: str,
+    stage: str,
+) -> None:
+    held = HeldUpload(proxy, STAGES[stage])
+    edl(*train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "up", "--detach", epochs=EPOCHS))
+    assert held.reached.wait(WAIT_S), "the model is being sent"
+    assert "model/trained_model.pb" not in objects(store)
+    refused = edl.run("evaluate", "--trained-model", OUTPUT, "--data", str(tmp_path / "numbered"))
+    assert refused.code == 4, str(refused)
+    for pid in pids_of(edl, "up", who):
+        os.kill(pid, signal.SIGKILL)
+    held.release("reset")
+    # Where nothing of a job runs, the first command that looks at it starts it again.
+    edl("wait", "up")
+    assert edl.status("up")["state"] == "SUCCEEDED"
+    check_whole(edl, store, tmp_path)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_job_whose_store_refuses_its_model_is_resumed_or_exported(
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    store: S3Server,
+    proxy: StoreProxy,
+    stage: str,
+) -> None:
+    held = HeldUpload(proxy, STAGES[stage])
+    edl(*train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "no", "--detach", epochs=EPOCHS))
+    assert held.reached.wait(WAIT_S), "the model is being sent"
+    proxy.fault = lambda method, path: (403, "AccessDenied") if method == "PUT" else None
+    held.release((403, "AccessDenied"))
+    failed = edl.run("wait", "no")
+    assert failed.code == 7, str(failed)
+    assert "the store denies access" in failed.err
+    assert "edl resume no" in failed.err
+    assert "model/trained_model.pb" not in objects(store)
+    proxy.fault = lambda method, path: None
+    edl("export", "no", "--output", f"s3://{BUCKET}/out/other")
+    assert "other/trained_model.pb" in objects(store)
+    store.system.rm(f"{BUCKET}/out/other", recursive=True)
+    edl("resume", "no")
+    check_whole(edl, store, tmp_path)
+
+
+def test_a_command_that_is_killed_while_the_model_is_sent_costs_nothing(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: S3Server, proxy: StoreProxy
+) -> None:
+    held = HeldUpload(proxy, STAGES["the master moves it to the output"])
+    with edl.start(
+        *train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "cmd", epochs=EPOCHS)
+    ) as running:
+        assert held.reached.wait(WAIT_S), "the model is being sent"
+        running.kill()
+    held.release("reset")
+    edl("wait", "cmd")
+    check_whole(edl, store, tmp_path)
+
+
+def test_a_statement_that_is_killed_while_its_model_is_sent_has_its_model(
+    edl: Edl, tmp_path: Path, store: S3Server, proxy: StoreProxy
+) -> None:
+    database = tmp_path / "my.db"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, age REAL, wage REAL)")
+        rows = [(number, number % 7, 100.0 * (number % 7)) for number in range(60)]
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    held = HeldUpload(proxy, STAGES["the master moves it to the output"])
+    common = ("sql", "--db", f"sqlite:///{database}", "--models", f"s3://{BUCKET}/out")
+    common = (*common, "--model-zoo", str(ROOT / "model_zoo"))
+    statement = "SELECT age, wage FROM people TRAIN regressor.DNN WITH train.epoch=1 INTO model"
+    with edl.start(*common, "-e", statement) as running:
+        assert held.reached.wait(WAIT_S), "the model is being sent"
+        running.kill()
+        assert isinstance(running, subprocess.Popen)
+    told = edl.run(*common, "-e", "SHOW TRAIN model").err
+    assert "SHOW TRAIN model" in told
+    held.release("reset")
+    (job,) = (path.name for path in (edl.home / "jobs").iterdir())
+    edl("wait", job)
+    assert edl(*common, "-e", "SHOW TRAIN model").out == f"{statement}\n"
+    edl(*common, "-e", "SELECT id, age FROM people PREDICT people.guess USING model")
+    eventually(lambda: not [each for each in objects(store) if each.startswith(".")], "tidy")
+    with closing(sqlite3.connect(database)) as connection:
+        done = connection.execute("SELECT COUNT(guess), COUNT(*) FROM people").fetchone()
+    assert done == (60, 60)
