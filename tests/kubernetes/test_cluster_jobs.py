@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import grpc
 import pytest
@@ -88,3 +89,46 @@ def test_the_end_and_a_first_word_of_the_master_reach_the_caller(submitter: Subm
         backend.status("nobody")
     assert caught.value.code == ErrorCode.JOB_NOT_FOUND
     backend.close()
+
+
+def test_a_queue_starts_preempts_and_starts_a_job_again(submitter: Submitter) -> None:
+    """As Kueue does it: by ``suspend``, and by the nodes that it assigns."""
+    queue = ("--labels", "kueue.x-k8s.io/queue-name=training", "--labels", "team=a")
+    done = submitter.train(
+        "--pod-template", submitter.play("endless"), *queue, "--detach", name="queued"
+    )
+    assert done.code == 0, done.err
+
+    def job() -> dict[str, Any]:
+        found = submitter.kubectl("get", "job", "edl-queued", "--output=json")
+        item: dict[str, Any] = json.loads(found)
+        return item
+
+    def admit(suspend: bool, **spec: Any) -> None:
+        changes = json.dumps({"spec": {"suspend": suspend, **spec}})
+        submitter.kubectl("patch", "job", "edl-queued", "--type=merge", f"--patch={changes}")
+
+    made = job()
+    assert made["spec"]["suspend"], "its queue releases it"
+    for labels in (made["metadata"]["labels"], made["spec"]["template"]["metadata"]["labels"]):
+        assert labels["kueue.x-k8s.io/queue-name"] == "training"
+        assert labels["team"] == "a"
+    backend = submitter.backend()
+    assert "suspended until a queue" in backend.status("queued").status.pending
+    assert submitter.kubectl("get", "pods", "--output=name") == ""
+
+    nodes = {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
+    admit(False, template=nodes)
+    eventually(lambda: backend.status("queued").status.state is JobState.RUNNING, "it runs")
+    assert backend.status("queued").status.pending == ""
+    admit(True)
+    eventually(lambda: submitter.kubectl("get", "pods", "--output=name") == "", "preempted")
+    seen = backend.status("queued").status
+    assert not seen.state.is_over
+    assert "suspended until a queue" in seen.pending
+    admit(False)
+    eventually(lambda: backend.status("queued").answered, "it runs again")
+    backend.close()
+    gone = submitter.edl("delete", "queued", "--stop", "--yes", "-n", submitter.namespace)
+    assert gone.code == 0, gone
+    eventually(lambda: submitter.left() == [], "everything is gone")

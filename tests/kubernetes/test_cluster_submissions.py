@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import subprocess
 import sys
 import threading
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -110,28 +110,84 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
         done = submitter.train(*more)
         assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
         assert "what to do: " in done.err
+        if code == 8:  # it was waited for: nobody waits without knowing why
+            before, told, _ = done.err.partition("digits waits for its master: ")
+            assert told, done.err
+            assert "error: " not in before
         eventually(lambda: submitter.left() == [], "everything is gone")
 
 
-def test_an_image_that_no_registry_has_fails_the_submission(
-    submitter: Submitter, tmp_path: Path
+def test_a_quota_of_objects_is_named_with_its_own_remedy_and_leaves_nothing(
+    submitter: Submitter,
 ) -> None:
-    empty = tmp_path / "registry"
-    empty.mkdir()
-    answer = partial(SimpleHTTPRequestHandler, directory=empty)
-    with ThreadingHTTPServer(("127.0.0.1", 0), answer) as server:
+    for resource, said in (
+        ("count/secrets=1", "The namespace may have no more secrets: delete jobs that are over"),
+        ("services=0", "The namespace may have no more services"),
+        ("pods=0", "Ask for fewer pods with --num-workers"),
+    ):
+        submitter.kubectl("create", "quota", "few", f"--hard={resource}")
+        counted = ("get", "quota", "few", "--output=jsonpath={.status.used}")
+        eventually(partial(submitter.kubectl, *counted), "the quota counts")
+        done = submitter.train()
+        assert (done.code, said in done.err) == (10, True), done
+        assert "--master-resources" not in done.err
+        eventually(lambda: submitter.left() == [], "everything is gone")
+        submitter.kubectl("delete", "quota", "few")
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A registry that has one image, which is for ARM alone."""
+
+    kind = "application/vnd.oci.image.index.v1+json"
+    index = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": kind,
+            "manifests": [
+                {
+                    "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                    "digest": f"sha256:{64 * 'a'}",
+                    "size": 400,
+                    "platform": {"architecture": "arm64", "os": "linux"},
+                }
+            ],
+        }
+    ).encode()
+    digest = f"sha256:{hashlib.sha256(index).hexdigest()}"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        found = self.path == f"/v2/zoo/manifests/{self.digest}"
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", self.kind)
+        self.send_header("Docker-Content-Digest", self.digest)
+        self.send_header("Content-Length", str(len(self.index) if found else 0))
+        self.end_headers()
+        if found and self.command == "GET":
+            self.wfile.write(self.index)
+
+
+@pytest.mark.parametrize(
+    ("digest", "said"),
+    [(f"sha256:{64 * '0'}", "not found"), (Registry.digest, "no match for platform in manifest")],
+)
+def test_an_image_that_no_registry_has_for_the_nodes_fails_the_submission(
+    submitter: Submitter, digest: str, said: str
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
             port = server.server_address[1]
             with submitter.cluster.registry(port):
-                image = f"127.0.0.1:{port}/zoo@sha256:{64 * '0'}"
-                done = submitter.train("--image", image)
+                done = submitter.train("--image", f"127.0.0.1:{port}/zoo@{digest}")
         finally:
             server.shutdown()
     assert done.code == 1, done
     assert "ErrImagePull" in done.err
-    assert "not found" in done.err
-    assert "what to do: Check --image" in done.err
+    assert said in done.err
+    assert "what to do: Check --image, its architecture" in done.err
     eventually(lambda: submitter.left() == [], "everything is gone")
 
 

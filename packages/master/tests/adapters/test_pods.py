@@ -28,6 +28,7 @@ PODS = "/api/v1/namespaces/team/pods"
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
 TEMPLATE = PodTemplate("team", "job", ("edl-job", "uid"), POD)
 W = WorkerId(0)
+NOTICE = "I0000 00:00:1795614662.841439      13 port.cc:153] oneDNN custom operations are on."
 Start = Callable[[], KubernetesPods]
 
 
@@ -93,7 +94,7 @@ def test_what_a_pod_waits_for_is_told_until_it_runs(api: FakeApi, start: Start) 
 @pytest.mark.parametrize(
     ("log", "words"),
     [
-        ("a\nno name resolves\n", "the last line of its log: no name resolves"),
+        (f"a\nno name resolves\n{NOTICE}\n", "the last line of its log: no name resolves"),
         ("", "its pod has written nothing to its log"),
         (ApiError(500, "", "dial tcp: no route"), "its log cannot be read: dial tcp: no route"),
     ],

@@ -13,6 +13,8 @@ from edl_proto.local import job_directory
 from edl_proto.monitoring.log_lines import readable
 
 _LINES = 10_000
+_LAST_LINES = 20
+"""So many may be notices of TensorFlow, which are no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class LogsOfPods:
     def last_words(self, pod: PodRecord) -> str:
         """What a pod says that runs, as a clause."""
         try:
-            return worker_logs.last_words("pod", readable(self._read(pod, 1)))
+            return worker_logs.last_words("pod", readable(self._read(pod, _LAST_LINES)))
         except (ApiError, ApiUnavailable) as error:
             return f"its log cannot be read: {error}"
 

@@ -41,7 +41,7 @@ def last_words(kind: str, log_tail: str) -> str:
         kind: such as ``process``.
         log_tail: the last lines that it wrote.
     """
-    lines = [line for line in log_tail.splitlines() if line.strip()]
+    lines = [line for line in without_notices(log_tail.splitlines()) if line.strip()]
     if not lines:
         return f"its {kind} has written nothing to its log"
     return f"the last line of its log: {lines[-1].strip()}"
