@@ -182,3 +182,23 @@ def lease(
         records=task_pb2.RecordRange(uri=str(path), format="recordio", start=start, stop=stop),
         seed=1000 * round_ + number,
     )
+
+
+def export(output: str, number: int = 0) -> task_pb2.Lease:
+    return task_pb2.Lease(
+        task=task_pb2.TaskKey(type=task_pb2.EXPORT, number=number),
+        part_path=output,
+        export=task_pb2.ExportInfo(records_trained=100, epochs=1, metrics={"accuracy": 0.5}),
+    )
+
+
+@pytest.fixture
+def exported(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
+) -> tuple[Path, FakeMaster]:
+    """The output of a training job, and its master."""
+    job.model.params = ""
+    master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
+    assert start_worker(master).wait() == 0
+    assert not master.received.failed, master.received.failed
+    return tmp_path / "out", master

@@ -2,163 +2,49 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-import certificates
 import grpc
 import pytest
 import zoos
-from fakes import FakeEngine, FakeRegistry
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from service_bench import (
+    DEADLINE_S,
+    REPOSITORY,
+    ZOO,
+    Bench,
+    Told,
+    build,
+    read,
+    requests,
+    serving,
+    settings,
+    spec_of,
+    until,
+)
 
 from edl_builder.app import App
-from edl_builder.config.access import Access, Token, hash_token
-from edl_builder.config.builder_config import Config, Tls
-from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.build import BuildLimits
-from edl_builder.core.build_request import RequestPolicy, Tenant
-from edl_builder.core.names import BuilderError, Caller
-from edl_builder.core.ports import RegistryImage
+from edl_builder.core.names import BuilderError
 from edl_builder.core.references import Reference
-from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.errors import ErrorCode
 from edl_proto.monitoring.span_export import SpanExport, SpanRecord
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
-
-BASE = "registry.test/base:1"
-REPOSITORY = "registry.test/team-a/zoo"
-ZOO = {"requirements.txt": "toolz==1.0.0\n", "m.py": "x = 1\n"}
-DEADLINE_S = 200.0
-
-
-def until(probe: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    end = time.monotonic() + deadline_s
-    while not probe():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.01)
-
-
-@dataclass
-class Bench:
-    """A service and what is below it."""
-
-    config: Config
-    registry: FakeRegistry
-    engine: FakeEngine
-    app: App
-
-    def stub(self) -> contextlib.AbstractContextManager[builder_pb2_grpc.BuilderStub]:
-        return _stub(self.app.address)
-
-    def metric(self, name: str, **labels: str) -> float:
-        return self.app.metrics.registry.get_sample_value(name, labels) or 0.0
-
-
-@contextlib.contextmanager
-def _stub(
-    address: str, credentials: grpc.ChannelCredentials | None = None
-) -> Iterator[builder_pb2_grpc.BuilderStub]:
-    channel = (
-        grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address)
-    )
-    with channel:
-        yield builder_pb2_grpc.BuilderStub(channel)
-
-
-def settings(state: Path) -> Config:
-    return Config(
-        host="127.0.0.1",
-        port=0,
-        state_dir=state,
-        policy=RequestPolicy(
-            default_base=BASE,
-            bases=("registry.test/bases/*",),
-            registries=("registry.test",),
-            archive_nbytes=100_000,
-        ),
-        limits=BuildLimits(building=2, abandon_s=0.5),
-        archive=ArchiveLimits(100_000, 200_000, 100),
-    )
-
-
-@contextlib.contextmanager
-def serving(config: Config, engine: FakeEngine | None = None) -> Iterator[Bench]:
-    if engine is None:
-        engine = FakeEngine(FakeRegistry())
-        digest = "sha256:" + "b" * 64
-        engine.registry.put(Reference("registry.test", "base", "1"), RegistryImage(digest, 1))
-    with App(config, engine, engine.registry) as app:
-        yield Bench(config, engine.registry, engine, app)
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with serving(settings(tmp_path / "state")) as found:
         yield found
-
-
-def requests(spec: pb.BuildSpec, archive: bytes, piece: int = 10_000) -> Iterator[pb.BuildRequest]:
-    yield pb.BuildRequest(spec=spec)
-    for start in range(0, len(archive), piece):
-        yield pb.BuildRequest(chunk=archive[start : start + piece])
-
-
-@dataclass
-class Told:
-    statuses: list[pb.BuildStatus]
-    lines: list[str]
-    status: grpc.StatusCode
-    error: EdlError | None
-
-    @property
-    def last(self) -> pb.BuildStatus:
-        return self.statuses[-1]
-
-
-def spec_of(archive: bytes, /, **fields: object) -> pb.BuildSpec:
-    given = {"repository": REPOSITORY, "archive": pb.ArchiveSource(nbytes=len(archive))}
-    return pb.BuildSpec(**{**given, **fields})
-
-
-def build(
-    stub: builder_pb2_grpc.BuilderStub,
-    archive: bytes,
-    metadata: tuple[tuple[str, str], ...] = (),
-    /,
-    **fields: object,
-) -> Told:
-    call = stub.Build(
-        requests(spec_of(archive, **fields), archive), timeout=DEADLINE_S, metadata=metadata
-    )
-    return read(call)
-
-
-def read(call: grpc.CallIterator[pb.BuildProgress]) -> Told:
-    statuses, lines = [], []
-    try:
-        for news in call:
-            if news.WhichOneof("update") == "status":
-                statuses.append(news.status)
-            else:
-                lines.append(news.line.text)
-    except grpc.RpcError as error:
-        code = error.code()
-        return Told(statuses, lines, code, EdlError.from_rpc(error))
-    return Told(statuses, lines, grpc.StatusCode.OK, None)
-
-
-# --- behaviour -----------------------------------------------------------------------------
 
 
 def test_a_zoo_becomes_an_image(bench: Bench) -> None:
@@ -377,191 +263,3 @@ def test_health_and_reflection(bench: Bench) -> None:
         (answer,) = reflection.ServerReflectionInfo(iter([ask]))
         names = {service.name for service in answer.list_services_response.service}
     assert "edl.v1.Builder" in names
-
-
-# --- safety --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"repository": "evil.test/a"}, grpc.StatusCode.PERMISSION_DENIED),
-        ({"repository": "registry.test/a:tag"}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"repository": "--privileged/a"}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"repository": ""}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"tag": "-x"}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"tag": "edl-0"}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"base_image": "evil.test/base"}, grpc.StatusCode.PERMISSION_DENIED),
-        ({"base_image": "x\nRUN id"}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"labels": {"io.edl.key": "x"}}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"archive": pb.ArchiveSource(nbytes=1 << 40)}, grpc.StatusCode.RESOURCE_EXHAUSTED),
-        ({"archive": pb.ArchiveSource(sha256="x")}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"git": pb.GitSource(url="file:///etc")}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"git": pb.GitSource(url="https://127.0.0.1/a")}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"git": pb.GitSource(url="https://x.com/a", ref="-x")}, grpc.StatusCode.INVALID_ARGUMENT),
-        (
-            {"git": pb.GitSource(url="https://localhost/a.git")},
-            grpc.StatusCode.INVALID_ARGUMENT,
-        ),
-    ],
-)
-def test_what_must_not_be_asked_is_refused(
-    bench: Bench, fields: dict[str, object], code: grpc.StatusCode
-) -> None:
-    with bench.stub() as stub:
-        told = build(stub, zoos.tar(ZOO), **fields)
-    assert told.status is code
-    assert told.error is not None
-    assert told.error.what
-    assert bench.engine.builds == []
-
-
-@pytest.mark.parametrize(
-    ("archive", "code"),
-    [
-        (zoos.tar({"../x": "x"}), grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar({"/etc/x": "x"}), grpc.StatusCode.INVALID_ARGUMENT),
-        (
-            zoos.tar(ZOO, [zoos.member("l", type=b"2", linkname="/etc/passwd")]),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        ),
-        (
-            zoos.tar(ZOO, [zoos.member("l", type=b"1", linkname="m.py")]),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        ),
-        (zoos.tar(ZOO, [zoos.member("d", type=b"3")]), grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar(ZOO, [zoos.member("d", type=b"6")]), grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar({"z": bytes(1 << 20)}, zipped=True), grpc.StatusCode.RESOURCE_EXHAUSTED),
-        (
-            zoos.tar({f"f{n}": "" for n in range(101)}, zipped=True),
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-        ),
-        (zoos.tar({"r": bytes(150_000)}), grpc.StatusCode.RESOURCE_EXHAUSTED),
-        (b"no archive at all" * 100, grpc.StatusCode.INVALID_ARGUMENT),
-        (b"", grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar({}), grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar(ZOO)[:700], grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar(ZOO, zipped=True)[:-20], grpc.StatusCode.INVALID_ARGUMENT),
-        (zoos.tar({"requirements.txt": "-e .", "m.py": ""}), grpc.StatusCode.INVALID_ARGUMENT),
-    ],
-)
-def test_archives_that_must_not_be_taken_are_refused(
-    bench: Bench, archive: bytes, code: grpc.StatusCode
-) -> None:
-    with bench.stub() as stub:
-        told = build(stub, archive, archive=pb.ArchiveSource(nbytes=0))
-    assert told.status is code
-    assert bench.engine.builds == []
-    folders = list((bench.config.state_dir / "builds").iterdir())
-    left = {path.name for folder in folders for path in folder.iterdir()}
-    assert left <= {"build.json", "log.jsonl"}
-
-
-def test_an_archive_that_is_not_the_announced_one_is_refused(bench: Bench) -> None:
-    archive = zoos.tar(ZOO)
-    right = hashlib.sha256(archive).hexdigest()
-    with bench.stub() as stub:
-        for source in (
-            pb.ArchiveSource(nbytes=len(archive) + 1),
-            pb.ArchiveSource(nbytes=len(archive), sha256="0" * 64),
-        ):
-            assert build(stub, archive, archive=source).status is grpc.StatusCode.INVALID_ARGUMENT
-        good = pb.ArchiveSource(nbytes=len(archive), sha256=right)
-        assert build(stub, archive, archive=good).status is grpc.StatusCode.OK
-
-
-def test_a_stream_that_breaks_the_contract_is_refused(bench: Bench) -> None:
-    spec = pb.BuildRequest(spec=spec_of(zoos.tar(ZOO)))
-    chunk = pb.BuildRequest(chunk=b"x")
-    with bench.stub() as stub:
-        for messages in ([], [chunk], [pb.BuildRequest()], [spec, spec]):
-            told = read(stub.Build(iter(messages), timeout=DEADLINE_S))
-            assert told.status is grpc.StatusCode.INVALID_ARGUMENT, messages
-
-
-def test_a_sender_that_stops_runs_into_the_deadline(tmp_path: Path) -> None:
-    config = settings(tmp_path / "s")
-    config = replace(config, limits=replace(config.limits, receive_s=0.5))
-    silent = threading.Event()
-
-    def stalling() -> Iterator[pb.BuildRequest]:
-        yield pb.BuildRequest(spec=spec_of(b""))
-        silent.wait(DEADLINE_S)
-
-    with serving(config) as bench, bench.stub() as stub:
-        told = read(stub.Build(stalling(), timeout=DEADLINE_S))
-        silent.set()
-    assert told.status is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert told.last.error.code == ErrorCode.TIMED_OUT
-
-
-ANN = Tenant(Caller("ann"), ("registry.test/team-a/*",), ())
-BOB = Tenant(Caller("bob"), ("registry.test/team-b/*",), ())
-
-
-def test_tokens_and_per_tenant_repositories(tmp_path: Path) -> None:
-    tokens = {hash_token("ann-token"): Token(ANN), hash_token("bob-token"): Token(BOB)}
-    access = Access(tokens=tokens)
-    ann = (("authorization", "Bearer ann-token"),)
-    bob = (("authorization", "bearer bob-token"),)
-    archive = zoos.tar(ZOO)
-    with serving(replace(settings(tmp_path / "s"), access=access)) as bench, bench.stub() as stub:
-        for wrong in ((), (("authorization", "Bearer nobody"),), (("authorization", "ann-token"),)):
-            assert build(stub, archive, wrong).status is grpc.StatusCode.UNAUTHENTICATED
-        assert build(stub, archive, bob).status is grpc.StatusCode.PERMISSION_DENIED
-        mine = build(stub, archive, ann)
-        assert mine.status is grpc.StatusCode.OK
-        name = mine.last.id
-        assert stub.Get(pb.GetBuildRequest(id=name), metadata=ann).id == name
-        for method, request in (
-            (stub.Get, pb.GetBuildRequest(id=name)),
-            (stub.Cancel, pb.CancelBuildRequest(id=name)),
-        ):
-            with pytest.raises(grpc.RpcError) as refused:
-                method(request, metadata=bob)
-            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-        watch = read(stub.Watch(pb.WatchBuildRequest(id=name), metadata=bob))
-        assert watch.status is grpc.StatusCode.NOT_FOUND
-        assert list(stub.List(pb.ListBuildsRequest(), metadata=bob).builds) == []
-        assert len(stub.List(pb.ListBuildsRequest(), metadata=ann).builds) == 1
-        state = bench.config.state_dir
-    written = b"".join(path.read_bytes() for path in state.rglob("*") if path.is_file())
-    assert b"ann-token" not in written
-
-
-def test_tls_and_mutual_tls(tmp_path: Path) -> None:
-    ca = certificates.make_ca(tmp_path / "ca")
-    server = certificates.make_certificate(ca, tmp_path, "server")
-    ann = certificates.make_certificate(ca, tmp_path, "ann")
-    eve = certificates.make_certificate(ca, tmp_path, "eve")
-    config = replace(
-        settings(tmp_path / "s"),
-        tls=Tls(server.certificate, server.key, ca.certificate),
-        access=Access(certificates={"ann": ANN}),
-    )
-
-    def credentials(who: certificates.Certificate | None) -> grpc.ChannelCredentials:
-        root = ca.certificate.read_bytes()
-        if who is None:
-            return grpc.ssl_channel_credentials(root)
-        return grpc.ssl_channel_credentials(
-            root, who.key.read_bytes(), who.certificate.read_bytes()
-        )
-
-    with serving(config) as bench:
-        seen = {}
-        for name, who in (("ann", ann), ("eve", eve), ("nobody", None)):
-            with _stub(bench.app.address, credentials(who)) as stub:
-                seen[name] = build(stub, zoos.tar(ZOO)).status
-        with _stub(bench.app.address, credentials(ann)) as stub:
-            wrong = (("authorization", "Bearer no-token-of-anybody"),)
-            seen["ann with a wrong token"] = build(stub, zoos.tar(ZOO), wrong).status
-        with bench.stub() as stub:
-            seen["without TLS"] = build(stub, zoos.tar(ZOO)).status
-    assert seen == {
-        "ann": grpc.StatusCode.OK,
-        "eve": grpc.StatusCode.UNAUTHENTICATED,
-        "ann with a wrong token": grpc.StatusCode.UNAUTHENTICATED,
-        "nobody": grpc.StatusCode.UNAVAILABLE,
-        "without TLS": grpc.StatusCode.UNAVAILABLE,
-    }

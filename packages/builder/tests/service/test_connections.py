@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 import zoos
-from test_builder_service import DEADLINE_S, ZOO, Bench, build, serving, settings
+from service_bench import DEADLINE_S, ZOO, Bench, build, serving, settings
 from test_guard import AS_ANN, REFUSED_S, TOKENS, check_health
 
 from edl_builder import server

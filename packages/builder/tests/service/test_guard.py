@@ -15,7 +15,7 @@ import pytest
 import zoos
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from test_builder_service import (
+from service_bench import (
     ANN,
     BOB,
     DEADLINE_S,

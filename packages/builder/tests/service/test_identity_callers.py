@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 import zoos
-from test_builder_service import DEADLINE_S, ZOO, Bench, build, serving, settings, until
+from service_bench import DEADLINE_S, ZOO, Bench, build, serving, settings, until
 from token_issuer import AUDIENCE, ISSUER, OTHER_RSA, SUBJECT, TokenIssuer, issuing, jwk, sign
 
 from edl_builder.adapters.identity_tokens import Issuer, Subject

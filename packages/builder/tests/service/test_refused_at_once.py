@@ -19,7 +19,7 @@ import pytest
 import zoos
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from test_builder_service import (
+from service_bench import (
     ANN,
     DEADLINE_S,
     ZOO,

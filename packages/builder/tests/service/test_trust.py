@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import zoos
-from test_builder_service import REPOSITORY, ZOO, Bench, build, serving, settings
+from service_bench import REPOSITORY, ZOO, Bench, build, serving, settings
 
 from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.build_request import Tenant

@@ -304,3 +304,22 @@ def push(
             minibatches,
         )
     )
+
+
+ONE = Token(1)
+TWO = Token(2)
+THREE = Token(3)
+FOUR = Token(4)
+
+
+def assert_same_arrays(one: Snapshot, other: Snapshot) -> None:
+    assert set(one.arrays) == set(other.arrays)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def assert_same_state(one: Snapshot, other: Snapshot) -> None:
+    """Equal in all but the tally of outcomes."""
+    assert_same_arrays(one, other)
+    for key in set(one.meta) - {"outcomes"}:
+        assert one.meta[key] == other.meta[key], key

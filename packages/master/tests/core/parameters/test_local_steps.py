@@ -23,6 +23,7 @@ from .planes import (
     B,
     ParameterPlane,
     a_push,
+    assert_same_state,
     push,
     sgd,
     small_plane,
@@ -30,7 +31,6 @@ from .planes import (
     values_of,
     zero_table,
 )
-from .test_plane import assert_same_state
 from .test_sharding import ShardedPlane
 
 LOCAL = Async(local_steps=64)

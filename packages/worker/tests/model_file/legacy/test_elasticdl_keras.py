@@ -1,0 +1,246 @@
+"""Model files of ElasticDL that were written for another Keras, or import by old names."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl_definitions import BINARY_LOSS, IDS, PARSE_IDS, load_and_train
+from model_files import LOSS, MODEL, REST, rows
+from plain_loop import batches, evaluate
+from zoo_folder import ZooFolder
+
+import edl_worker
+from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
+from elasticdl.python.common.constants import Mode
+
+# Models.
+
+TWO_OUTPUTS = """
+import tensorflow.keras.backend as K
+from tensorflow.keras.layers import Dense, Layer, Multiply, Subtract
+from elasticdl.python.elasticdl.layers.embedding import Embedding
+
+class ApplyMask(Layer):
+    def __init__(self, **kwargs):
+        self.supports_masking = True
+        super(ApplyMask, self).__init__(**kwargs)
+    def compute_mask(self, input, input_mask=None):
+        return None
+    def call(self, x, mask=None):
+        return Multiply()([x, tf.cast(K.expand_dims(mask, -1), tf.float32)])
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+def custom_model():
+    inputs = tf.keras.Input(shape=(3,))
+    rows = ApplyMask()(Embedding(output_dim=4, mask_zero=True, input_length=3)(inputs))
+    total = K.sum(rows, axis=1)
+    product = K.sum(0.5 * Subtract()([K.square(total), K.sum(K.square(rows), axis=1)]), axis=1)
+    logits = tf.reshape(Dense(1)(tf.concat([total, tf.expand_dims(product, 1)], 1)), (-1,))
+    probs = tf.reshape(tf.sigmoid(logits), shape=(-1, 1))
+    return tf.keras.Model(inputs=inputs, outputs={"logits": logits, "probs": probs})
+
+def eval_metrics_fn():
+    return {
+        "logits": {"accuracy": lambda labels, predictions: tf.equal(
+            tf.cast(tf.reshape(predictions, [-1]) > 0.0, tf.int32), tf.reshape(labels, [-1]))},
+        "probs": {"auc": tf.keras.metrics.AUC()},
+    }
+"""
+
+
+def test_operations_on_keras_tensors_and_metrics_by_output(zoo: ZooFolder, tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model_file = load_and_train(zoo, TWO_OUTPUTS + PARSE_IDS + BINARY_LOSS, IDS)
+    warned = {w.lineno for w in caught if "do not take Keras tensors" in str(w.message)}
+    assert zoo.line("mine.py", "total = K.sum") in warned
+    (batch,) = batches(model_file, IDS, mode=Mode.EVALUATION, size=24)
+    outputs = model_file.call(batch.features, training=False)
+    labels = np.asarray(batch.labels).reshape(-1)
+    auc = keras.metrics.AUC()
+    auc.update_state(labels, outputs["probs"])
+    accuracy = np.mean((np.asarray(outputs["logits"]) > 0) == labels)
+    found = evaluate(model_file, IDS, size=7)
+    assert found["logits_accuracy"] == pytest.approx(accuracy)
+    assert found["probs_auc"] == pytest.approx(float(auc.result()))
+    # The layers that edl makes of the operations are saved with the model.
+    file = tmp_path / "model.keras"
+    model_file.model.save(file)
+    module = type(model_file.model.layers[2]).__module__
+    restored = keras.models.load_model(
+        file, custom_objects={"ApplyMask": type(model_file.model.layers[2])}
+    )
+    assert module.startswith("mine")
+    features = np.array([[1.0, 0.0, 2.0]])
+    np.testing.assert_allclose(
+        restored(features)["probs"], model_file.model(features)["probs"], rtol=1e-6
+    )
+
+
+def test_keras_tensors_are_refused_outside_of_model_files() -> None:
+    with pytest.raises(ValueError, match="KerasTensor"):
+        tf.reduce_sum(keras.Input((3,)))
+
+
+OLD_KERAS = """
+from tensorflow.python.keras import backend, layers, regularizers
+from tensorflow.python.keras.layers.normalization import BatchNormalization
+from tensorflow.python.keras.metrics import accuracy
+
+class CustomModel(tf.keras.Model):
+    def __init__(self):
+        super(CustomModel, self).__init__(name="old")
+        assert backend.image_data_format() == "channels_last"
+        self._lambda = layers.Lambda(lambda x: backend.mean(x, [1]), name="reduce_mean")
+        self._norm = layers.BatchNormalization(name="norm")
+        self._dense = layers.Dense(1, kernel_regularizer=regularizers.l2(1e-4))
+        assert BatchNormalization is layers.BatchNormalization
+    def call(self, inputs, training=True):
+        x = layers.add([inputs["x"], inputs["x"]])
+        x = backend.cast(self._dense(self._norm(x, training=training)), "float32")
+        return backend.expand_dims(self._lambda(x))
+
+def eval_metrics_fn():
+    return {"accuracy": lambda labels, predictions: accuracy(
+        tf.cast(predictions > 0, tf.int32), tf.cast(labels > 0, tf.int32))}
+"""
+
+
+def test_the_keras_of_tensorflow_python_is_served_by_keras_3_with_a_warning(
+    zoo: ZooFolder,
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model_file = load_and_train(zoo, OLD_KERAS + REST + LOSS, rows(16))
+    assert 0 <= evaluate(model_file, rows(16))["accuracy"] <= 1
+    kept = [str(w.message) for w in caught if w.category is CompatibilityWarning]
+    assert any("Write tf.keras.layers instead" in text for text in kept)
+    assert all(isinstance(layer, keras.layers.Layer) for layer in model_file.model.layers)
+
+
+# TensorFlow still contains parts of Keras 2, on which tf_keras is built.
+KERAS_2 = """
+import importlib
+
+def old(module):
+    return importlib.import_module("tensorflow.python.keras." + module)
+
+def custom_model():
+    inputs = old("engine.input_layer").Input((2,), name="x")
+    hidden = old("layers.core").Dense(3, kernel_regularizer="l2")(inputs)
+    outputs = old("layers.core").Dense(1)(old("layers.core").Dropout(0.1)(hidden))
+    return old("models").Model(inputs, outputs, name="old")
+
+def optimizer(lr=0.1):
+    return old("optimizer_v2.gradient_descent").SGD(lr, momentum=0.5)
+
+def eval_metrics_fn():
+    return {"mae": old("metrics").MeanAbsoluteError(), "mse": old("metrics").MeanSquaredError}
+"""
+
+
+def test_models_of_keras_2_are_accepted(zoo: ZooFolder) -> None:
+    model_file = load_and_train(zoo, REST + LOSS + KERAS_2, rows(16))
+    assert isinstance(model_file.optimizer, keras.optimizers.SGD)
+    assert model_file.optimizer.momentum == 0.5
+    names = [w.name for w in model_file.model.trainable_variables]
+    assert names == ["0_kernel", "1_bias", "2_kernel", "3_bias"]
+    # Training and evaluation use the same variables as the wrapped model.
+    (layer,) = [each for each in model_file.model.layers if hasattr(each, "wrapped")]
+    (batch,) = batches(model_file, rows(16), mode=Mode.EVALUATION)
+    expected = layer.wrapped(batch.features["x"])
+    np.testing.assert_allclose(model_file.call(batch.features, training=False), expected)
+    error = np.asarray(expected) - np.asarray(batch.labels)
+    found = evaluate(model_file, rows(16), size=5)
+    assert found["mae"] == pytest.approx(np.abs(error).mean(), rel=1e-5)
+    assert found["mse"] == pytest.approx((error**2).mean(), rel=1e-5)
+    assert len(model_file.model.losses) == 1
+    again = zoo.load("mine")
+    assert [w.path for w in again.model.variables] == [w.path for w in model_file.model.variables]
+
+
+def test_a_model_of_keras_2_without_inputs_is_refused(zoo: ZooFolder) -> None:
+    source = """
+def custom_model():
+    return old("models").Sequential([old("layers.core").Dense(1)])
+"""
+    zoo.write("mine.py", REST + LOSS + KERAS_2.replace("def custom_model", "def other") + source)
+    with pytest.raises(ContractErrors, match="Sequential, a model of Keras 2 without inputs"):
+        zoo.load("mine")
+
+
+def test_an_old_name_that_keras_3_lacks_is_an_import_error(zoo: ZooFolder) -> None:
+    zoo.write("mine.py", "from tensorflow.python.keras.layers import CuDNNGRUv1\n" + MODEL)
+    with pytest.raises(ContractErrors, match="CuDNNGRUv1"):
+        zoo.load("mine")
+
+
+# Names of ElasticDL.
+
+NAMES = """
+from elasticdl.layers import Embedding
+from elasticdl.python.common.constants import MaxComputeConfig, Mode, ODPSConfig
+from elasticdl.python.common.log_utils import default_logger as logger
+from elasticdl.python.data.odps_io import ODPSWriter, is_odps_configured
+from elasticdl.python.data.reader.data_reader import AbstractDataReader
+from elasticdl.python.elasticdl.callbacks import LearningRateScheduler
+from elasticdl.python.elasticdl.feature_column import feature_column
+from elasticdl.python.elasticdl.feature_column.feature_column import embedding_column
+from elasticdl.python.elasticdl.layers.embedding import Embedding
+from elasticdl.python.worker.prediction_outputs_processor import BasePredictionOutputsProcessor
+from elasticdl_preprocessing.feature_column import feature_column as edl_fc
+from elasticdl_preprocessing.layers import Hashing
+from elasticdl_preprocessing.layers.discretization import Discretization
+from elasticdl_preprocessing.utils.analyzer_utils import get_max
+import elasticdl_preprocessing.layers as preprocessing
+
+assert preprocessing.Hashing is Hashing
+assert feature_column.embedding_column is embedding_column
+assert not is_odps_configured()
+assert MaxComputeConfig.ACCESS_ID != ODPSConfig.ACCESS_ID
+assert get_max("age", 90.0) == 90.0
+"""
+
+
+def test_imports_may_start_with_model_zoo_whatever_the_folder_is_called(zoo: ZooFolder) -> None:
+    assert zoo.root.name != "model_zoo"
+    zoo.write("digits/parser.py", "RATE = 0.5\n")
+    imports = "from model_zoo.digits.parser import RATE\nimport model_zoo.digits.parser as p\n"
+    zoo.write("digits/mine.py", imports + "assert p.RATE == RATE\n" + MODEL + REST + LOSS)
+    assert zoo.load("digits.mine").form == "instance"
+
+
+def test_the_modules_of_elasticdl_have_their_names(zoo: ZooFolder) -> None:
+    zoo.write("mine.py", NAMES + MODEL + REST + LOSS)
+    assert zoo.load("mine").form == "instance"
+
+
+def imports_at_load(path: Path) -> Iterator[str]:
+    """The modules that a module imports when it is imported, not later in a function."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def test_nothing_of_it_is_loaded_before_a_file_asks_for_it() -> None:
+    package = "edl_worker.model_file.legacy"
+    sources = Path(edl_worker.__file__).parent
+    imported = {
+        name
+        for path in sources.rglob("*.py")
+        if path.parent.name != "legacy"
+        for name in imports_at_load(path)
+        if name.startswith(package)
+    }
+    assert imported == {f"{package}.old_modules"}, "only the finder"
