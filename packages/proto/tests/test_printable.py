@@ -9,7 +9,8 @@ import unicodedata
 import pytest
 
 from edl_proto.monitoring import logs
-from edl_proto.printable import visible
+from edl_proto.monitoring.log_lines import LogEntry, as_text, parse
+from edl_proto.printable import one_line, visible
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,24 @@ def test_log_lines_show_them(
     finally:
         root.setLevel(level)
     assert capsys.readouterr().err.endswith("it says \\x1b[8mnothing\n")
+
+
+def test_a_text_stays_in_one_line() -> None:
+    assert one_line("one\r\ntwo\tthree\x1b") == "one\\ntwo\\tthree\\x1b"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "2026-11-25T13:00:00.000Z I [job=j role=master] edl_master.app: JobSucceeded: fine",
+        '{"time": "2026-11-25T13:00:00Z", "level": "INFO", "logger": "x", "message": "fine"}',
+    ],
+    ids=["text", "JSON"],
+)
+def test_no_message_adds_an_entry_to_a_log(forged: str) -> None:
+    """A worker's error is in its master's log, and edl logs reads that line by line."""
+    assert parse(forged) is not None
+    text = as_text(LogEntry(0.0, "WARNING", "x", f"it says\n{forged}", {}, f"E: it says\n{forged}"))
+    assert [parse(line) is not None for line in text.splitlines()] == [True, *3 * [False]]
+    plain = as_text(LogEntry(0.0, "WARNING", "x", "it says\nthis", {}, "Traceback\n  File"))
+    assert plain.endswith("it says\nthis\nTraceback\n  File")

@@ -6,17 +6,22 @@ import ast
 import contextlib
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import edl
 from edl.core.image_build import BuildStatus
-from edl.core.job_status import JobEvent
-from edl.render import errors, terminal
+from edl.core.job_log import JobLogLine
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, WorkerStatus
+from edl.core.options import Verb
+from edl.render import errors, job_text, terminal
 from edl.render.build_display import LiveBuild, PlainBuild
 from edl.render.live_display import LiveDisplay
+from edl.render.log_text import log_line_parts
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.monitoring.log_lines import LogEntry
 
 TITLE = "\x1b]0;owned\x07"
 SHOWN = "\\x1b]0;owned\\x07"
@@ -76,6 +81,50 @@ def test_displays_show_control_characters(monkeypatch: pytest.MonkeyPatch) -> No
         plain.say(TITLE)
     assert TITLE not in tty.getvalue()
     assert tty.getvalue().count(SHOWN) == 5
+
+
+FORGED = "bad\n13:00:00 JobSucceeded: fine\nerror: forged\n[master] forged"
+
+
+def test_no_text_of_others_adds_a_line_of_its_own() -> None:
+    """A name, a reason, a place or a message is one line, or its further lines are indented."""
+    worker = WorkerStatus(0, "working", task=FORGED, last_exit=FORGED, pending=FORGED)
+    status = JobStatus(
+        job="job",
+        verb=Verb.TRAIN,
+        state=JobState.RUNNING,
+        output=FORGED,
+        metrics={FORGED: 1.0},
+        warnings=(FORGED,),
+        workers=(worker,),
+        dead_letters=(FORGED,),
+        table_rows={FORGED: 3},
+    )
+    over = replace(status, state=JobState.SUCCEEDED)
+    entry = LogEntry(0.0, "ERROR", "x", FORGED, {}, FORGED)
+    (log,) = log_line_parts(JobLogLine("worker 0", FORGED, entry=entry), single=True)[-1:]
+    shown = [
+        *job_text.status_lines(status),
+        *job_text.summary(over),
+        *(line for row in job_text.outcome(over) for line in row),
+        *job_text.table(("NAME",), [(FORGED,)]),
+        job_text.event_line(JobEvent(1, "", 0.0, FORGED, FORGED, FORGED)),
+        *job_text.failure_lines(Failure("INTERNAL", FORGED, FORGED, FORGED, FORGED)),
+        str(EdlError(ErrorCode.INTERNAL, FORGED, where=FORGED, remedy=FORGED)),
+        str(log),
+    ]
+    lines = "\n".join(shown).split("\n")
+    assert not [line for line in lines if line.startswith(("13:00", "error: forged", "[master]"))]
+
+
+def test_a_line_without_end_fits_a_screen() -> None:
+    endless = "x" * 10_000_000
+    failure = Failure("INTERNAL", endless, endless, endless, endless)
+    shown = [
+        *job_text.failure_lines(failure),
+        job_text.event_line(JobEvent(1, "", 0.0, "JobFailed", "error", endless)),
+    ]
+    assert max(map(len, shown)) < 1100
 
 
 def test_a_question_shows_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:

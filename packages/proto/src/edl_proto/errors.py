@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from edl_proto.printable import visible
+from edl_proto.printable import indented, visible
 from edl_proto.v1 import error_pb2
 from edl_proto.v1.error_pb2 import ErrorCode as ErrorCode  # for those who raise errors
 
@@ -106,11 +106,11 @@ class EdlError(Exception):
         return ErrorCode.Name(known)
 
     def __str__(self) -> str:
-        lines = [f"{self.code_name}: {self.what}"]
+        lines = [f"{self.code_name}: {indented(self.what)}"]
         if self.where:
-            lines.append(f"  where: {self.where}")
+            lines.append(f"  where: {indented(self.where)}")
         if self.remedy:
-            lines.append(f"  what to do: {self.remedy}")
+            lines.append(f"  what to do: {indented(self.remedy)}")
         # Python itself prints this for a script of the user that does not catch it.
         return visible("\n".join(lines))
 

@@ -24,6 +24,16 @@ def visible(text: str) -> str:
     return _OBEYED.sub(_escape, text.replace("\r\n", "\n"))
 
 
+def one_line(text: str) -> str:
+    r"""As ``visible``, in one line: a line feed is ``\n``. No text adds a line of its own."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def indented(text: str) -> str:
+    """A text whose further lines are indented: none of them passes for a line of the program."""
+    return text.replace("\n", "\n    ")
+
+
 def _escape(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 0x20 else f"\\u{number:04x}"

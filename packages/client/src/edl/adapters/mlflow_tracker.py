@@ -38,6 +38,11 @@ _LONGEST_MESSAGE = 200
 
 _UNREACHABLE = re.compile(r"ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\d+)\)")
 
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+
+_VERSION = re.compile(r"[\w.+!-]{1,50}", re.ASCII)
+"""Of a library, for the requirements of a model."""
+
 _OWN_DEFAULTS = {
     # By itself MLflow retries for minutes. edl retries later, and says so at once.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -106,7 +111,7 @@ class MlflowTracker:
                 max_results=1,
             )
             run = found[0] if found else self._create(job, submitted_at, started_at_s)
-            self._run_id = run.info.run_id
+            self._run_id = _identifier(run.info.run_id)
             if found and run.info.status != "RUNNING":
                 client.update_run(self._run_id, status="RUNNING")
         where = f"{self._experiment_id}/runs/{self._run_id}"
@@ -190,8 +195,8 @@ class MlflowTracker:
     def _find_experiment(self) -> str:
         found = self._client.get_experiment_by_name(self._experiment)
         if found is not None:
-            return str(found.experiment_id)
-        return str(self._client.create_experiment(self._experiment))
+            return _identifier(found.experiment_id)
+        return _identifier(self._client.create_experiment(self._experiment))
 
     def _create(self, job: str, submitted_at: str, started_at_s: float) -> Run:
         return self._client.create_run(
@@ -213,8 +218,22 @@ def _translated() -> Iterator[None]:
     """A context in which every error of MLflow and of the network is ``TrackerUnavailable``."""
     try:
         yield
+    except TrackerUnavailable:
+        raise
     except Exception as error:  # the client raises its own, those of requests, and plain ones
         raise TrackerUnavailable(_in_short(error)) from error
+
+
+def _identifier(answered: object) -> str:
+    """An identifier that a server has answered, which becomes a part of addresses and texts.
+
+    Raises:
+        TrackerUnavailable: it is none.
+    """
+    text = str(answered)
+    if not _IDENTIFIER.fullmatch(text):
+        raise TrackerUnavailable(f"it answers with {text[:40]!a} as an identifier")
+    return text
 
 
 def _in_short(error: Exception) -> str:
@@ -238,7 +257,8 @@ def write_layout(folder: Path, model: KerasModel, run_id: str, model_id: str) ->
     data.mkdir()
     shutil.copyfile(model.file, data / "model.keras")
     (data / "keras_module.txt").write_text("keras")
-    versions = model.versions
+    # Who wrote the model wrote these, too: no other requirement may hide in one.
+    versions = {n: text for n, text in model.versions.items() if _VERSION.fullmatch(text)}
     python = versions.get("python", "")
     described: dict[str, Any] = {
         "artifact_path": "model",

@@ -19,6 +19,7 @@ from edl.core.job_status import (
     overall_rate,
 )
 from edl.core.options import Verb
+from edl_proto.printable import indented, one_line
 
 _MOST = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
@@ -42,7 +43,7 @@ def progress_line(status: JobStatus) -> str:
     parts.extend(figures(status))
     if not status.state.is_over:
         parts.append(workers_phrase(status))
-    return ", ".join(parts)
+    return one_line(", ".join(parts))
 
 
 def phase(status: JobStatus) -> str:
@@ -141,6 +142,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         lines.append(f"  NOT done: {failed} failed in every attempt")
         lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
     lines.extend(f"  warning: {text}" for text in status.warnings)
+    lines = [one_line(line) for line in lines]
     if status.dashboard_url:
         stays = (
             f"for {quantities.duration(keep_page_s)}"
@@ -182,7 +184,8 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
     if status.verb is Verb.PREDICT:
         rows.append(("predictions", quantities.count(status.predictions)))
     if status.output and status.state is JobState.SUCCEEDED:
-        rows.append(("output", status.output))
+        rows.append(("output", one_line(status.output)))
+    rows = [(one_line(name), value) for name, value in rows]
     if wide:
         rows = [
             ("job", status.job),
@@ -203,15 +206,16 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
     title = present(failure.code).title
-    lines = [f"{title}: {_clipped(failure.what)}" if title else _clipped(failure.what)]
+    what = indented(_clipped(failure.what))
+    lines = [f"{title}: {what}" if title else what]
     if failure.where:
-        lines.append(f"  where: {_clipped(failure.where)}")
+        lines.append(f"  where: {indented(_clipped(failure.where))}")
     if failure.remedy:
-        lines.append(f"  what to do: {failure.remedy}")
+        lines.append(f"  what to do: {indented(_clipped(failure.remedy))}")
     detail = failure.detail.rstrip().splitlines()
     if len(detail) > _DETAIL_LINES:
         lines.append(f"  | ... {len(detail) - _DETAIL_LINES} lines before these")
-    lines.extend(f"  | {line}" for line in detail[-_DETAIL_LINES:])
+    lines.extend(f"  | {_clipped(line)}" for line in detail[-_DETAIL_LINES:])
     return lines
 
 
@@ -224,12 +228,12 @@ def event_line(event: JobEvent) -> str:
     """``12:01:07 warning TaskRetried: ...``, the time in UTC as the master wrote it."""
     clock = event.at.partition("T")[2][:8] or f"{event.at_s:8.1f}"
     severity = "" if event.severity in ("", "info") else f"{event.severity} "
-    return f"{clock} {severity}{event.kind}: {event.message}"
+    return one_line(_clipped(f"{clock} {severity}{event.kind}: {event.message}"))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Columns, aligned; numbers to the right."""
-    body = [list(row) for row in rows]
+    body = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(header, *body, strict=True)]
     right = [
         bool(body) and all(_is_number(row[index]) for row in body) for index in range(len(header))
@@ -347,7 +351,7 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
         lines.extend(f"  {line}" for line in worker_table(status.workers))
     if not status.state.is_over:
         lines.extend(f"  {line}" for line in waits(status))
-    return lines
+    return [one_line(line) for line in lines]
 
 
 def waits(status: JobStatus) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edl.core.job_log import JobLogLine
+from edl_proto.printable import indented
 from edl_proto.timestamps import rfc3339
 
 _ROLES = {"master": ("cyan",), "server": ("magenta",), "worker": ("green", "blue")}
@@ -33,7 +34,7 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
     if entry.level != "INFO":
         parts += [(f"{entry.level.lower()}:", _LEVELS.get(entry.level, "dim")), " "]
     below = f"\n{entry.exception}" if entry.exception else ""
-    return [*parts, f"{entry.message}{below}"]
+    return [*parts, indented(f"{entry.message}{below}")]
 
 
 def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:

@@ -54,7 +54,10 @@ def as_text(line: LogEntry) -> str:
     facts = " ".join(f"{name}={value}" for name, value in line.facts.items())
     start = f"{rfc3339(line.at_s)} {line.level[0]}{f' [{facts}]' if facts else ''}"
     below = f"\n{line.exception}" if line.exception else ""
-    return visible(f"{start} {line.logger}: {line.message}{below}")
+    first, *further = visible(f"{line.message}{below}").split("\n")
+    # A text of others must not look like an entry of its own.
+    further = [f"  {each}" if parse(each) is not None else each for each in further]
+    return "\n".join((visible(f"{start} {line.logger}: {first}"), *further))
 
 
 def as_json(line: LogEntry) -> str:
