@@ -136,7 +136,7 @@ def _watch(
         status = JobWatcher(backend, name, display, timeout_s).run()
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(
-            f"The job {name} goes on; edl status {name} shows it, edl stop {name} ends it."
+            f"The job {name} continues; edl status {name} shows it, edl stop {name} ends it."
         )
         raise
     if tracking is not None:

@@ -331,7 +331,7 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_come_back(tidy: Edl) -> None:
     out, err = running.communicate(timeout=200)
     assert running.returncode == 130
     assert json.loads(out)["state"] == "RUNNING"
-    for word in ("goes on", "edl status goes-on", "edl logs -f goes-on", "edl stop goes-on"):
+    for word in ("continues", "edl status goes-on", "edl logs -f goes-on", "edl stop goes-on"):
         assert word in err
     assert "Traceback" not in err
     assert status(tidy, "goes-on")["state"] == "RUNNING"

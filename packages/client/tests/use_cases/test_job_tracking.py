@@ -136,7 +136,7 @@ def test_a_tracker_that_is_away_is_one_warning_and_nothing_is_lost() -> None:
     tracker = FakeTracker([False, False, False])
     said = track(tracker, RUNNING, RUNNING, RUNNING, RUNNING, OVER)
     assert [text.split(":")[0] for text in said] == ["warning", "digits is tracked"]
-    assert "the job goes on" in said[0]
+    assert "the job continues" in said[0]
     assert len(tracker.metrics) == 5
 
 

@@ -85,7 +85,7 @@ def watch(*answers: Any) -> tuple[JobStatus, list[str]]:
 def test_a_watcher_waits_for_a_cluster_that_has_answered_before(clock: None) -> None:
     status, said = watch(RUNNING, AWAY, FORBIDDEN, AWAY, RUNNING, AWAY, DONE)
     assert status.state is JobState.SUCCEEDED
-    assert said == 2 * ["the cluster does not answer; digits goes on meanwhile"]
+    assert said == 2 * ["the cluster does not answer; digits continues meanwhile"]
 
 
 def test_a_watcher_waits_for_a_job_in_a_queue(clock: None) -> None:
@@ -98,7 +98,7 @@ def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:
     with pytest.raises(EdlError) as caught:
         watch(RUNNING, AWAY)
     assert caught.value.code == ErrorCode.CLUSTER_UNAVAILABLE
-    assert caught.value.remedy == "The job goes on; edl wait digits watches it again. Look."
+    assert caught.value.remedy == "The job continues; edl wait digits watches it again. Look."
 
 
 def test_a_cluster_that_goes_on_to_refuse_is_believed(clock: None) -> None:

@@ -49,7 +49,6 @@ def metrics_of(master: FakeMaster) -> dict[str, float]:
     return found
 
 
-
 def test_an_evaluation_in_parts_equals_one_of_the_whole(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:

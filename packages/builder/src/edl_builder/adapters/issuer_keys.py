@@ -147,7 +147,7 @@ def _parse(text: bytes) -> dict[str, jwt.PyJWK]:
     """The public keys of a JWK set, by id. Raises: ValueError: it is none, or has no key."""
     listed = json.loads(text)
     if not isinstance(listed, dict) or not isinstance(listed.get("keys"), list):
-        raise ValueError("this is no set of keys")
+        raise ValueError("the answer is not a set of keys")
     found: dict[str, jwt.PyJWK] = {}
     for each in listed["keys"]:
         key = _public_key(each)

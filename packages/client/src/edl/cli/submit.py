@@ -205,7 +205,7 @@ def detached_notice(name: str) -> str:
     from edl.render.job_text import return_commands
 
     return "\n".join(
-        (f"The job {name} goes on without this command. To come back:", *return_commands(name))
+        (f"The job {name} continues without this command. To come back:", *return_commands(name))
     )
 
 

@@ -125,7 +125,7 @@ class _BuildSession:
                 self._client.cancel(build)
             return "The build was cancelled. Finished steps stay in the engine's cache."
         return (
-            f"Build {build} goes on for about a minute, longer if other callers wait for it; then"
+            f"Build {build} continues for about a minute, longer if other callers wait for it; then"
             f" {self._client.address} cancels it. The same command attaches to it again."
         )
 

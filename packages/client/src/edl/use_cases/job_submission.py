@@ -223,7 +223,7 @@ class JobSubmitter:
         if found.status.state is JobState.NOT_STARTED:
             steps = f"edl resume {name} starts it, edl delete {name} --yes removes it."
             return f"interrupted; the job {name} was not started. {steps}"
-        return f"interrupted; the job {name} goes on: edl status {name}"
+        return f"interrupted; the job {name} continues: edl status {name}"
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error if it is not.

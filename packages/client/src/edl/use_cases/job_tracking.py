@@ -90,7 +90,7 @@ class JobTracking:
         if not self._warned:
             self._warned = True
             self._say(
-                f"warning: the tracker does not answer ({error}); the job goes on, and edl tries"
+                f"warning: the tracker does not answer ({error}); the job continues, and edl tries"
                 " again"
             )
 

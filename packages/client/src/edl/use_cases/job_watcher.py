@@ -130,7 +130,7 @@ class JobWatcher:
                 if not self._may_pass(error, time.monotonic() - away_at):
                     raise
                 if time.monotonic() - began > OUTAGE_S:
-                    again = f"The job goes on; edl wait {self._name} watches it again. "
+                    again = f"The job continues; edl wait {self._name} watches it again. "
                     raise EdlError(
                         error.code,
                         error.what,
@@ -140,7 +140,7 @@ class JobWatcher:
                     ) from None
                 if not self._is_cut_off:
                     self._is_cut_off = True
-                    self._display.say(f"{error.what}; {self._name} goes on meanwhile")
+                    self._display.say(f"{error.what}; {self._name} continues meanwhile")
             else:
                 self._has_answered, self._is_cut_off = True, False
                 return report

@@ -395,5 +395,5 @@ def stale_master(job: str) -> EdlError:
         ErrorCode.STALE_INCARNATION,
         f"another master of {job} has taken over; this one writes no result",
         where="the master",
-        remedy="The later master goes on with the job.",
+        remedy="The later master continues the job.",
     )

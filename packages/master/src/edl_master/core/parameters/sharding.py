@@ -17,6 +17,7 @@ from edl_master.core.parameters.clipping import ClipNorm, shared_sums
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
+from edl_master.core.parameters.local_steps import is_local
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, ParameterGroup
 from edl_master.core.parameters.snapshot import Snapshot, Stored
@@ -74,7 +75,7 @@ class SavedParameters:
 
 def shared_sum_count(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
     """How many sums of squares of each gradient servers have to exchange before they clip it."""
-    if servers == 1 or (isinstance(mode, Async) and mode.local):
+    if servers == 1 or is_local(mode):
         return 0  # with local steps the optimizers of workers clip
     return sum(shared_sums(one.clipping, len(model.tables)) for one in optimizer.each)
 

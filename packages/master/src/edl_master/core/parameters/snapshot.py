@@ -73,7 +73,7 @@ class Snapshot:
         if self.meta["accumulated"] and self.meta["mode"] != describe(mode):
             raise SnapshotError(
                 f"the snapshot holds {self.meta['accumulated']} gradients accumulated under "
-                f"{self.meta['mode']}; go on in the same mode, not in {describe(mode)}"
+                f"{self.meta['mode']}; continue in the same mode, not in {describe(mode)}"
             )
 
     def fill(self, targets: Iterable[tuple[str, Array]]) -> None:
