@@ -188,6 +188,7 @@ def test_an_image_that_no_registry_has_for_the_nodes_fails_the_submission(
     assert "ErrImagePull" in done.err
     assert said in done.err
     assert "what to do: Check --image, its architecture" in done.err
+    assert "--start-timeout" not in done.err, "another attempt would end alike: at once"
     eventually(lambda: submitter.left() == [], "everything is gone")
 
 
