@@ -33,8 +33,13 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
     parts += [(rfc3339(entry.at_s)[11:-1], "dim"), " "]
     if entry.level != "INFO":
         parts += [(f"{entry.level.lower()}:", _LEVELS.get(entry.level, "dim")), " "]
-    below = f"\n{entry.exception}" if entry.exception else ""
-    return [*parts, indented(f"{entry.message}{below}")]
+    lines = [indented(entry.message), *map(_below, entry.exception.splitlines())]
+    return [*parts, "\n".join(lines)]
+
+
+def _below(line: str) -> str:
+    """A line of an exception, which must not look like one with a source or a time."""
+    return f"    {line}" if line[:1] in ("[", *"0123456789") else line
 
 
 def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:
