@@ -20,26 +20,38 @@ import pytest
 from conftest import ROOT, Edl, eventually
 from counting import check, train
 from store_proxy import Fault, StoreProxy
-from store_servers import S3Server
+from store_servers import GoogleServer, S3Server, StoreServer
 
 from edl_proto.local import supervision
 
 BUCKET, TOTAL, EPOCHS = "kept", 301, 1
-OUTPUT = f"s3://{BUCKET}/out/model"
 WAIT_S = 600.0
-STAGES = {
-    "a worker sends it beside the output": f"/{BUCKET}/out/.model.edl-",
-    "the master moves it to the output": f"/{BUCKET}/out/model/",
-}
+EVERYTHING = "everything"
+SENT, MOVED = "a worker sends it beside the output", "the master moves it to the output"
+STAGES = (SENT, MOVED)
+
+
+def is_written(store: StoreServer, stage: str) -> Callable[[str, str], bool]:
+    """Whether a request, by its method and path, writes an object of the model at this stage."""
+    beside, there = f"/{BUCKET}/out/.model.edl-", f"/{BUCKET}/out/model/"
+    if store.scheme == "s3":
+        place = beside if stage == SENT else there
+        return lambda method, path: method == "PUT" and path.startswith(place)
+    if stage == MOVED:
+        return lambda method, path: "rewriteTo" in path or "copyTo" in path
+    # The address of an upload to Google does not name the object; the first ones are no model.
+    return lambda method, path: (
+        "/upload/" in path and any(each.startswith(".model.edl-") for each in objects(store))
+    )
 
 
 class HeldUpload:
     """The second object that is written below a place stands still, until ``release``."""
 
-    def __init__(self, proxy: StoreProxy, place: str) -> None:
+    def __init__(self, proxy: StoreProxy, is_written: Callable[[str, str], bool]) -> None:
         self.reached = threading.Event()
         self._go = threading.Event()
-        self._place = place
+        self._is_written = is_written
         self._lock = threading.Lock()
         self._left = 1
         self._fault: Fault = "reset"
@@ -51,7 +63,7 @@ class HeldUpload:
         self._go.set()
 
     def _hold(self, method: str, path: str) -> Fault:
-        if method != "PUT" or not path.startswith(self._place) or self._go.is_set():
+        if self._go.is_set() or not self._is_written(method, path):
             return None
         with self._lock:
             self._left -= 1
@@ -62,24 +74,32 @@ class HeldUpload:
         return self._fault
 
 
-@pytest.fixture
-def store() -> Iterator[S3Server]:
-    store = S3Server(BUCKET)
+@pytest.fixture(params=[S3Server], ids=["s3"])
+def store(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    make: Callable[[str], StoreServer] = request.param
+    store = make(BUCKET)
     yield store
     store.stop()
 
 
 @pytest.fixture
-def proxy(edl: Edl, store: S3Server) -> Iterator[StoreProxy]:
+def output(store: StoreServer) -> str:
+    return f"{store.scheme}://{BUCKET}/out/model"
+
+
+@pytest.fixture
+def proxy(edl: Edl, store: StoreServer) -> Iterator[StoreProxy]:
     """What all processes of jobs take for the store."""
     proxy = StoreProxy(store.url)
-    edl.env |= {**store.environment, "AWS_ENDPOINT_URL": proxy.url}
+    edl.env |= {
+        name: value.replace(store.url, proxy.url) for name, value in store.environment.items()
+    }
     yield proxy
     proxy.fault = lambda method, path: None
     proxy.close()
 
 
-def objects(store: S3Server) -> list[str]:
+def objects(store: StoreServer) -> list[str]:
     return sorted(
         path.removeprefix(f"{BUCKET}/out/") for path in store.system.find(f"{BUCKET}/out")
     )
@@ -96,11 +116,11 @@ def pids_of(edl: Edl, name: str, who: str) -> list[int]:
     return {
         "worker": workers,
         "master": [master_pid(edl, name)],
-        "everything": [overseer, master_pid(edl, name), *workers],
+        EVERYTHING: [overseer, master_pid(edl, name), *workers],
     }[who]
 
 
-def check_whole(edl: Edl, store: S3Server, tmp_path: Path, to: str = "model") -> None:
+def check_whole(edl: Edl, store: StoreServer, tmp_path: Path, to: str = "model") -> None:
     """The model is that of the whole training, all of it is there, and nothing else."""
     place = tmp_path / f"got-{to}"
     store.system.get(f"{BUCKET}/out/{to}", str(place), recursive=True)
@@ -112,21 +132,31 @@ def check_whole(edl: Edl, store: S3Server, tmp_path: Path, to: str = "model") ->
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("who", ["worker", "master", "everything"])
+@pytest.mark.parametrize(
+    ("store", "who"),
+    [
+        (S3Server, "worker"),
+        (S3Server, "master"),
+        (S3Server, EVERYTHING),
+        (GoogleServer, EVERYTHING),
+    ],
+    indirect=["store"],
+)
 def test_a_job_that_is_killed_while_its_model_is_sent(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
-    store: S3Server,
+    store: StoreServer,
     proxy: StoreProxy,
+    output: str,
     who: str,
     stage: str,
 ) -> None:
-    held = HeldUpload(proxy, STAGES[stage])
-    edl(*train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "up", "--detach", epochs=EPOCHS))
+    held = HeldUpload(proxy, is_written(store, stage))
+    edl(*train(numbered(TOTAL), TOTAL, output, "--name", "up", "--detach", epochs=EPOCHS))
     assert held.reached.wait(WAIT_S), "the model is being sent"
     assert "model/trained_model.pb" not in objects(store)
-    refused = edl.run("evaluate", "--trained-model", OUTPUT, "--data", str(tmp_path / "numbered"))
+    refused = edl.run("evaluate", "--trained-model", output, "--data", str(tmp_path / "numbered"))
     assert refused.code == 4, str(refused)
     for pid in pids_of(edl, "up", who):
         os.kill(pid, signal.SIGKILL)
@@ -142,12 +172,13 @@ def test_a_job_whose_store_refuses_its_model_is_resumed_or_exported(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],
-    store: S3Server,
+    store: StoreServer,
     proxy: StoreProxy,
+    output: str,
     stage: str,
 ) -> None:
-    held = HeldUpload(proxy, STAGES[stage])
-    edl(*train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "no", "--detach", epochs=EPOCHS))
+    held = HeldUpload(proxy, is_written(store, stage))
+    edl(*train(numbered(TOTAL), TOTAL, output, "--name", "no", "--detach", epochs=EPOCHS))
     assert held.reached.wait(WAIT_S), "the model is being sent"
     proxy.fault = lambda method, path: (403, "AccessDenied") if method == "PUT" else None
     held.release((403, "AccessDenied"))
@@ -165,11 +196,16 @@ def test_a_job_whose_store_refuses_its_model_is_resumed_or_exported(
 
 
 def test_a_command_that_is_killed_while_the_model_is_sent_costs_nothing(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: S3Server, proxy: StoreProxy
+    edl: Edl,
+    tmp_path: Path,
+    numbered: Callable[..., Path],
+    store: StoreServer,
+    proxy: StoreProxy,
+    output: str,
 ) -> None:
-    held = HeldUpload(proxy, STAGES["the master moves it to the output"])
+    held = HeldUpload(proxy, is_written(store, MOVED))
     with edl.start(
-        *train(numbered(TOTAL), TOTAL, OUTPUT, "--name", "cmd", epochs=EPOCHS)
+        *train(numbered(TOTAL), TOTAL, output, "--name", "cmd", epochs=EPOCHS)
     ) as running:
         assert held.reached.wait(WAIT_S), "the model is being sent"
         running.kill()
@@ -179,14 +215,14 @@ def test_a_command_that_is_killed_while_the_model_is_sent_costs_nothing(
 
 
 def test_a_statement_that_is_killed_while_its_model_is_sent_has_its_model(
-    edl: Edl, tmp_path: Path, store: S3Server, proxy: StoreProxy
+    edl: Edl, tmp_path: Path, store: StoreServer, proxy: StoreProxy
 ) -> None:
     database = tmp_path / "my.db"
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, age REAL, wage REAL)")
         rows = [(number, number % 7, 100.0 * (number % 7)) for number in range(60)]
         connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
-    held = HeldUpload(proxy, STAGES["the master moves it to the output"])
+    held = HeldUpload(proxy, is_written(store, MOVED))
     common = ("sql", "--db", f"sqlite:///{database}", "--models", f"s3://{BUCKET}/out")
     common = (*common, "--model-zoo", str(ROOT / "model_zoo"))
     statement = "SELECT age, wage FROM people TRAIN regressor.DNN WITH train.epoch=1 INTO model"
