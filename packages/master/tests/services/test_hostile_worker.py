@@ -228,6 +228,52 @@ def test_a_worker_that_registers_as_the_process_of_another_ends_only_itself(
     attacked.finish()
 
 
+def test_a_recorded_push_counts_once_and_only_for_whom_it_was(attacked: Attacked) -> None:
+    """Sent again by another worker with its own certificate, or by its sender, whenever."""
+    victim, lease = attacked.workers[VICTIM], attacked.lease_of(VICTIM)
+    gradient = np.full(RECORDS, 1e6, np.float32).view(np.uint8).data
+    recorded = parameters_pb2.PushHeader(
+        worker_id=VICTIM,
+        incarnation=attacked.incarnation,
+        layout_fingerprint=victim.fingerprint,
+        claim=parameters_pb2.PushClaim(lease=lease, records=4, base_version=victim.version or 0),
+        gradient=parameters_pb2.GradientHeader(nbytes=gradient.nbytes),
+    )
+    peer = attacked.job.master_for(Role.WORKER, HOSTILE)
+    port = attacked.job.app.address.rpartition(":")[2]
+    for where in (attacked.job.app.address, f"localhost:{port}", ""):
+        stub = ParametersStub(attacked.channel, where, peer)
+        again = partial(stub.push, recorded, (gradient,), bytearray, WAIT_S)
+        assert code_of(again) == ErrorCode.FORBIDDEN
+        stub.close()
+    # Its sender, once the lease is not its own any more: before, it is the worker's own gradient.
+    give_back = task_pb2.ReturnRequest(
+        worker_id=VICTIM, incarnation=attacked.incarnation, leases=[lease]
+    )
+    victim.tasks.Return(give_back, timeout=WAIT_S)
+    for header in (recorded, altered(recorded, incarnation="earlier")):
+        push = partial(victim.parameters.push, header, (gradient,), bytearray, WAIT_S)
+        if header.incarnation == attacked.incarnation:
+            assert push().outcome == parameters_pb2.REFUSED
+        else:
+            assert code_of(push) == ErrorCode.STALE_INCARNATION
+    calls = {
+        victim.tasks.Complete: task_pb2.CompleteRequest(lease=lease, minibatches=0),
+        victim.tasks.Fail: task_pb2.FailRequest(lease=lease, permanent=True),
+    }
+    for call, request in calls.items():
+        request.worker_id, request.incarnation = VICTIM, attacked.incarnation
+        assert code_of(partial(call, request, timeout=WAIT_S)) == ErrorCode.STALE_LEASE
+    attacked.finish()
+
+
+def altered(header: parameters_pb2.PushHeader, **fields: str) -> parameters_pb2.PushHeader:
+    copy = parameters_pb2.PushHeader()
+    copy.CopyFrom(header)
+    copy.MergeFrom(parameters_pb2.PushHeader(**fields))
+    return copy
+
+
 def test_nothing_is_fetched_for_a_worker_that_completes_the_task_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
