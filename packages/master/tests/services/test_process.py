@@ -7,91 +7,18 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from fakes import instance
 from fakes.jobs import DEADLINE_S, training_spec
-from google.protobuf import json_format
+from master_process import RECORDS, Master, alive, failed_later, until
 
-from edl_proto.local import job_directory, process_identity
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
-
-RECORDS = 106
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.02)
-    return found
-
-
-class Master:
-    """A master process and its job's directory."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.job_dir = tmp_path / "home" / "jobs" / "counting"
-        (self.job_dir / "logs").mkdir(parents=True)
-        self.python = tmp_path / "python"
-        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{instance.__file__}" "$@"\n')
-        self.python.chmod(0o755)
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, spec: job_pb2.JobSpec, *prefix: str, **environ: str) -> None:
-        (self.job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
-        with (self.job_dir / "logs" / "master.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "edl_master", "--job-dir", str(self.job_dir)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    "EDL_PYTHON": str(self.python),
-                    "EDL_TEST_WEIGHTS": str(RECORDS),
-                    **environ,
-                },
-            )
-
-    def wait(self) -> int:
-        assert self.process is not None
-        return self.process.wait(DEADLINE_S)
-
-    def status(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.job_dir / "status.json").read_text())
-        except FileNotFoundError:
-            return {}
-        return found
-
-    def instance_records(self) -> list[dict[str, Any]]:
-        found = []
-        for path in (self.job_dir / "instances").glob("*.json"):
-            with contextlib.suppress(OSError):
-                found.append(json.loads(path.read_text()))
-        return found
-
-    def log(self) -> str:
-        return (self.job_dir / "logs" / "master.log").read_text()
-
-    def close(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for record in self.instance_records():
-            if fd := process_identity.Process(record["pid"], record["start_time"]).open():
-                process_identity.send(fd, signal.SIGKILL)
-                os.close(fd)
 
 
 @pytest.fixture
@@ -99,10 +26,6 @@ def master(tmp_path: Path) -> Iterator[Master]:
     master = Master(tmp_path)
     yield master
     master.close()
-
-
-def alive(records: list[dict[str, Any]]) -> list[int]:
-    return [record["pid"] for record in records if process_identity.is_running(record["pid"])]
 
 
 def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
@@ -279,23 +202,6 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
 
 
-def failed(master: Master, code: str) -> dict[str, Any]:
-    """The error of a job that could not be started."""
-    assert master.wait() == 1
-    status = master.status()
-    assert status["state"] == "FAILED"
-    error: dict[str, Any] = status["error"]
-    assert error["code"] == code, error
-    assert error["what"]
-    assert error["where"]
-    assert error["remedy"]
-    assert not (master.job_dir / "master.json").exists()
-    assert master.instance_records() == []
-    events = (master.job_dir / "events.jsonl").read_text().splitlines()
-    assert json.loads(events[-1])["kind"] == "JobFailed"
-    return error
-
-
 def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     master: Master, tmp_path: Path
 ) -> None:
@@ -357,125 +263,3 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
     assert "CheckpointDamaged" in events
     assert kept[-1].name in events
     assert f"Continues from checkpoint {kept[0].name}" in events
-
-
-def failed_later(master: Master) -> dict[str, Any]:
-    """The error of a job whose next master could not be started."""
-    assert master.wait() == 1
-    status = master.status()
-    assert status["state"] == "FAILED"
-    error: dict[str, Any] = status["error"]
-    return error
-
-
-@pytest.mark.parametrize("field", ["port", "dashboard_port"])
-def test_a_port_in_use_is_named(master: Master, tmp_path: Path, field: str) -> None:
-    spec = training_spec(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        setattr(spec.serving, field, port)
-        master.start(spec)
-        error = failed(master, "PORT_IN_USE")
-    assert str(port) in error["what"]
-    assert field.replace("_", "-") in error["remedy"]
-
-
-def test_data_that_is_not_there_is_named(master: Master, tmp_path: Path) -> None:
-    spec = training_spec(tmp_path)
-    spec.data[:] = [str(tmp_path / "nowhere" / "*.recordio")]
-    master.start(spec)
-    assert "nowhere" in failed(master, "DATA_NOT_FOUND")["what"]
-
-
-def test_damaged_data_is_named(master: Master, tmp_path: Path) -> None:
-    spec = training_spec(tmp_path)
-    damaged = tmp_path / "data" / "part-1.recordio"
-    damaged.write_bytes(damaged.read_bytes()[:-3])
-    master.start(spec)
-    error = failed(master, "DATA_DAMAGED")
-    assert "part-1.recordio" in error["what"]
-    assert "offset" in error["what"]
-
-
-def test_an_output_that_exists_is_named(master: Master, tmp_path: Path) -> None:
-    spec = training_spec(tmp_path)
-    (tmp_path / "model").mkdir()
-    master.start(spec)
-    assert str(tmp_path / "model") in failed(master, "OUTPUT_EXISTS")["what"]
-
-
-def test_a_spec_that_is_none_is_reported(master: Master, tmp_path: Path) -> None:
-    master.start(job_pb2.JobSpec(name="counting"))
-    failed(master, "USAGE")
-
-
-def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path) -> None:
-    master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.1")
-    until(master.instance_records, "a worker")
-    second = subprocess.run(
-        [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert second.returncode == job_directory.DIRECTORY_TAKEN
-    assert "another master" in second.stderr
-    assert master.wait() == 0, master.log()
-    assert master.status()["state"] == "SUCCEEDED"
-
-
-def can_mount() -> bool:
-    """Whether this process may mount a small disk for itself alone."""
-    if shutil.which("unshare") is None:
-        return False
-    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
-    return subprocess.run(probe, capture_output=True, timeout=200, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
-@pytest.mark.parametrize("place", ["checkpoints", "tensorboard", "home/jobs/counting/snapshots"])
-def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, place: str) -> None:
-    """The job trains on; what cannot be kept on a full disk is not passed over in silence."""
-    disk = tmp_path / place
-    disk.mkdir(parents=True, exist_ok=True)
-    spec = training_spec(tmp_path)
-    spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
-    spec.training.checkpoint_steps = 4
-    spec.tensorboard_dir = str(tmp_path / "tensorboard")
-    mount = (
-        f'mount -t tmpfs -o size=16k none "{disk}" && '
-        f'head -c 15k /dev/zero > "{disk}/filler"; shift; exec "$@"'
-    )
-    master.start(spec, "unshare", "-rm", "sh", "-c", mount, "sh", "--", EDL_TEST_DELAY_S="0.02")
-    assert master.wait() == 1
-    status = master.status()
-    assert status["state"] == "FAILED"
-    assert status["error"]["code"] == "DISK_FULL", status["error"]
-    assert place in status["error"]["what"]
-
-
-@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
-def test_a_full_disk_under_the_job_itself_is_still_reported_in_its_status(
-    master: Master, tmp_path: Path
-) -> None:
-    spec = training_spec(tmp_path)
-    spec.training.num_epochs = 1000
-    disk = master.job_dir.parent
-    copy = tmp_path / "seen"
-    # The disk is gone with the mount namespace, so what it holds at the end is copied out.
-    script = (
-        f'cp -r "{disk}" "{tmp_path}/saved" && mount -t tmpfs -o size=1200k none "{disk}" && '
-        f'cp -r "{tmp_path}/saved/counting" "{disk}/" && shift && '
-        f'(while [ ! -e "{disk}/counting/master.json" ]; do sleep 0.1; done; '
-        f'head -c 2m /dev/zero > "{disk}/filler") & shift; "$@"; code=$?; '
-        f'cp -r "{disk}/counting" "{copy}"; exit $code'
-    )
-    master.start(spec, "unshare", "-rm", "sh", "-c", script, "sh", "--", EDL_TEST_DELAY_S="0.05")
-    assert master.wait() == 1
-    status = json.loads((copy / "status.json").read_text())
-    assert status["state"] == "FAILED"
-    assert status["error"]["code"] == "DISK_FULL"
-    events = [json.loads(line) for line in (copy / "events.jsonl").read_text().splitlines()]
-    assert [int(event["number"]) for event in events] == list(range(1, len(events) + 1))
-    assert "JobFailed" in [event["kind"] for event in events]

@@ -31,7 +31,7 @@ from .planes import (
     values_of,
     zero_table,
 )
-from .test_sharding import ShardedPlane
+from .sharded_plane import ShardedPlane
 
 LOCAL = Async(local_steps=64)
 ONE, TWO = Token(1), Token(2)

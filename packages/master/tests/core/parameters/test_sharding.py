@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import TaskKey, Token, Version
 from edl_master.core.parameters.commands import (
-    Command,
     CommitPush,
     KeepBestValues,
     RestoreBestValues,
-    TakeSnapshot,
 )
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Array, Layout, Variable
@@ -26,7 +24,7 @@ from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.core.parameters.push import Gradient, PushOutcome
+from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.sharding import (
@@ -35,16 +33,15 @@ from edl_master.core.parameters.sharding import (
     reshard,
     shard_layouts,
     shard_optimizer,
-    shared_sum_count,
     whole_model,
 )
-from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.transport.row_placement import server_of
 
-from .planes import GradientPush, LedgerWithCommands, ParameterPlane, a_push, sgd, training_task
+from .planes import ParameterPlane, a_push, sgd, training_task
+from .sharded_plane import ShardedPlane, owner
 
 TABLES = (
     TableSpec("rows", 3, Initial(Distribution.NORMAL, 0.0, 1.0), 7),
@@ -77,132 +74,6 @@ OPTIMIZERS = {
         }
     ),
 }
-
-
-@dataclass
-class ShardedPlane:
-    """A ledger and the shards of its parameter servers, and what a worker sees of them."""
-
-    model: Layout
-    optimizer: Optimizer
-    mode: UpdateMode
-    servers: int
-    log: list[Command] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.parts = shard_layouts(self.model, self.servers, self.optimizer, self.mode)
-        self.sums = shared_sum_count(self.model, self.servers, self.optimizer, self.mode)
-        self.coordinator = LedgerWithCommands(self.mode, self.optimizer, self.log.append)
-        self.ledger = self.coordinator.ledger
-        self.shards = [
-            Shard(
-                ParameterStore(p.layout, shard_optimizer(self.optimizer, p.layout), self.mode),
-                self.sums > 0,
-            )
-            for p in self.parts
-        ]
-
-    def begin(self, values: bytes) -> None:
-        for part, shard in zip(self.parts, self.shards, strict=True):
-            shard.propose(WorkerId(0), values[part.start : part.stop])
-        assert self.coordinator.commit_initial_values(WorkerId(0))
-
-    def prepare(self, push: GradientPush) -> tuple[float, ...]:
-        """Send every shard its part; return the sums of squares over all parts."""
-        squares = []
-        gradient = bytes(push.gradient.values)
-        state = bytes(push.gradient.state_delta or b"")
-        border = len(gradient)
-        for number, (part, shard) in enumerate(zip(self.parts, self.shards, strict=True)):
-            mine = state[max(part.start - border, 0) : max(part.stop - border, 0)]
-            rows = []
-            for payload in push.gradient.rows:
-                ids = np.frombuffer(payload.ids, np.int64)
-                dim = self.model.tables[payload.table].dim
-                values = np.frombuffer(payload.values, np.float32).reshape(ids.size, dim)
-                here = server_of(ids, self.servers) == number
-                rows.append(RowPayload(payload.table, ids[here].copy(), values[here].copy()))
-            part_gradient = Gradient(
-                gradient[part.start : part.stop],
-                mine if push.gradient.state_delta is not None else None,
-                tuple(rows),
-            )
-            shard.store.check_unique(part_gradient)
-            prepared = shard.store.prepare(part_gradient)
-            assert prepared.not_finite == ""
-            squares.append(shard.store.squares(prepared) if shard.shares_sums else ())
-            shard.prepare(WorkerId(push.task.number), push.claim.key, prepared)
-        return tuple(map(sum, zip(*squares, strict=True)))
-
-    def catch_up(self) -> None:
-        """Let every shard apply the whole log."""
-        for shard in self.shards:
-            for command in self.log[shard.applied :]:
-                shard.apply(command)
-
-    def values(self) -> bytes:
-        self.catch_up()
-        out = bytearray(self.model.parameter_nbytes)
-        for part, shard in zip(self.parts, self.shards, strict=True):
-            assert shard.store.version == self.ledger.version
-            shard.store.read_parameters(memoryview(out)[part.start : part.stop])
-        return bytes(out)
-
-    def rows(self, table: int, ids: Array) -> Array:
-        self.catch_up()
-        out = np.empty((ids.size, self.model.tables[table].dim), np.float32)
-        for number, shard in enumerate(self.shards):
-            here = server_of(ids, self.servers) == number
-            wanted = [RowIds(table, ids[here].copy())]
-            buffer = bytearray(shard.store.rows_nbytes(wanted))
-            shard.store.read_rows(wanted, memoryview(buffer))
-            out[here] = np.frombuffer(buffer, np.float32).reshape(-1, out.shape[1])
-        return out
-
-    def saved(self) -> SavedParameters:
-        """A snapshot of the ledger, and those of the shards after the same command."""
-        self.log.append(TakeSnapshot("x", "y"))
-        model = {"layout": self.model.describe(), "tables": self.model.describe_tables()}
-        decided = Snapshot({**self.ledger.describe(), "model": model}, {})
-        parts = []
-        for shard in self.shards:
-            for command in self.log[shard.applied :]:
-                taken = shard.apply(command)
-            assert taken is not None
-            parts.append(taken.snapshot)
-        return SavedParameters(decided, tuple(parts))
-
-    def reshard_to(self, servers: int) -> ShardedPlane:
-        """The same state with another number of servers."""
-        saved = self.saved()
-        other = ShardedPlane(self.model, self.optimizer, self.mode, servers)
-        assert saved.model() == self.model
-        other.ledger.restore(saved.coordinator.meta)
-        for number, part in enumerate(other.parts):
-            mine = reshard(saved.shards, self.model, part, self.optimizer, owner(number, servers))
-            other.shards[number] = Shard(
-                ParameterStore.restore(
-                    mine,
-                    shard_optimizer(self.optimizer, part.layout),
-                    self.mode,
-                    layout=part.layout,
-                ),
-                other.sums > 0,
-            )
-        return other
-
-    def single(self) -> ParameterPlane:
-        """The same state in one process."""
-        saved = self.saved()
-        one = reshard(saved.shards, self.model, whole_model(self.model), self.optimizer)
-        store = ParameterStore.restore(one, self.optimizer, self.mode, layout=self.model)
-        plane = ParameterPlane(self.model, self.optimizer, self.mode, store=store)
-        plane.ledger.restore(saved.coordinator.meta)
-        return plane
-
-
-def owner(number: int, servers: int) -> Any:
-    return lambda ids: server_of(ids, servers) == number
 
 
 def store_rows(plane: ParameterStore, table: int, ids: Array) -> Array:

@@ -1,0 +1,114 @@
+"""What fails a training task, and how that is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import ZOO, Master, Start, training
+
+from edl_proto.errors import ErrorCode
+from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_worker.core import exit_codes
+
+
+def test_a_loss_that_is_not_finite_fails_the_task_for_good(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.not_finite"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master, 1).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.NAN_LOSS
+    assert "nan" in failed.error.what
+    assert "version 0" in failed.error.what
+    assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
+    assert "learning rate" in failed.error.remedy
+    assert not master.received.pushes
+
+
+def test_the_first_worker_finds_such_a_loss_before_it_joins(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.not_finite"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master, 0).wait() == exit_codes.FAILED
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.NAN_LOSS
+    assert not master.received.ready
+
+
+def test_an_invalid_gradient_fails_the_task_for_good(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [[training(points, 0, 40)]])
+    master.on_push = lambda m, header: parameters_pb2.INVALID
+    assert start_worker(master).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.NAN_LOSS
+    assert "gradient" in failed.error.what
+
+
+def test_user_code_that_raises_fails_the_task_with_its_traceback(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.raising"
+    master = start_master(job, [[training(points, 0, 40)], [training(points, 40, 80)]])
+    assert start_worker(master).wait() == 0
+    failed = master.received.failed[0]
+    assert not failed.permanent
+    assert failed.error.code == ErrorCode.USER_CODE
+    assert "the cat is on the keyboard" in failed.error.what
+    assert f"{ZOO}/faulty.py:" in failed.error.where
+    assert "records [0, 40)" in failed.error.where
+    assert "faulty.py" in failed.error.detail
+    assert len(master.received.failed) == 6, "three attempts for each task, and the worker lives on"
+
+
+def test_a_minibatch_of_another_shape_is_reported_with_both_shapes(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.reshaped"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 0
+    failed = master.received.failed[0]
+    assert failed.error.code == ErrorCode.SHAPE_MISMATCH, failed.error
+    assert failed.permanent
+    assert "(None, 4)" in failed.error.what
+    assert ", 3)" in failed.error.what
+
+
+def test_a_contract_error_is_reported_before_any_task_is_leased(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "faulty.nothing_here"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 1
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert not failed.HasField("lease")
+    assert not any(task.lease.token for task in master.all_tasks())
+    assert not master.received.ready
+
+
+def test_missing_data_is_reported_before_any_task_is_leased(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.data[:] = [f"{points}.gone"]
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 1
+    (failed,) = master.received.failed
+    assert failed.error.code == ErrorCode.DATA_NOT_FOUND
+
+
+def test_a_file_that_lost_records_since_it_was_indexed_is_damaged(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    master = start_master(job, [[training(points, 44, 108)]])
+    assert start_worker(master).wait() == 0
+    failed = master.received.failed[0]
+    assert failed.error.code == ErrorCode.DATA_DAMAGED
+    assert "points.recordio" in failed.error.where
+    assert failed.error.remedy
