@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-import subprocess
-import sys
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -19,7 +15,7 @@ import grpc
 import pytest
 from conftest import Edl, eventually
 
-from edl.adapters import local_builder, zoo_archive
+from edl.adapters import zoo_archive
 from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases.image_build import build
@@ -301,147 +297,6 @@ def test_every_line_on_demand() -> None:
     display.line("one")
     display.line("two")
     assert written == ["image: building", "  | one", "  | two"]
-
-
-# --- a builder of this machine -------------------------------------------------------------
-
-_QUICK = """
-import json, os, sys
-print(json.dumps({"address": "127.0.0.1:1", "argv": sys.argv[1:]}), flush=True)
-while os.read(0, 1024): pass
-"""
-
-
-def _command(tmp_path: Path, program: str) -> dict[str, str]:
-    path = tmp_path / "stand_in_builder.py"
-    path.write_text(program)
-    return {**os.environ, "EDL_BUILDER_COMMAND": f"{sys.executable} {path}"}
-
-
-def test_a_builder_runs_for_one_call_and_one_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-    environ = _command(tmp_path, _QUICK)
-    request, said = BuildRequest("zoo", "127.0.0.1:5000/x"), []
-    second_in = threading.Event()
-
-    def second() -> None:
-        with local_builder.running(request, BuilderEndpoint(), said.append, environ):
-            second_in.set()
-
-    with local_builder.running(request, BuilderEndpoint(), said.append, environ) as address:
-        assert address == "127.0.0.1:1"
-        thread = threading.Thread(target=second)
-        thread.start()
-        eventually(lambda: said, "the second to say that it waits")
-        time.sleep(0.2)
-        assert not second_in.is_set()
-    assert second_in.wait(200)
-    thread.join(200)
-    assert said == ["waiting for another build on this machine"]
-
-
-_LISTENING = """
-import json, os, socket, sys
-where = sys.argv[sys.argv.index("--listen") + 1]
-server = socket.socket(socket.AF_UNIX)
-server.bind(where.removeprefix("unix:"))
-server.listen()
-print(json.dumps({"address": where}), flush=True)
-while os.read(0, 1024): pass
-"""
-
-
-@pytest.mark.parametrize("home", ["home", "h" * 120])
-def test_nobody_else_can_reach_the_builder_of_one_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
-) -> None:
-    folder = tmp_path / home / "builder"
-    folder.mkdir(parents=True)
-    folder.chmod(0o755)
-    monkeypatch.setenv("EDL_HOME", str(tmp_path / home))
-    environ, request = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
-    with local_builder.running(request, BuilderEndpoint(), print, environ) as address:
-        path = Path(address.removeprefix("unix:"))
-        assert path.is_socket()
-        assert path.parent.stat().st_mode & 0o077 == 0
-        assert folder.stat().st_mode & 0o077 == 0
-        assert len(os.fsencode(path)) <= 107
-        if os.geteuid() == 0 and (setpriv := shutil.which("setpriv")):
-            program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
-            another = [setpriv, "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c"]
-            done = subprocess.run(
-                [*another, program], capture_output=True, text=True, check=False, timeout=200
-            )
-            assert "PermissionError" in done.stderr
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_no_place_for_a_builder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "home" / "builder"
-    folder.mkdir(parents=True)
-    os.chown(folder, 65534, 65534)
-    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-    environ, request = _command(tmp_path, _LISTENING), BuildRequest("zoo", "127.0.0.1:5000/x")
-    with (
-        pytest.raises(EdlError, match="belongs to another user"),
-        local_builder.running(request, BuilderEndpoint(), print, environ),
-    ):
-        pytest.fail("a builder listens there")
-
-
-_IN_USE_ONCE = """
-import json, os, pathlib, sys
-mark = pathlib.Path(__file__).with_suffix(".started")
-if not mark.exists():
-    mark.touch()
-    print(json.dumps({"error": "another builder has it", "is_state_in_use": True}), flush=True)
-    sys.exit(2)
-print(json.dumps({"address": "127.0.0.1:1"}), flush=True)
-while os.read(0, 1024): pass
-"""
-_REFUSES = """
-import json, sys
-print("in its log", file=sys.stderr)
-print(json.dumps({"error": "there is no engine", "is_state_in_use": False}), flush=True)
-sys.exit(1)
-"""
-
-
-def test_a_builder_whose_state_is_in_use_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-    environ, request = _command(tmp_path, _IN_USE_ONCE), BuildRequest("zoo", "127.0.0.1:5000/x")
-    with local_builder.running(request, BuilderEndpoint(), print, environ) as address:
-        assert address == "127.0.0.1:1"
-
-
-def test_the_error_of_a_builder_that_cannot_listen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-    environ, request = _command(tmp_path, _REFUSES), BuildRequest("zoo", "127.0.0.1:5000/x")
-    with (
-        pytest.raises(EdlError, match="there is no engine") as caught,
-        local_builder.running(request, BuilderEndpoint(), print, environ),
-    ):
-        pytest.fail("nothing listens")
-    assert caught.value.detail == "in its log"
-
-
-def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
-    edl.extra = {
-        "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",
-        "EDL_BASE_IMAGE": "base:1",
-    }
-    done = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")
-    assert done.code == 11, str(done)
-    assert "not installed" in done.err
-    assert "edl-client[docker]" in done.err
 
 
 def test_the_needs_of_an_image_are_checked_before_anything_starts(edl: Edl) -> None:
