@@ -7,6 +7,8 @@ synchronously. A run that ends below the model's bound is a failure: the bound i
     ./dev zoo_quality mnist.mnist_spec --seeds 3
     ./dev zoo_quality --minutes 30                     as many seeds of all models as fit
     ./dev zoo_quality --results FILE --minutes 30      the same, and go on from earlier results
+
+``bench/results/zoo_quality.jsonl`` has what was measured so far, with the commit of each run.
 """
 
 from __future__ import annotations
