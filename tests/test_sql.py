@@ -403,8 +403,8 @@ def check_place(told: Done, server: Server, text: str, line: int, column: int) -
     shown = text.split("\n")[line - 1]
     mark = " " * (column - 1) + "^"
     assert f"where: {server.kind}://edl@/edl, line {line}, column {column}\n" in told.err, told.err
-    assert f"\n  {shown[: column + 29]}" in told.err, told.err
-    assert f"\n  {mark}\n" in told.err, told.err
+    assert f"\n      {shown[: column + 29]}" in told.err, told.err
+    assert f"\n      {mark}\n" in told.err, told.err
 
 
 def test_a_missing_privilege_is_found_before_a_job(

@@ -247,7 +247,7 @@ def test_an_error_points_at_its_place(sql: Call, statement: str, marked: str) ->
 
 def test_the_second_of_two_statements_is_shown_where_it_is(sql: Call) -> None:
     told = sql("-e", "SHOW TRAIN wages;\nSHOW TRAIN wage", code=4).err
-    assert "line 2, column 12\n  SHOW TRAIN wage\n             ^" in told
+    assert "line 2, column 12\n      SHOW TRAIN wage\n                 ^" in told
 
 
 def test_predicted_classes_are_written_by_their_names(tmp_path: Path) -> None:
