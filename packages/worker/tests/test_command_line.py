@@ -42,7 +42,9 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(("model_def", "code"), [("points", 0), ("pints", 1)])
 def test_the_check_prints_one_json_object(model_def: str, code: int, tmp_path: Path) -> None:
     spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps({"model": {"model_zoo": str(ZOO), "model_def": model_def}}))
+    spec.write_text(
+        json.dumps({"type": "TRAIN", "model": {"model_zoo": str(ZOO), "model_def": model_def}})
+    )
     command = [sys.executable, "-m", "edl_worker", "check", "--spec", str(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     answer = json.loads(done.stdout)

@@ -188,7 +188,7 @@ def follow(
             terminal.message("\n" + detached_notice(name))
             if sys.stderr.isatty():
                 terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
-                time.sleep(AGAIN_S)
+                _sleep_interruptibly(AGAIN_S)
         except KeyboardInterrupt:
             terminal.message(f"\nstopping {name}")
             watcher.stop("stopped by Ctrl-C")
@@ -198,6 +198,13 @@ def follow(
         raise typer.Exit(INTERRUPTED) from None
     finally:
         display.close()
+
+
+def _sleep_interruptibly(seconds: float) -> None:
+    """Sleep, in short parts: a signal just before a sleep begins does not interrupt that sleep."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 0.2))
 
 
 def detached_notice(name: str) -> str:
