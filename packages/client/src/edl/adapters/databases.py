@@ -122,6 +122,21 @@ class Database:
             yield connection
 
     @contextmanager
+    def rehearsing(self) -> Iterator[Connection]:
+        """As ``writing``, but what is written is taken back: the database checks it all the same.
+
+        Raises:
+            EdlError, Problem: as ``writing``.
+        """
+        self.check_writable()
+        with (
+            self._connection(_engine(self._url, self.backend, read_only=False)) as connection,
+            connection.begin() as transaction,
+        ):
+            yield connection
+            transaction.rollback()
+
+    @contextmanager
     def _connection(self, engine: Engine) -> Iterator[Connection]:
         from sqlalchemy.exc import SQLAlchemyError
 

@@ -42,10 +42,6 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
             )
 
 
-class _Rehearsed(Exception):
-    """Nothing was wrong: the transaction is rolled back."""
-
-
 def check_insertable(database: Database, table: str, values: ResultRow) -> None:
     """Check before a model is evaluated that a row can be added to a table.
 
@@ -62,17 +58,13 @@ def check_insertable(database: Database, table: str, values: ResultRow) -> None:
 
     check_columns(database, table, list(values))
     schema, _, name = table.rpartition(".")
-    try:
-        with database.writing() as connection:
-            rows = _table(table, values)
-            if sql.inspect(connection).has_table(name, schema=schema or None):
-                none = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
-                connection.execute(rows.insert().from_select(list(values), none.where(sql.false())))
-            elif connection.dialect.name not in ("mysql", "mariadb"):
-                rows.create(connection)
-            raise _Rehearsed
-    except _Rehearsed:
-        pass
+    with database.rehearsing() as connection:
+        rows = _table(table, values)
+        if sql.inspect(connection).has_table(name, schema=schema or None):
+            none = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
+            connection.execute(rows.insert().from_select(list(values), none.where(sql.false())))
+        elif connection.dialect.name not in ("mysql", "mariadb"):
+            rows.create(connection)
 
 
 def append_row(database: Database, table: str, values: ResultRow) -> bool:

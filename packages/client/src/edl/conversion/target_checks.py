@@ -46,21 +46,13 @@ def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> N
     _rehearse(database, target, fitting[0], where)
 
 
-class _Rehearsed(Exception):
-    """Nothing was wrong: the transaction is rolled back."""
-
-
 def _rehearse(database: Database, target: Target, kind: Cell, where: str) -> None:
     """Write no predictions, and take it back: the database checks privileges all the same."""
-    try:
-        with database.writing() as connection:
-            loading = LoadTransaction(connection, target, kind, where)
-            loading.rehearse()
-            if loading.column_is_new:
-                _check_may_add(connection, target, where)
-            raise _Rehearsed
-    except _Rehearsed:
-        pass
+    with database.rehearsing() as connection:
+        loading = LoadTransaction(connection, target, kind, where)
+        loading.rehearse()
+        if loading.column_is_new:
+            _check_may_add(connection, target, where)
 
 
 def _check_may_add(connection: Connection, target: Target, where: str) -> None:

@@ -79,7 +79,7 @@ class JobStart:
                 self._check_events()
             if self._is_late(began):
                 raise self._late(problem, progress, pods)
-            progress.look(pods, problem, now)
+            progress.update(pods, problem, now)
             time.sleep(_POLL_S)
 
     def _look(
@@ -100,7 +100,7 @@ class JobStart:
                     raise
                 if self._is_late(began):
                     raise
-                progress.away(time.monotonic())
+                progress.note_outage(time.monotonic())
             time.sleep(_POLL_S)
 
     @property

@@ -20,7 +20,7 @@ from edl_proto.monitoring.log_lines import readable
 _BRIEF_S = 3.0
 """Every start goes through some phases; one that lasts so long is worth a sentence."""
 
-_LOOK_S = 10.0
+_REFRESH_S = 10.0
 """How often such a phase is looked at again: events and logs may say more."""
 
 _AGAIN_S = 60.0
@@ -40,11 +40,11 @@ class StartProgress:
     name: str
     say: Say
     _phase: StartPhase | None = None
-    _look_at: float = 0.0
+    _due_at: float = 0.0
     _words: str = ""
     _said: dict[str, float] = field(default_factory=dict)
 
-    def look(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
+    def update(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
         """Say what is new: a problem at once, anything else once it takes longer than usual.
 
         Args:
@@ -54,19 +54,19 @@ class StartProgress:
         """
         if problem and not problem.unprepared:
             self._phase = None
-            self._tell(problem.what, now)
+            self._report(problem.what, now)
             return
         phase = start_phase(newest_pod(pods))
         if phase != self._phase:
-            self._phase, self._look_at = phase, now + _BRIEF_S
-        elif now >= self._look_at:
-            self._look_at = now + _LOOK_S
-            self._tell(self.describe(pods), now)
+            self._phase, self._due_at = phase, now + _BRIEF_S
+        elif now >= self._due_at:
+            self._due_at = now + _REFRESH_S
+            self._report(self.describe(pods), now)
 
-    def away(self, now: float) -> None:
+    def note_outage(self, now: float) -> None:
         """The API server does not answer."""
         self._phase = None
-        self._tell("the cluster does not answer", now)
+        self._report("the cluster does not answer", now)
 
     def describe(self, pods: Sequence[JsonObject]) -> str:
         """How far the start has come, with what Kubernetes or the master says of it."""
@@ -108,7 +108,7 @@ class StartProgress:
         said = self.objects.log(self.name, pod, query).strip()
         return f"; the last line of its log: {readable(said)}" if said else ""
 
-    def _tell(self, words: str, now: float) -> None:
+    def _report(self, words: str, now: float) -> None:
         known_at = self._said.get(words)
         if known_at is not None and now - known_at < _AGAIN_S:
             return
