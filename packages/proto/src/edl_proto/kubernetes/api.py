@@ -134,7 +134,7 @@ class KubernetesApi:
 
     def text(self, path: str, query: Mapping[str, str]) -> str:
         """A resource that is plain text, such as a log."""
-        return self._open("GET", path, query).data.decode(errors="replace")
+        return self._read("GET", path, query).decode(errors="replace")
 
     def list(self, path: str, selector: str = "", fields: str = "") -> Listing:
         """All objects with these labels and values of fields, in pages."""
@@ -197,8 +197,29 @@ class KubernetesApi:
         body: JsonObject | None = None,
         content: str = "application/json",
     ) -> JsonObject:
-        answer: JsonObject = json.loads(self._open(method, path, query, body, content).data)
+        try:
+            answer = json.loads(self._read(method, path, query, body, content))
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):  # of a proxy, or of something else with this address
+            raise ApiUnavailable(f"what answers for {path} is no API server of Kubernetes")
         return answer
+
+    def _read(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: JsonObject | None = None,
+        content: str = "application/json",
+    ) -> bytes:
+        """The whole answer. A server may end, or be cut off, in the middle of it."""
+        response = self._open(method, path, query, body, content)
+        try:
+            whole: bytes = response.data
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiUnavailable(str(error)) from error
+        return whole
 
     def _open(
         self,
@@ -251,7 +272,9 @@ def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:
     try:
         said = json.loads(body or "")
     except ValueError:
-        said = {"message": str(body).strip()}
+        said = None
+    if not isinstance(said, dict):
+        said = {"message": str(body or "").strip()}
     if status in (0, 429) or status >= 500:
         return ApiUnavailable(said.get("message") or f"HTTP {status}")
     return _refusal(status, said)
