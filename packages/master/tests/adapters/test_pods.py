@@ -6,14 +6,15 @@ The promises of every platform are tested with real pods: tests/kubernetes/test_
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.cluster import FakeApi, outage
 
-from edl_master.adapters import api_retry
+from edl_master.adapters import api_retry, pod_logs
 from edl_master.adapters.pod_record import may_pass
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
@@ -112,6 +113,67 @@ def test_the_log_of_a_pod_is_read_on_request(
     api.log = log
     platform.inquire(W)
     assert next(seen) == InstanceSaid(W, 0, words)
+
+
+def run_pods(api: FakeApi, platform: KubernetesPods, seen: Iterator[Observation]) -> list[str]:
+    """Ten pods that run, by the numbers of their workers."""
+    for number in range(10):
+        platform.start(WorkerId(number), 0)
+    paths: dict[int, str] = {}
+    while len(paths) < 10:
+        for path, item in list(api.objects.items()):
+            number = item["metadata"]["labels"][objects.LABEL_NUMBER]
+            if paths.setdefault(int(number), path) == path:
+                api.put(path, {**copy.deepcopy(item), "status": container(running={})})
+    started: set[WorkerId] = set()
+    while len(started) < 10:
+        if isinstance(each := next(seen), InstanceStarted):
+            started.add(each.worker)
+    return [paths[number] for number in range(10)]
+
+
+def test_logs_that_hang_keep_no_end_waiting_and_are_read_once(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_logs, "_READS_PER_S", 1e6)
+    platform = start()
+    seen = following(platform)
+    paths = run_pods(api, platform, seen)
+    answered, asked = threading.Event(), list[str]()
+
+    def text(path: str, query: Mapping[str, str]) -> str:
+        if query["tailLines"] == "20":
+            asked.append(path)
+            answered.wait()
+        return "busy"
+
+    monkeypatch.setattr(api, "text", text)
+    for _ in range(3):
+        for number in range(10):
+            platform.inquire(WorkerId(number))
+    ended = container(terminated={"exitCode": 1})
+    api.put(paths[9], {**copy.deepcopy(api.objects[paths[9]]), "status": ended})
+    assert isinstance(end := next(seen), InstanceExited)
+    assert end.worker == 9
+    answered.set()
+    assert {next(seen) for _ in range(9)} == {
+        InstanceSaid(WorkerId(number), 0, "the last line of its log: busy") for number in range(9)
+    }
+    assert sorted(asked) == sorted(f"{path}/log" for path in paths[:9])
+
+
+def test_a_thousand_silent_pods_are_asked_a_few_at_a_time(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_logs, "_READS_PER_S", 0.01)
+    platform = start()
+    run_pods(api, platform, following(platform))
+    for number in range(10):
+        platform.inquire(WorkerId(number))
+    said: list[Observation] = []
+    while seen := platform.observe(0.5):
+        said += seen
+    assert len(said) == pod_logs._READERS
 
 
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(

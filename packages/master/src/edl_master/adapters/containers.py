@@ -104,12 +104,10 @@ class LocalContainers:
     def inquire(self, worker: WorkerId) -> None:
         path = worker_logs.path_of(self._logs, worker)
         with self._changed:
-            for container in self._containers.values():
-                if container.worker == worker and container.is_up:
-                    said = worker_logs.last_words(
-                        "container", worker_logs.tail(path, container.log_start)
-                    )
-                    self._seen.put(InstanceSaid(worker, container.attempt, said))
+            asked = [it for it in self._containers.values() if it.worker == worker and it.is_up]
+        for container in asked:  # a disk may hang
+            said = worker_logs.last_words("container", worker_logs.tail(path, container.log_start))
+            self._seen.put(InstanceSaid(worker, container.attempt, said))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.pod_record import PodRecord
+from edl_master.core.events import InstanceSaid
+from edl_master.core.identifiers import InstanceId
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.local import job_directory
@@ -15,6 +20,10 @@ from edl_proto.monitoring.log_lines import readable
 _LINES = 10_000
 _LAST_LINES = 20
 """So many may be notices of TensorFlow, which are no answer."""
+
+_READERS = 4
+_READS_PER_S = 10
+"""A thousand pods may be silent at once, and a log of a node that hangs is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +69,47 @@ class LogsOfPods:
     def _read(self, pod: PodRecord, lines: int) -> str:
         query = {"container": objects.CONTAINER, "tailLines": str(lines)}
         return self.api.text(f"{self.pods_path}/{pod.instance}/log", query)
+
+
+class PodInquiries:
+    """Finds out what pods say that run, in threads of its own: the ends of others do not wait.
+
+    Args:
+        logs: of the pods.
+        tell: gets what each of them says.
+        over: set when nobody wants to know any more.
+    """
+
+    def __init__(
+        self, logs: LogsOfPods, tell: Callable[[InstanceSaid], None], over: threading.Event
+    ) -> None:
+        self._logs = logs
+        self._tell = tell
+        self._over = over
+        self._lock = threading.Lock()
+        self._asked: set[InstanceId] = set()  # guarded by _lock; and not answered
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="pod-inquiries")
+
+    def ask(self, pod: PodRecord) -> None:
+        """Ask a pod, unless it is being asked."""
+        with self._lock:
+            if self._over.is_set() or pod.instance in self._asked:
+                return
+            self._asked.add(pod.instance)
+            self._readers.submit(self._answer, pod)
+
+    def _answer(self, pod: PodRecord) -> None:
+        try:
+            if not (pod.is_ending or self._over.is_set()):
+                words = self._logs.last_words(pod)
+                self._tell(InstanceSaid(pod.worker, pod.attempt, words))
+                self._over.wait(_READERS / _READS_PER_S)
+        finally:
+            with self._lock:
+                self._asked.discard(pod.instance)
+
+    def close(self) -> None:
+        """Forget who has not been asked yet."""
+        with self._lock:
+            self._over.set()
+            self._readers.shutdown(wait=False, cancel_futures=True)

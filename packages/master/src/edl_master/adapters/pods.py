@@ -20,16 +20,11 @@ from pathlib import Path
 from edl_master.adapters import pod_record
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.adapters.pod_logs import LogsOfPods
+from edl_master.adapters.pod_logs import LogsOfPods, PodInquiries
 from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.core import pod_status
-from edl_master.core.events import (
-    InstanceExited,
-    InstanceNotStarted,
-    InstancePending,
-    InstanceSaid,
-)
+from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_master.core.pod_status import PodEnd, StartProblem
@@ -80,6 +75,7 @@ class KubernetesPods:
         self._closed = False
         self._over = threading.Event()
         self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
+        self._inquiries = PodInquiries(self._logs, self._observations.put, self._over)
         threading.Thread(target=self._follow_pods, name="follow-pods", daemon=True).start()
         threading.Thread(target=self._send_requests, name="pod-requests", daemon=True).start()
 
@@ -100,7 +96,7 @@ class KubernetesPods:
         with self._changed:
             for pod in self._pods.values():
                 if pod.worker == worker and pod.is_started and not (pod.is_ending or self._closed):
-                    self._ends.submit(self._tell_said, pod)
+                    self._inquiries.ask(pod)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
@@ -154,6 +150,7 @@ class KubernetesPods:
             self._over.set()
             self._changed.notify_all()
         if not already:
+            self._inquiries.close()
             self._ends.shutdown(wait=False)
             self._observations.close()
 
@@ -326,10 +323,6 @@ class KubernetesPods:
         if problem is not None and problem.is_preparing:
             log.warning("%s waits: %s", pod.instance, problem)
             self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
-
-    def _tell_said(self, pod: PodRecord) -> None:
-        words = self._logs.last_words(pod)
-        self._observations.put(InstanceSaid(pod.worker, pod.attempt, words))
 
     def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
         """The pod will never run; every other one like it would end alike."""

@@ -129,11 +129,11 @@ class LocalProcesses:
 
     def inquire(self, worker: WorkerId) -> None:
         with self._changed:
-            for process in self._of(worker):
-                said = worker_logs.last_words(
-                    "process", worker_logs.tail(process.log_path, process.log_start)
-                )
-                self._seen.put(InstanceSaid(worker, process.attempt, said))
+            asked = list(self._of(worker))
+        for process in asked:  # a disk may hang
+            log_tail = worker_logs.tail(process.log_path, process.log_start)
+            said = worker_logs.last_words("process", log_tail)
+            self._seen.put(InstanceSaid(worker, process.attempt, said))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
