@@ -19,7 +19,9 @@ from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
 from edl_worker.training.arena import Arena
-from edl_worker.training.trainer import StepResult, Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.trainer import StepResult
+from edl_worker.training.wire_values import WireValues
 from elasticdl import layers
 
 DIM = 3
@@ -69,7 +71,7 @@ def rows_for(wanted: RowRequest) -> list[Array]:
 def step_of(
     file: File, tables: EmbeddingTables, features: Any, labels: Any, size: int
 ) -> tuple[StepResult, RowRequest]:
-    trainer = Trainer(file, Arena(file.model, tables), tables)
+    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
     batch = Batch(features, labels, size)
     trainer.prime(batch)
     wanted = tables.wanted(batch, training=True)
@@ -253,7 +255,7 @@ def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
 
 def test_one_trace_serves_minibatches_of_any_size() -> None:
     file, tables = served(functional, tf.zeros((2, 4), tf.int64))
-    trainer = Trainer(file, Arena(file.model, tables), tables)
+    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
         wanted = tables.wanted(batch, training=True)
@@ -342,14 +344,14 @@ def plain() -> Any:
 def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     ids, labels = tf.constant([[1, 1, -1, 30], [2, 0, 1, 49]]), tf.constant([[1.0], [2.0]])
     file = File(plain())
-    dense = Trainer(file, Arena(file.model)).compute(Batch(ids, labels, 2))
+    dense = GradientTrainer(file, WireValues(Arena(file.model))).compute(Batch(ids, labels, 2))
     gradient = np.frombuffer(dense.gradient[0], np.float32)[: 50 * DIM].reshape(50, DIM)
 
     file, tables = served(plain, ids, threshold=150)
     ((number, begin_ids, begin_rows),) = tables.initial_rows()
     assert number == 0
     np.testing.assert_array_equal(begin_ids, np.arange(50))
-    trainer = Trainer(file, Arena(file.model, tables), tables)
+    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
     wanted = tables.wanted(Batch(ids, labels, 2), training=True)
     assert sorted(wanted.ids[0].tolist()) == [0, 1, 2, 30, 49]
     step = trainer.compute(Batch(ids, labels, 2), wanted, [begin_rows[wanted.ids[0]]])

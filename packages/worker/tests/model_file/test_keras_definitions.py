@@ -16,7 +16,8 @@ from zoo_folder import ZooFolder
 
 from edl_worker.model_file import Batch, ContractErrors, ModelFile
 from edl_worker.training.arena import Arena
-from edl_worker.training.trainer import Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.wire_values import WireValues
 
 TWO_OUTPUTS = """
 inputs = tf.keras.Input((2,), name="x")
@@ -173,7 +174,7 @@ def test_gradients_and_evaluation_equal_those_of_keras(zoo: ZooFolder, case: str
     alone.compile(optimizer=keras.optimizers.SGD(1.0), run_eagerly=True, **compiled)
 
     arena = Arena(file.model)
-    step = Trainer(file, arena).compute(batch)
+    step = GradientTrainer(file, WireValues(arena)).compute(batch)
     before = [v.numpy() for v in alone.trainable_variables]
     evaluated = alone.evaluate(
         FEATURES, LABELS[labels], batch_size=8, sample_weight=weights, verbose=0, return_dict=True

@@ -12,7 +12,8 @@ from edl_proto.errors import EdlError
 from edl_worker.model_file import ContractErrors, ModelFile
 from edl_worker.tasks.loaded_model import describe_optimizers
 from edl_worker.training.arena import Arena
-from edl_worker.training.trainer import Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.wire_values import WireValues
 from elasticdl.python.common.constants import Mode
 
 SOURCE = """
@@ -85,7 +86,7 @@ def test_the_parts_are_trained_each_by_its_optimizer(zoo: ZooFolder) -> None:
     described = describe_optimizers(file, arena)
     (other,) = described["others"]
     assert (described["class_name"], other["class_name"]) == ("Adam", "SGD")
-    step = Trainer(file, arena).compute(batches(file, rows(8))[0])
+    step = GradientTrainer(file, WireValues(arena)).compute(batches(file, rows(8))[0])
     found = np.frombuffer(b"".join(bytes(part) for part in step.gradient), np.float32)
     assert np.count_nonzero(found) == found.size == 3 + 8
     assert step.loss > 0

@@ -90,7 +90,7 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     tasks.register(0)
     client = ParameterClient(connection)
     client.open(tasks.ready(loaded.describe()), loaded.describe())
-    replica = ParameterReplica(model.arena, model.trainer, client)
+    replica = ParameterReplica(model.wire, client)
     assert not replica.pull().initialized, "there are no values yet"
     assert send_initial_values(client, model.arena.pack(), None)
     assert not send_initial_values(client, model.arena.pack(), None), "only once"

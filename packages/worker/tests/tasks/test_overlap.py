@@ -15,7 +15,7 @@ from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
-from edl_worker.training.trainer import Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
 
 Header = parameters_pb2.PushHeader
 
@@ -87,16 +87,16 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
 ) -> None:
     master = start_master(job, [[training(points, 0, 40)]])
     steps: list[int] = []
-    compute = Trainer.compute
+    compute = GradientTrainer.compute
 
-    def counted(self: Trainer, *given: Any) -> Any:
+    def counted(self: GradientTrainer, *given: Any) -> Any:
         step = compute(self, *given)
         with master.changed:
             steps.append(len(steps))
             master.changed.notify_all()
         return step
 
-    monkeypatch.setattr(Trainer, "compute", counted)
+    monkeypatch.setattr(GradientTrainer, "compute", counted)
 
     def wait(m: FakeMaster, header: Header) -> None:
         due = min(header.claim.minibatch + 2, 5)
@@ -207,16 +207,16 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     master = start_master(job, [[training(points, 0, 40)]])
     steps: list[int] = []
     raised = threading.Event()
-    compute = Trainer.compute
+    compute = GradientTrainer.compute
 
-    def third_fails(self: Trainer, *given: Any) -> Any:
+    def third_fails(self: GradientTrainer, *given: Any) -> Any:
         steps.append(len(steps))
         if len(steps) == 3:
             raised.set()
             raise ArithmeticError("the third step")
         return compute(self, *given)
 
-    monkeypatch.setattr(Trainer, "compute", third_fails)
+    monkeypatch.setattr(GradientTrainer, "compute", third_fails)
     early: list[bool] = []
 
     def slow(m: FakeMaster, header: Header) -> None:

@@ -15,12 +15,14 @@ from edl_worker.model_file import Batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import describe_optimizer
 from edl_worker.training.arena import Arena, ReceiveBuffer
-from edl_worker.training.trainer import StepResult, Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.trainer import StepResult
+from edl_worker.training.wire_values import WireValues
 
 
-def trainer_of(model: keras.Model) -> tuple[Trainer, Arena]:
+def trainer_of(model: keras.Model) -> tuple[GradientTrainer, Arena]:
     arena = Arena(model)
-    return Trainer(StubModelFile(model, mean_square), arena), arena
+    return GradientTrainer(StubModelFile(model, mean_square), WireValues(arena)), arena
 
 
 def gradient_of(step: StepResult) -> np.ndarray[Any, Any]:
@@ -127,12 +129,12 @@ def test_frozen_weights_beside_moving_ones_have_a_difference_of_zeros() -> None:
 
 def test_values_survive_the_way_through_a_payload() -> None:
     model = regression(keras.layers.Dense(5), keras.layers.BatchNormalization())
-    trainer, arena = trainer_of(model)
+    arena = Arena(model)
     wanted = {w.name: np.random.default_rng(3).normal(size=w.shape) for w in arena.weights}
     payload = np.concatenate(
         [wanted[w.name].astype(np.float32).ravel() for w in arena.weights]
     ).view(np.uint8)
-    trainer.assign(payload)
+    WireValues(arena).assign(payload)
     for weight in arena.weights:
         np.testing.assert_allclose(weight.variable.numpy(), wanted[weight.name], rtol=1e-6)
     np.testing.assert_array_equal(arena.pack(), payload)
@@ -142,13 +144,13 @@ def test_values_survive_the_way_through_a_payload() -> None:
 def test_values_that_arrive_do_not_change_the_model_before_they_are_assigned(bias: bool) -> None:
     # TensorFlow could use the memory of an array as the memory of a variable.
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, use_bias=bias)])
-    trainer, arena = trainer_of(model)
+    arena = Arena(model)
     inbox = ReceiveBuffer(arena.nbytes)
     for value in (1.0, 2.0, 3.0):
         np.frombuffer(inbox.open(arena.nbytes), np.float32)[:] = value
         for weight in arena.weights:
             assert np.all(weight.variable.numpy() != value)
-        trainer.assign(inbox.content)
+        WireValues(arena).assign(inbox.content)
         for weight in arena.weights:
             assert np.all(weight.variable.numpy() == value), weight.name
 
@@ -166,7 +168,7 @@ def test_float64_travels_after_float32_even_unaligned() -> None:
     assert [part.nbytes for part in step.gradient] == [20, 24]
     payload = arena.pack()
     payload[20:].view(np.uint8)[:] = np.array([1.0, 2.0, 3.0]).view(np.uint8)
-    trainer.assign(payload)
+    WireValues(arena).assign(payload)
     np.testing.assert_array_equal(arena.groups[1].weights[0].variable.numpy().ravel(), [1, 2, 3])
 
 

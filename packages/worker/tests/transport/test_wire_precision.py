@@ -25,7 +25,8 @@ from edl_worker.embedding.row_buffer import RowReceiveBuffer
 from edl_worker.embedding.tables import RowRequest
 from edl_worker.tensors.quantization import dequantize, quantize
 from edl_worker.training.arena import Arena
-from edl_worker.training.trainer import Trainer
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.wire_values import WireValues
 
 HALVES = {WirePrecision.FLOAT16: np.float16, WirePrecision.BFLOAT16: ml_dtypes.bfloat16}
 
@@ -55,11 +56,13 @@ def test_other_numbers_are_left_alone() -> None:
     assert bool(fit)
 
 
-def trainers(model: keras.Model, precision: Any) -> tuple[Trainer, Trainer, Arena]:
+def trainers(model: keras.Model, precision: Any) -> tuple[GradientTrainer, GradientTrainer]:
     """One whose gradients travel whole, and one with 16 bits."""
     arena = Arena(model)
     file: Any = StubModelFile(model, mean_square)
-    return Trainer(file, arena), Trainer(file, arena, precision=precision), arena
+    wires = WireValues(arena), WireValues(arena, precision)
+    whole, half = (GradientTrainer(file, wire) for wire in wires)
+    return whole, half
 
 
 def mixed() -> keras.Model:
@@ -73,7 +76,7 @@ def mixed() -> keras.Model:
 
 @both
 def test_a_gradient_is_rounded_and_nothing_else(precision: Any) -> None:
-    whole, half, _ = trainers(mixed(), precision)
+    whole, half = trainers(mixed(), precision)
     expected, found = whole.compute(batch_of()), half.compute(batch_of())
     assert (expected.precision, found.precision) == (WirePrecision.FLOAT32, precision)
     single = np.frombuffer(expected.gradient[0], np.float32).astype(HALVES[precision])
@@ -88,7 +91,8 @@ def test_a_gradient_is_rounded_and_nothing_else(precision: Any) -> None:
 @both
 def test_values_of_16_bits_become_those_of_the_model(precision: Any) -> None:
     model = mixed()
-    _, half, arena = trainers(model, precision)
+    arena = Arena(model)
+    wire = WireValues(arena, precision)
     random = np.random.default_rng(3)
     travels, expected = [], []
     for group in arena.groups:
@@ -99,17 +103,17 @@ def test_values_of_16_bits_become_those_of_the_model(precision: Any) -> None:
         expected.append(values.astype(group.dtype))
     payload = np.concatenate(travels)
     assert payload.nbytes == arena.nbytes_as(precision)
-    half.assign(payload, precision)
+    wire.assign(payload, precision)
     for group, values in zip(arena.groups, expected, strict=True):
         found = np.concatenate([w.variable.numpy().ravel() for w in group.weights])
         np.testing.assert_array_equal(found, values)
     whole = arena.pack()
-    half.assign(np.zeros_like(whole))  # as frozen versions come
+    wire.assign(np.zeros_like(whole))  # as frozen versions come
     assert not arena.pack().any()
 
 
 def test_a_gradient_beyond_float16_travels_whole(caplog: pytest.LogCaptureFixture) -> None:
-    whole, half, _ = trainers(regression(), WirePrecision.FLOAT16)
+    whole, half = trainers(regression(), WirePrecision.FLOAT16)
     batch = batch_of()
     steep = type(batch)(batch.features * 1e4, batch.labels * 1e4, batch.size)
     expected = whole.compute(steep)
@@ -120,12 +124,12 @@ def test_a_gradient_beyond_float16_travels_whole(caplog: pytest.LogCaptureFixtur
         assert bytes(found.gradient[0]) == bytes(expected.gradient[0])
     assert len([r for r in caplog.records if "float16" in r.message]) == 1, "told once"
     assert half.compute(batch).precision == WirePrecision.FLOAT16, "the next one is as usual"
-    _, wide, _ = trainers(regression(), WirePrecision.BFLOAT16)
+    _, wide = trainers(regression(), WirePrecision.BFLOAT16)
     assert wide.compute(steep).precision == WirePrecision.BFLOAT16
 
 
 def test_a_gradient_that_is_not_finite_stays_so() -> None:
-    _, half, _ = trainers(regression(), WirePrecision.FLOAT16)
+    _, half = trainers(regression(), WirePrecision.FLOAT16)
     batch = batch_of()
     step = half.compute(type(batch)(batch.features / 0.0, batch.labels, batch.size))
     assert step.precision == WirePrecision.FLOAT32

@@ -73,6 +73,11 @@ class TrainingSettings:
     validates: bool
     profile: tuple[int, int] | None
 
+    @property
+    def trains_locally(self) -> bool:
+        """Whether each minibatch updates the worker's own values, which are pushed later."""
+        return self.local_steps > 1
+
 
 @dataclass(frozen=True, slots=True)
 class PredictionSettings:

@@ -179,6 +179,11 @@ class PushPipeline:
         return self._unpushed
 
     @property
+    def collects(self) -> bool:
+        """Whether pushes are of several minibatches: work that a worker pushes before it leaves."""
+        return self._local_steps > 1
+
+    @property
     def overlap_is_on(self) -> bool:
         """Whether minibatches are computed while a push is in flight."""
         return self._overlap
@@ -237,7 +242,7 @@ class PushPipeline:
         self._fetch = decision.fetch
         if decision.then is AfterPush.ADVANCE:
             self._applied += self._in_flight
-            if self._local_steps > 1 and not values_came:
+            if self.collects and not values_came:
                 # The values after local steps are no version of the master's.
                 self._fetch = Fetch.PARAMETERS
         elif decision.then is AfterPush.RECOMPUTE:

@@ -29,7 +29,10 @@ from edl_worker.tasks.export import Exporter
 from edl_worker.tensorflow_internals import uses_weight_decay
 from edl_worker.tensors.tracing import open_size_spec
 from edl_worker.training.arena import Arena
+from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.training.local_trainer import LocalTrainer
 from edl_worker.training.trainer import Trainer
+from edl_worker.training.wire_values import WireValues
 from elasticdl.python.common.constants import Mode
 from recordio.storage.range_cache import RangeCache
 
@@ -60,10 +63,15 @@ class TrainableModel:
         tables: embedding tables of the model; None if it has none.
     """
 
-    arena: Arena
+    wire: WireValues
     trainer: Trainer
     exporter: Exporter
     tables: EmbeddingTables | None
+
+    @property
+    def arena(self) -> Arena:
+        """The weights of the model."""
+        return self.wire.arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +243,7 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     with layers_for(LayerPurpose.TRAINING):
         file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
-        file.build(sample, local=options.local_steps > 1)
+        file.build(sample, local=options.trains_locally)
         if options.validates:
             file.check_evaluation()
         # A check without a master knows nothing of the job's validation data.
@@ -249,12 +257,10 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     tables = found if found.tables else None
     if tables is not None and own is not None:
         raise _tables_with_custom_step(tables)
-    arena = Arena(file.model, tables)
-    local = options.local_steps > 1
-    if local and tables is not None:
-        raise _tables_with_local_steps(tables)
+    wire = WireValues(Arena(file.model, tables), options.precision)
+    method = LocalTrainer if options.trains_locally else GradientTrainer
+    trainer = method(file, wire, tables)
     check_best_values(file, tables)
-    trainer = Trainer(file, arena, tables, local=local, precision=options.precision)
     trainer.prime(sample)
     exporter = Exporter(job, file, open_size_spec(sample.features, sample.size))
     return LoadedModel(
@@ -263,7 +269,7 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
         Path(job.model.model_zoo).resolve(),
         Inference(file, tables),
         sample,
-        TrainableModel(arena, trainer, exporter, tables),
+        TrainableModel(wire, trainer, exporter, tables),
     )
 
 
@@ -288,17 +294,6 @@ def check_best_values(file: ModelFile, tables: EmbeddingTables | None) -> None:
         f"{what}, so EarlyStopping(restore_best_weights=True) cannot restore the best weights",
         where="callbacks",
         remedy=f"Leave restore_best_weights out, or {remedy}.",
-    )
-
-
-def _tables_with_local_steps(tables: EmbeddingTables) -> EdlError:
-    return EdlError(
-        ErrorCode.MODEL_CONTRACT,
-        f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), whose "
-        "rows cannot be updated in workers: --local-steps is for models without embedding tables",
-        where="--local-steps",
-        remedy="Leave --local-steps out, or keep keras.layers.Embedding layers whole with "
-        "--embedding-threshold 0.",
     )
 
 

@@ -206,9 +206,7 @@ class _Training:
         options = loaded.job.training
         self._trainable = trainable
         self._initial = trainable.arena.pack()
-        self.replica = ParameterReplica(
-            trainable.arena, trainable.trainer, client, trainable.tables, options.precision
-        )
+        self.replica = ParameterReplica(trainable.wire, client, trainable.tables)
         file = loaded.model_file
         self.callbacks = CallbackCaller(file, trainable.arena, options.epochs)
         self.loop = TrainingLoop(

@@ -24,7 +24,7 @@ from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.lookahead import SlidingWindow
 from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.training.replica import ParameterReplica
-from edl_worker.training.trainer import StepResult, Trainer
+from edl_worker.training.trainer import Trainer
 
 _LAST_REPLY_S = 1.0
 """How long a worker that leaves waits for the reply to its last push."""
@@ -40,9 +40,7 @@ class _TrainingTask:
         wanted: rows of embedding tables that minibatches need, by index, as far as known.
         examples: in the model, of this holder and earlier ones.
         replied: when the last reply arrived.
-        step: the gradient that was computed last.
-        base: version on which it, or the first of several local steps, was computed.
-        loss: sum over the records of the local steps that are not pushed yet.
+        base: version of the values from which the present push is computed.
         compute_s: time spent computing what is not pushed yet.
         request: the last push.
         following: rows that its reply brings.
@@ -55,9 +53,7 @@ class _TrainingTask:
     wanted: dict[int, RowRequest]
     examples: int
     replied: float
-    step: StepResult | None = None
     base: int = 0
-    loss: float = 0.0
     compute_s: float = 0.0
     request: PushRequest | None = None
     following: RowRequest | None = None
@@ -181,13 +177,13 @@ class TrainingLoop:
         ahead = self._start_fetching_ahead(task, index + 1)
         self.state.phase = WorkerPhase.COMPUTING
         started = time.perf_counter()
-        if self.options.local_steps > 1:
-            self._take_local_step(task, index, batch)
-        else:
-            assert self.replica.version is not None, "there are values"
-            task.base = self.replica.version
-            with self._explained(task.lease, index, batch):
-                task.step = self.trainer.compute(batch, wanted, self.replica.rows(wanted))
+        if not task.pushes.unpushed:
+            task.base = self.replica.begin_push(changes_values=self.trainer.changes_values)
+            self.trainer.begin_push(task.base, task.lease.learning_rate)
+        with self._explained(task.lease, index, batch):
+            loss = self.trainer.add(batch, wanted, self.replica.rows(wanted))
+        if not math.isfinite(loss):
+            task.pushes.flush()  # unless this minibatch is computed again, its push fails the task
         seconds = time.perf_counter() - started
         task.compute_s += seconds
         self.metrics.compute_s.observe(seconds)
@@ -208,32 +204,19 @@ class TrainingLoop:
             self._exchange.start(self.replica.prepare_pull(ahead))
         return ahead
 
-    def _take_local_step(self, task: _TrainingTask, index: int, batch: Batch) -> None:
-        if not task.pushes.unpushed:
-            task.base = self.replica.begin_local_steps()
-            self.trainer.begin_local(task.base, task.lease.learning_rate)
-            task.loss = 0.0
-        with self._explained(task.lease, index, batch):
-            loss = self.trainer.local_step(batch)
-        if not math.isfinite(loss):
-            raise task_errors.not_finite(task.lease, index, task.base, f"the loss is {loss}")
-        task.loss += loss * batch.size
-
     def _on_push(self, task: _TrainingTask, index: int, count: int) -> None:
         """Start to push the last gradient; without overlap ``_on_await_reply`` makes the call."""
         batches = [task.batches.get(at) for at in range(index, index + count)]
         records = sum(batch.size for batch in batches if batch is not None)
-        step, task.step = task.step, None
-        if self.options.local_steps > 1:
-            step = self.trainer.local_difference(task.loss / records)
-        assert step is not None, "a gradient was computed"
+        step = self.trainer.take()
         if not step.is_finite:
-            raise task_errors.not_finite(task.lease, index, task.base, f"the loss is {step.loss}")
+            last = index + count - 1
+            raise task_errors.not_finite(task.lease, last, task.base, f"the loss is {step.loss}")
         if self._read(task, index + count) is None:
             task.pushes.set_end(index + count)
-        if self.options.local_steps == 1 or not self.state.leaving:
+        if not (task.pushes.collects and self.state.leaving):
             self.state.check_lease(task.lease.ref)
-        last = task.pushes.is_last(index + count - 1)
+        is_last = task.pushes.is_last(index + count - 1)
         task.request = PushRequest(
             lease=task.lease.ref,
             minibatch=index,
@@ -241,7 +224,7 @@ class TrainingLoop:
             records=records,
             base_version=task.base,
             compute_s=task.compute_s,
-            wants_values=push_pipeline.requests_values(last=last),
+            wants_values=push_pipeline.requests_values(last=is_last),
             loss=step.loss,
         )
         task.compute_s = 0.0
@@ -282,7 +265,7 @@ class TrainingLoop:
                     task.wanted.pop(at, None)
                 self.step_s, task.replied = (now - task.replied) / count, now
             case AfterPush.RECOMPUTE:
-                task.step, task.compute_s = None, 0.0
+                task.compute_s = 0.0
                 self.replica.drop_rows()
             case AfterPush.DROP_TASK:
                 raise TaskLostError

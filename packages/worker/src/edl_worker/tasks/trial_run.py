@@ -64,9 +64,12 @@ def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
     started = time.monotonic()
     with _unchanged(loaded.model_file.model):
         try:
-            if loaded.trainable is not None:
+            if loaded.trainable is None:
+                pass
+            elif loaded.trainable.trainer.changes_values:
+                evaluates = True  # shows what the loss is, and changes nothing
+            else:
                 _train(loaded, loaded.trainable, batch)
-            evaluates |= loaded.job.training.local_steps > 1
             if evaluates and loaded.model_file.has_call:
                 _infer(loaded, batch)
         except EdlError as error:
@@ -97,8 +100,6 @@ def _unchanged(model: Any) -> Iterator[None]:
 
 
 def _train(loaded: LoadedModel, trainable: TrainableModel, batch: Batch) -> None:
-    if loaded.job.training.local_steps > 1:
-        return  # its step would change the model; the evaluation shows what the loss is
     with _explained(loaded, "the training step raised"):
         step = _step(trainable, batch)
     if not step.is_finite:
@@ -111,11 +112,14 @@ def _train(loaded: LoadedModel, trainable: TrainableModel, batch: Batch) -> None
 
 
 def _step(trainable: TrainableModel, batch: Batch) -> StepResult:
-    tables = trainable.tables
+    trainer, tables = trainable.trainer, trainable.tables
+    trainer.begin_push(version=0)
     if tables is None:
-        return trainable.trainer.compute(batch)
-    wanted = tables.wanted(batch, training=True)
-    return trainable.trainer.compute(batch, wanted, tables.initial_rows_of(wanted))
+        trainer.add(batch)
+    else:
+        wanted = tables.wanted(batch, training=True)
+        trainer.add(batch, wanted, tables.initial_rows_of(wanted))
+    return trainer.take()
 
 
 def _not_finite(loaded: LoadedModel, what: str) -> EdlError:

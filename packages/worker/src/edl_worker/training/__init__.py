@@ -1,1 +1,1 @@
-"""The model's weights: their layout, one training step, and this worker's copy of a version."""
+"""The weights of a model: layout, what pushes are computed by, and a copy of a version."""

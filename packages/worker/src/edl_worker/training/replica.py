@@ -17,12 +17,12 @@ from edl_worker.core.exchange import (
     ScanRequest,
     TableRows,
 )
-from edl_worker.core.job import WirePrecision
 from edl_worker.core.tasks import LeaseRef
 from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
 from edl_worker.embedding.tables import EmbeddingTables, IdArray, RowArray, RowRequest
-from edl_worker.training.arena import Arena, ReceiveBuffer
-from edl_worker.training.trainer import StepResult, Trainer
+from edl_worker.training.arena import ReceiveBuffer
+from edl_worker.training.trainer import StepResult
+from edl_worker.training.wire_values import WireValues
 from edl_worker.transport.parameter_client import ParameterClient
 
 _PAGE_BYTES = 32 << 20
@@ -41,18 +41,15 @@ class ParameterReplica:
 
     def __init__(
         self,
-        arena: Arena,
-        trainer: Trainer,
+        wire: WireValues,
         client: ParameterClient,
         tables: EmbeddingTables | None = None,
-        precision: WirePrecision = WirePrecision.FLOAT32,
     ) -> None:
-        self._arena = arena
-        self._precision = precision
-        self._trainer = trainer
+        self._arena = wire.arena
+        self._wire = wire
         self._client = client
         self._tables = tables
-        self._buffer = ReceiveBuffer(arena.nbytes, arena.nbytes_as(precision))
+        self._buffer = ReceiveBuffer(*wire.sizes)
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
         self._rows = RowReceiveBuffer([table.dim for table in tables.tables] if tables else [])
@@ -89,11 +86,16 @@ class ParameterReplica:
         """Forget the received rows: they are too old to compute on."""
         self._rows.forget()
 
-    def begin_local_steps(self) -> int:
-        """Return the version of the values, which local steps are about to change."""
+    def begin_push(self, *, changes_values: bool) -> int:
+        """Return the version of the values, from which a push is about to be computed.
+
+        Args:
+            changes_values: computing changes the values, which are no version after that.
+        """
         assert self.version is not None, "there are values"
         version = self.version
-        self.forget()
+        if changes_values:
+            self.forget()
         return version
 
     def prepare_push(
@@ -129,7 +131,7 @@ class ParameterReplica:
         complete = replace(
             request,
             precision=step.precision,
-            reply_precision=self._precision,
+            reply_precision=self._wire.precision,
             gradient_nbytes=sum(part.nbytes for part in step.gradient),
             state_nbytes=sum(part.nbytes for part in step.state_delta),
             rows=rows,
@@ -149,7 +151,7 @@ class ParameterReplica:
             have_version=self.version,
             permit_for=permit_for,
             rows=tables,
-            precision=self._precision,
+            precision=self._wire.precision,
         )
         nbytes = self._arena.nbytes + self._rows.nbytes(wanted)
         rows = self._rows.open(wanted)
@@ -159,7 +161,7 @@ class ParameterReplica:
         """Use the values and rows that a reply has brought."""
         if reply.nbytes or (reply.initialized and not self._arena.nbytes):
             if self._arena.nbytes:
-                self._trainer.assign(self._buffer.content, reply.precision)
+                self._wire.assign(self._buffer.content, reply.precision)
             self.version = reply.version
             self._frozen = None
         if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
@@ -183,7 +185,7 @@ class ParameterReplica:
                     f"the master has no values of the frozen version {name}",
                     remedy="This is an internal error; see the master's log.",
                 )
-            self._trainer.assign(self._buffer.content)
+            self._wire.assign(self._buffer.content)
             self._frozen = name, reply.version
         return self._frozen[1]
 
