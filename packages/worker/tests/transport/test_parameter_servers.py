@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parameter_server_doubles import (
+from parameter_server_job import (
     BORDERS,
     CALLER,
     DIM,
@@ -22,6 +22,7 @@ from parameter_server_doubles import (
     Job,
     as_bytes,
     floats,
+    ids_of,
     pulled,
     pushed,
     pushed_half,
@@ -41,6 +42,10 @@ from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.parameter_servers import ParameterServerLostError
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
+
+IDS = ids_of(0), ids_of(1)
+AFTER = [-20, -21, -22, -23, 24, 26]
+"""The values after ``pushed``: 0 to 3 less twice 10 to 13, and 4 and 5 plus 20 and 21."""
 
 # --- pieces ------------------------------------------------------------------------------------
 
@@ -92,24 +97,32 @@ def test_a_log_index_only_grows() -> None:
 
 @pytest.fixture(params=["direct", "over gRPC"])
 def job(request: Any) -> Iterator[Job]:
-    job = Job(direct=request.param == "direct")
+    yield from each_way(request.param, filled=True)
+
+
+@pytest.fixture(params=["direct", "over gRPC"])
+def empty_job(request: Any) -> Iterator[Job]:
+    """Without values."""
+    yield from each_way(request.param, filled=False)
+
+
+def each_way(way: str, *, filled: bool) -> Iterator[Job]:
+    job = Job(direct=way == "direct", filled=filled)
     yield job
     job.close()
     for part in job.parts:
-        assert part.ways <= {request.param}, "the way that was to be tried"
+        assert part.ways <= {way}, "the way that was to be tried"
 
 
 def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> None:
-    job.master.log_index = 5
+    job.log.skip_to(4)
     job.log_index.advance(2)
     together = threading.Barrier(2)  # both are asked at the same time, or none answers
     for part in job.parts:
         part.together = together
     reply, values, rows = pushed(job)
     assert reply.outcome is PushOutcome.APPLIED
-    every = np.arange(ROWS)
-    for part, gradient in zip(job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
-        ids = every[server_of(every, 2) == part.number]
+    for ids, part, gradient in zip(IDS, job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
         prepared = part.payloads[0]
         dense = np.frombuffer(prepared[: 4 * len(gradient)], np.float32)
         np.testing.assert_array_equal(dense, gradient)
@@ -117,14 +130,14 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
         np.testing.assert_array_equal(np.frombuffer(prepared[dense.nbytes : at], np.int64), ids)
         sent = np.frombuffer(prepared[at:], np.float32).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
-        assert part.heard[0].log_index == 2, "what the worker had been told before"
-        assert part.heard[1].log_index == 5, "and by the answer to this push"
-    (commit,) = job.master.heard
+        assert part.headers[0].log_index == 2, "what the worker had been told before"
+        assert part.headers[1].log_index == 5, "and by the answer to this push"
+    (commit,) = job.master.headers
     assert commit.claim.lease.token == 9
     assert job.master.payloads == [b""]
     # What came back is in its place: values by server, rows in the order asked for.
-    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    np.testing.assert_array_equal(rows, [7, -7, 3, -3, 5, -5])
+    np.testing.assert_array_equal(values, AFTER)
+    np.testing.assert_array_equal(rows, [-7, -21, -3, -9, -5, -15])
 
 
 def test_servers_are_called_directly_where_they_can_be() -> None:
@@ -146,26 +159,23 @@ def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.STALE_INCARNATION
-    heard = [len(part.heard) for part in before]
+    heard = [len(part.headers) for part in before]
     # As a worker does that has registered again.
     job.master.error = None
-    job.parts = job.servers()
-    job.seen.close()
-    job.seen = job.view([part.address for part in job.parts])
+    job.replace_servers()
     reply, values, _ = pushed(job)
     assert reply.outcome is PushOutcome.APPLIED
-    np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(values, AFTER)
     assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
-    assert [len(part.heard) for part in before] == heard
+    assert [len(part.headers) for part in before] == heard
     job.close()
 
 
 def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -> None:
     reply, values, rows = pushed_half(job)
     assert reply.outcome is PushOutcome.APPLIED
-    every = np.arange(ROWS)
-    for part, gradient, state in zip(job.parts, ([10, 11], [12, 13]), ([], [20, 21]), strict=True):
-        ids = every[server_of(every, 2) == part.number]
+    gradients, states = ([10, 11], [12, 13]), ([], [20, 21])
+    for ids, part, gradient, state in zip(IDS, job.parts, gradients, states, strict=True):
         prepared = part.payloads[0]
         assert prepared[:4] == np.array(gradient, np.float16).tobytes()
         at = 4 + 4 * len(state)
@@ -174,33 +184,33 @@ def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -
         sent = np.frombuffer(prepared[at + ids.nbytes :], np.float16).reshape(-1, DIM)
         np.testing.assert_array_equal(sent, np.stack([ids, ids], axis=1))
     assert reply.precision is WirePrecision.FLOAT16
-    assert values == np.array([0, 1, 2, 3], np.float16).tobytes() + floats(4, 5).tobytes()
-    assert rows == np.array([7, -7, 3, -3, 5, -5], np.float16).tobytes()
+    assert values == np.array(AFTER[:4], np.float16).tobytes() + floats(*AFTER[4:]).tobytes()
+    assert rows == np.array([-7, -21, -3, -9, -5, -15], np.float16).tobytes()
 
 
 def test_if_one_server_answers_whole_all_do(job: Job) -> None:
     """What is put together must be of one kind."""
-    job.parts[1].whole = True
+    job.parts[1].values[0] = 1e6  # has no place in 16 bits
     reply, values, rows = pushed_half(job)
     assert reply.precision is WirePrecision.FLOAT32
-    assert values == np.arange(6, dtype=np.float32).tobytes()
-    assert rows == floats(7, -7, 3, -3, 5, -5).tobytes()
-    asked = [[h.precision for h in part.heard[1:]] for part in job.parts]
+    assert values == floats(*AFTER[:2], 1e6 - 24, *AFTER[3:]).tobytes()
+    assert rows == floats(-7, -21, -3, -9, -5, -15).tobytes()
+    asked = [[h.precision for h in part.headers[1:]] for part in job.parts]
     assert asked == [[job_pb2.FLOAT16, job_pb2.FLOAT32]] * 2
 
 
 def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(job: Job) -> None:
-    job.parts[1].finite = False
+    job.parts[1].finds_finite = False
     reply, _, _ = pushed(job)
     assert reply.outcome is PushOutcome.INVALID
-    assert job.master.heard == []
+    assert job.master.headers == []
 
 
 def test_without_the_next_step_permit_nothing_is_fetched(job: Job) -> None:
-    job.master.permit_granted = False
+    job.master.grants_permits = False
     reply, _, _ = pushed(job)
     assert reply.outcome is PushOutcome.APPLIED
-    assert [len(part.heard) for part in job.parts] == [1, 1]
+    assert [len(part.headers) for part in job.parts] == [1, 1]
 
 
 def test_a_version_that_is_there_is_not_fetched_again(job: Job) -> None:
@@ -209,46 +219,49 @@ def test_a_version_that_is_there_is_not_fetched_again(job: Job) -> None:
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     reply, _ = pulled(job, have_version=1)
     assert reply.nbytes == 0
-    assert all(part.heard[-1].only_rows for part in job.parts)
+    assert all(part.headers[-1].only_rows for part in job.parts)
 
 
 def test_a_frozen_version_is_the_servers_own_affair(job: Job) -> None:
+    job.log.version = 11
+    job.log.freeze("final")
+    job.log.skip_to(4)
     job.log_index.advance(4)
-    for part in job.parts:
-        part.version = 11
     reply, values = pulled(job, frozen="final")
     assert reply.version == 11
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    assert job.master.heard == []
-    assert all(part.heard[0].log_index == 4 for part in job.parts), "it is frozen by then"
+    assert job.master.headers == []
+    assert all(part.headers[0].log_index == 4 for part in job.parts), "it is frozen by then"
 
 
-def test_initial_values_are_offered_to_all_before_the_master_decides(job: Job) -> None:
-    job.master.log_index = 1
+def test_initial_values_are_offered_to_all_before_the_master_decides(empty_job: Job) -> None:
+    job = empty_job
     values = as_bytes(np.arange(6, dtype=np.float32))
-    assert job.seen.initialize(CALLER, values, WAIT_S)
+    assert job.client.initialize(CALLER, values, WAIT_S)
     assert b"".join(part.payloads[0] for part in job.parts) == bytes(values)
-    assert [type(header) for header in job.master.heard] == [pb.CommitInitialValuesRequest]
+    assert [type(header) for header in job.master.headers] == [pb.CommitInitialValuesRequest]
     assert job.log_index.latest == 1
 
 
-def test_initial_rows_go_to_their_servers(job: Job) -> None:
-    every = np.arange(ROWS)
+def test_initial_rows_go_to_their_servers(empty_job: Job) -> None:
+    job, every = empty_job, np.arange(ROWS)
     rows = as_bytes(np.zeros((ROWS, DIM), np.float32))
-    assert job.seen.put_rows(CALLER, 0, as_bytes(every), rows, WAIT_S)
-    assert sum(part.heard[0].rows.count for part in job.parts) == ROWS
-    for part in job.parts:
-        count = part.heard[0].rows.count
+    assert job.client.put_rows(CALLER, 0, as_bytes(every), rows, WAIT_S)
+    assert sum(part.headers[0].rows.count for part in job.parts) == ROWS
+    for number, part in enumerate(job.parts):
+        count = part.headers[0].rows.count
         ids = np.frombuffer(part.payloads[0][: 8 * count], np.int64)
-        assert (server_of(ids, 2) == part.number).all()
+        assert (server_of(ids, 2) == number).all()
 
 
 def test_all_rows_are_scanned_one_server_after_the_other(job: Job) -> None:
+    job.log.freeze("final")
+    job.log_index.advance(1)
     found: list[int] = []
     cursor, more = 0, True
     while more:
         request = ScanRequest("final", table=0, dim=DIM, cursor=cursor, most=2)
-        page = job.seen.scan_rows(CALLER, request, WAIT_S)
+        page = job.client.scan_rows(CALLER, request, WAIT_S)
         flat = np.frombuffer(page.ids, np.int64)
         np.testing.assert_array_equal(
             np.frombuffer(page.rows, np.float32), np.stack([flat, -flat], axis=1).reshape(-1)
@@ -276,21 +289,21 @@ def test_the_new_master_reports_servers_that_are_gone(job: Job) -> None:
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.STALE_INCARNATION
-    assert job.master.heard[0].incarnation == "inc"
+    assert job.master.headers[0].incarnation == "inc"
 
 
 def test_the_master_reports_a_silent_server_after_the_deadline(job: Job) -> None:
     address, close = silent_address()
-    seen = job.view([job.parts[0].address, address])
+    client = job.connect([job.parts[0].address, address])
     job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     started = time.monotonic()
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(job, seen, timeout_s=0.5)
+        pushed(job, client, timeout_s=0.5)
     assert time.monotonic() - started < WAIT_S
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.STALE_INCARNATION
-    seen.close()
+    client.close()
     close()
 
 
@@ -302,7 +315,7 @@ def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) ->
     assert failed.value.number == 0
     assert failed.value.address in str(failed.value)
     assert "UNAVAILABLE" in failed.value.cause
-    assert [type(header) for header in job.master.heard] == [pb.PermitRequest], "nothing counted"
+    assert [type(header) for header in job.master.headers] == [pb.PermitRequest], "nothing counted"
 
 
 def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
