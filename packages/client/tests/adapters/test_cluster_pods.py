@@ -105,6 +105,32 @@ def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
     assert start_problem([ended]) is None, "the next pod is already on its way"
 
 
+def test_a_container_that_fails_before_the_master_is_named() -> None:
+    waits = pod("one", waiting={"reason": "PodInitializing"})
+    fetch: dict[str, Any] = {"name": "fetch", "state": {"running": {}}}
+    waits["status"]["initContainerStatuses"] = [fetch]
+    # The sandbox of a pod that has failed is taken down, as before its volumes are ready.
+    unprepared = {"type": "PodReadyToStartContainers", "status": "False"}
+    waits["status"]["conditions"].append(unprepared)
+    fetch["state"] = {"terminated": {"exitCode": 3, "message": "E\nno vocabulary\n"}}
+    problem = start_problem([waits])
+    assert problem is not None
+    assert problem.what == (
+        "the container fetch, which runs before it, ended with exit code 3: no vocabulary"
+    )
+    assert (problem.is_final, problem.container) == (True, "fetch")
+    fetch["state"] = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    problem = start_problem([waits])
+    assert problem is not None
+    assert problem.what == "ErrImagePull: not found"
+    fetch["state"] = {"terminated": {"exitCode": 0}}
+    waits["status"]["conditions"].pop()
+    assert start_problem([waits]) is None
+    fetch["state"] = {"terminated": {"exitCode": 137}}
+    waits["metadata"]["deletionTimestamp"] = "2026-11-22T20:01:00Z"
+    assert start_problem([waits]) is None, "it was deleted, and another one follows"
+
+
 @pytest.mark.parametrize(
     ("status", "said", "code"),
     [

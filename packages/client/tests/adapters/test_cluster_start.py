@@ -62,6 +62,8 @@ class Objects:
         self.said: list[str] = []
         self.of_job: list[str] = []
         self.logged = ""
+        self.unlogged: EdlError | None = None
+        """Why no log can be read."""
 
     def read(self, name: str) -> ClusterJob:
         if self.failures:
@@ -69,6 +71,8 @@ class Objects:
         return ClusterJob(name, {"metadata": {}, "spec": {}}, {}, job_pb2.JobSpec())
 
     def log(self, name: str, pod: str, query: dict[str, str]) -> str:
+        if self.unlogged is not None:
+            raise self.unlogged
         return self.logged
 
     def events(self, name: str, kind: str, whom: str = "", *, warnings: bool = False) -> list[str]:
@@ -284,3 +288,64 @@ def test_a_quota_that_keeps_the_master_from_its_pod_names_what_is_short(
         wait(objects, 600.0)
     assert caught.value.code == ErrorCode.LIMIT_EXCEEDED
     assert "fewer pods with --num-workers" in caught.value.remedy
+
+
+def test_a_log_that_may_not_be_read_ends_no_start_and_hides_no_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An API server that starts denies everybody everything, and may begin between two calls.
+    monkeypatch.setattr(start, "time", Clock())
+    objects, said = Objects(), list[str]()
+    objects.unlogged = EdlError(DENIED, "you may not get pods/log")
+    objects.masters = iter([pod(running={})] * 30 + [READY])
+    wait(objects, 600.0, said.append)
+    (line,) = said
+    assert line.endswith(
+        "it runs, and does not answer yet; its log cannot be read: you may not get pods/log"
+    )
+    objects.master = pod(terminated={"exitCode": 1, "message": "RuntimeError: lost"})
+    with pytest.raises(EdlError) as caught:
+        wait(objects, 600.0)
+    assert caught.value.code == ErrorCode.MASTER_LOST
+    assert "RuntimeError: lost" in caught.value.what
+    assert "you may not get pods/log" in caught.value.detail
+
+
+def test_a_reason_that_changes_all_the_time_does_not_flood_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "time", clock := Clock())
+    objects, said = Objects(), list[str]()
+    objects.masters = iter(
+        [
+            pod(("PodScheduled", "False", "Unschedulable", f"0/{n} nodes"), node="")
+            for n in range(200)
+        ]
+        + [READY]
+    )
+    wait(objects, 6000.0, said.append)
+    assert len(said) <= 10 * (clock.now // 60 + 1)
+    assert len(said) >= 10
+
+
+def test_what_a_registry_answers_adds_no_line_and_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    objects, said = Objects(), list[str]()
+    page = "refused\nerror: all is lost\x1b[2J" + "x" * 10_000_000
+    objects.masters = iter([pod(waiting={"reason": "ErrImagePull", "message": page}), READY])
+    wait(objects, 600.0, said.append)
+    (line,) = said
+    assert "refused\\nerror: all is lost\\x1b[2J" in line
+    assert len(line) < 1200
+
+
+def test_whoever_waits_for_long_asks_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_POLL_S", 0.3)
+    clock, pauses = Clock(), list[float]()
+    monkeypatch.setattr(clock, "sleep", pauses.append)
+    monkeypatch.setattr(start, "time", clock)
+    objects = Objects()
+    objects.masters = iter([UNSCHEDULABLE] * 30 + [READY])
+    wait(objects, 600.0)
+    assert pauses[0] == 0.3
+    assert pauses[-1] == 2.0

@@ -115,6 +115,25 @@ def test_the_log_of_a_pod_is_read_on_request(
     assert next(seen) == InstanceSaid(W, 0, words)
 
 
+def test_a_pod_whose_first_container_fails_has_failed_with_what_that_one_says(
+    api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = start()
+    platform.start(W, 0)
+    seen = following(platform)
+    wait_until_made(api, seen)
+    logs = {objects.CONTAINER: "not run", "fetch": "no vocabulary"}
+    monkeypatch.setattr(api, "text", lambda path, query: logs[query["container"]])
+    failed = {"name": "fetch", "state": {"terminated": {"exitCode": 3}}}
+    waiting = container(waiting={"reason": "PodInitializing"})
+    show(api, phase="Failed", initContainerStatuses=[failed], **waiting)
+    assert isinstance(next(seen), InstanceStarted)
+    assert isinstance(end := next(seen), InstanceExited)
+    assert (end.exit_code, end.preempted) == (3, False)
+    assert end.cause == "a container failed that runs before it: fetch"
+    assert end.log_tail.splitlines()[0] == "no vocabulary"
+
+
 def run_pods(api: FakeApi, platform: KubernetesPods, seen: Iterator[Observation]) -> list[str]:
     """Ten pods that run, by the numbers of their workers."""
     for number in range(10):

@@ -42,6 +42,14 @@ def terminated(code: int, reason: str = "Error") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason}}
 
 
+def init_failed(**of_pod: Any) -> dict[str, Any]:
+    """A pod whose second first container has failed."""
+    made = pod({"waiting": {"reason": "PodInitializing"}}, "Failed", **of_pod)
+    first = [{"name": "first", "state": terminated(0, "Completed")}]
+    made["status"]["initContainerStatuses"] = [*first, {"name": "fetch", "state": terminated(3)}]
+    return made
+
+
 def disruption(reason: str) -> tuple[str, str, str]:
     return ("DisruptionTarget", "True", reason)
 
@@ -52,6 +60,12 @@ def disruption(reason: str) -> tuple[str, str, str]:
         (pod(terminated(0, "Completed"), "Succeeded"), PodEnd(Cause.FINISHED, 0, None)),
         (pod(terminated(3), "Failed"), PodEnd(Cause.FAILED, 3, None)),
         (pod(terminated(139), "Failed"), PodEnd(Cause.FAILED, None, 11)),
+        (init_failed(), PodEnd(Cause.INIT_FAILED, 3, None, "fetch", "fetch")),
+        (init_failed(deletionTimestamp="now"), PodEnd(Cause.REJECTED, None, 9)),
+        (
+            init_failed(condition=disruption("EvictionByEvictionAPI")),
+            PodEnd(Cause.EVICTED, None, 9),
+        ),
         (pod(terminated(137, "OOMKilled"), "Failed"), PodEnd(Cause.OUT_OF_MEMORY, None, 9)),
         (
             pod(terminated(137), "Failed", disruption("PreemptionByScheduler")),
@@ -99,6 +113,7 @@ def test_an_end_has_a_cause_and_an_exit_code_or_signal(seen: Any, end: PodEnd) -
 
 def test_only_causes_outside_the_job_are_disruptions() -> None:
     own = {Cause.FINISHED, Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.STORAGE_LIMIT, Cause.DEADLINE}
+    own.add(Cause.INIT_FAILED)
     for cause in Cause:
         assert PodEnd(cause, None, 9).is_disruption == (cause not in own), cause
     assert vanished().is_disruption

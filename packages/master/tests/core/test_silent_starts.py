@@ -68,6 +68,15 @@ def test_an_instance_without_a_place_is_not_asked_about() -> None:
     assert pending(job) == "Unschedulable: no room"
 
 
+def test_a_line_of_a_log_that_never_ends_is_cut() -> None:
+    job, endless = started(), f"the last line of its log: {'x' * 32_000}"
+    (line,) = told(job, endless, 6.0)
+    assert len(line) < 600
+    assert len(pending(job)) < 600
+    job.handle(ev.InstancePending(ONLY, "ErrImagePull", endless), 7.0)
+    assert len(pending(job)) < 600
+
+
 def test_an_answer_about_an_earlier_instance_does_not_count() -> None:
     job = started()
     assert told(job, NO_NAME, 5.5, attempt=7) == []

@@ -29,6 +29,11 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def clipped(text: str, most: int) -> str:
+    """The text, without its middle if it has more characters than ``most``."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
+
+
 def indented(text: str) -> str:
     """A text whose further lines are indented: none of them passes for a line of the program."""
     return text.replace("\n", "\n    ")

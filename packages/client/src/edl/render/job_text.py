@@ -19,7 +19,7 @@ from edl.core.job_status import (
     overall_rate,
 )
 from edl.core.options import Verb
-from edl_proto.printable import indented, one_line
+from edl_proto.printable import clipped, indented, one_line
 
 _MOST = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
@@ -221,7 +221,7 @@ def failure_lines(failure: Failure) -> list[str]:
 
 def _clipped(text: str) -> str:
     """A text that fits a screen: a file name may have thousands of characters."""
-    return text if len(text) <= _MOST else f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
+    return clipped(text, _MOST)
 
 
 def event_line(event: JobEvent) -> str:

@@ -49,10 +49,14 @@ class LogsOfPods:
         folder.mkdir(parents=True, exist_ok=True)
         return cls(api, pods_path, folder, role)
 
-    def save(self, pod: PodRecord) -> str:
-        """Append a pod's log to its worker's file; returns its end."""
+    def save(self, pod: PodRecord, container: str = "") -> str:
+        """Append a pod's log to its worker's file; returns its end.
+
+        Args:
+            container: whose log; by default that of the container that edl runs.
+        """
         try:
-            text = self._read(pod, _LINES)
+            text = self._read(pod, _LINES, container)
         except (ApiError, ApiUnavailable) as error:
             text = f"(no log: {error})\n"
         kind = "server" if self.role == objects.SERVER else "worker"
@@ -66,8 +70,8 @@ class LogsOfPods:
         except (ApiError, ApiUnavailable) as error:
             return f"its log cannot be read: {error}"
 
-    def _read(self, pod: PodRecord, lines: int) -> str:
-        query = {"container": objects.CONTAINER, "tailLines": str(lines)}
+    def _read(self, pod: PodRecord, lines: int, container: str = "") -> str:
+        query = {"container": container or objects.CONTAINER, "tailLines": str(lines)}
         return self.api.text(f"{self.pods_path}/{pod.instance}/log", query)
 
 

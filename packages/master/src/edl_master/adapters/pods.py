@@ -365,7 +365,7 @@ class KubernetesPods:
 
     def _finish(self, pod: PodRecord, end: PodEnd) -> None:
         """Save the log before the pod is deleted; report the end before the pod is forgotten."""
-        tail = self._logs.save(pod)
+        tail = self._logs.save(pod, end.container)
         tail += f"\n({end.words})" if end.words else ""
         self._observations.put(
             InstanceExited(

@@ -22,6 +22,9 @@ from edl_master.core.interruption import WorkersSeen
 from edl_master.core.worker import MOST_INSTANCES, Worker
 from edl_master.core.worker_pool import WorkerPool
 
+_MOST_CHARACTERS = 500
+"""Of what a platform says of one instance: the status of a job has it for each of a thousand."""
+
 
 class InstanceReports:
     """Keeps the state of workers in line with what is reported about their instances.
@@ -197,12 +200,13 @@ class InstanceReports:
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING:
             return
-        if event.detail and event.reason != worker.pending.partition(":")[0]:
-            line = f"{worker.name} is waiting to start: {event.detail}"
+        detail = _brief(event.detail)
+        if detail and event.reason != worker.pending.partition(":")[0]:
+            line = f"{worker.name} is waiting to start: {detail}"
             self._emit(
                 worker_event("WorkerPending", line, worker, Severity.WARNING, reason=event.reason)
             )
-        worker.pending = f"{event.reason}: {event.detail}" if event.detail else event.reason
+        worker.pending = f"{event.reason}: {detail}" if detail else event.reason
         worker.since = now
         worker.silence, worker.inquired_at = "", None
 
@@ -213,11 +217,12 @@ class InstanceReports:
             return
         if event.attempt != worker.attempt:
             return  # of an instance before this one
-        words = f"it runs and has not reached the master; {event.words}"
+        said = _brief(event.words)
+        words = f"it runs and has not reached the master; {said}"
         if words != worker.silence:
             line = (
                 f"{worker.name} has run for {now - worker.since:.0f} s and has not reached the"
-                f" master; {event.words}"
+                f" master; {said}"
             )
             self._emit(worker_event("WorkerSilent", line, worker, Severity.WARNING))
         worker.silence = words
@@ -232,3 +237,7 @@ class InstanceReports:
         how = f"could not be started: {event.reason}"
         end = self._control.ended(worker, ExitKind.CRASHED, how, "", now)
         return worker, replace(end, permanent=event.permanent)
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

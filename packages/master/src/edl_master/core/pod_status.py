@@ -34,6 +34,7 @@ class Cause(StrEnum):
     REJECTED = "its node rejected it on arrival"
     DELETED = "it was deleted"
     LOST = "its container was lost"
+    INIT_FAILED = "a container failed that runs before it"
 
 
 DISRUPTIONS = frozenset(
@@ -68,12 +69,19 @@ _SLOW_WAITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """How a pod ended; ``exit_code`` is None if a signal ended it."""
+    """How a pod ended.
+
+    Attributes:
+        exit_code: None if a signal ended it.
+        detail: a sentence of Kubernetes, or the end of what the container has said.
+        container: whose log says why; empty: that of the container that edl runs.
+    """
 
     cause: Cause
     exit_code: int | None
     signal: int | None
     detail: str = ""
+    container: str = ""
 
     @property
     def is_disruption(self) -> bool:
@@ -153,7 +161,7 @@ def pod_end(pod: Pod, container: str) -> PodEnd | None:
     if terminated is None and phase not in ("Failed", "Succeeded"):
         return None
     if terminated is None:
-        return PodEnd(_cause_without_container(pod), None, _KILLED, _message(pod))
+        return _end_without_container(pod)
     exit_code, signal = how_ended(int(terminated.get("exitCode", 0)))
     cause = _cause(pod, terminated)
     detail = terminated.get("message", "") or _message(pod)
@@ -185,8 +193,16 @@ def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
     return _by_status(pod) or Cause.FAILED
 
 
-def _cause_without_container(pod: Pod) -> Cause:
-    return _disruption(pod) or _by_status(pod) or Cause.REJECTED
+def _end_without_container(pod: Pod) -> PodEnd:
+    """The end of a pod whose container has never run."""
+    cause = _disruption(pod) or _by_status(pod)
+    if cause is None and not pod.get("metadata", {}).get("deletionTimestamp"):
+        for one in pod.get("status", {}).get("initContainerStatuses") or ():
+            failed = one.get("state", {}).get("terminated", {})
+            if code := int(failed.get("exitCode", 0)):
+                exit_code, signal = how_ended(code)
+                return PodEnd(Cause.INIT_FAILED, exit_code, signal, one["name"], one["name"])
+    return PodEnd(cause or Cause.REJECTED, None, _KILLED, _message(pod))
 
 
 def _disruption(pod: Pod) -> Cause | None:

@@ -32,6 +32,7 @@ class MasterProblem:
         is_final: waiting would not help.
         is_room: the cluster has no room for the pod.
         has_run: the container ran; its log says more.
+        container: whose log.
         unprepared: the pod, while its node makes volumes and network ready; events say more.
     """
 
@@ -41,6 +42,7 @@ class MasterProblem:
     is_room: bool = False
     has_run: bool = False
     unprepared: str = ""
+    container: str = objects.CONTAINER
 
     def with_events(self, warnings: Sequence[str]) -> MasterProblem:
         """The same one with what the node has said last, which may be that waiting is in vain."""
@@ -107,6 +109,8 @@ def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
         return None
     status = newest.get("status", {})
     container = _container(newest)
+    if not _is_disrupted(newest) and (problem := _before(status)):
+        return problem
     if problem := _waiting(container.get("state", {}).get("waiting", {})):
         return problem
     if ended := container.get("state", {}).get("terminated"):
@@ -141,6 +145,26 @@ def _unprepared(pod: str) -> MasterProblem:
         " what the node waits for.",
         unprepared=pod,
     )
+
+
+def _before(status: JsonObject) -> MasterProblem | None:
+    """What keeps one of the containers from its end that run before the master's."""
+    for one in status.get("initContainerStatuses") or ():
+        state = one.get("state", {})
+        if problem := _waiting(state.get("waiting", {})):
+            return problem
+        ended = state.get("terminated", {})
+        if code := ended.get("exitCode"):
+            said = readable(ended.get("message", "").strip())
+            return MasterProblem(
+                f"the container {one['name']}, which runs before it, ended with exit code {code}"
+                + (f": {said.splitlines()[-1]}" if said else ""),
+                "Correct the pod template; the end of that container's log is below.",
+                is_final=True,
+                has_run=True,
+                container=one["name"],
+            )
+    return None
 
 
 def _waiting(waiting: JsonObject) -> MasterProblem | None:

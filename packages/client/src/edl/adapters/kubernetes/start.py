@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from edl import codec
 from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject
 from edl.adapters.kubernetes.job_objects import JobObjects
-from edl.adapters.kubernetes.master_pods import MasterProblem, ready_pod, start_problem
+from edl.adapters.kubernetes.master_pods import (
+    MasterProblem,
+    newest_pod,
+    ready_pod,
+    start_problem,
+)
 from edl.adapters.kubernetes.refusals import quota_remedy
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start_progress import StartProgress
@@ -20,6 +25,10 @@ from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
 
 _POLL_S = 0.3
+_LONGEST_POLL_S = 2.0
+_POLL_PART = 0.05
+"""Of the time that was waited already: whoever waits for a queue of minutes asks less often."""
+
 _STUCK_S = 60.0
 _STUCK_PART = 0.1
 """How long a node may try again to get the image, or what a pod's variables and volumes refer to:
@@ -80,7 +89,7 @@ class JobStart:
             if self._is_late(began):
                 raise self._late(problem, progress, pods)
             progress.update(pods, problem, now)
-            time.sleep(_POLL_S)
+            time.sleep(min(max(_POLL_S, _POLL_PART * (now - began)), _LONGEST_POLL_S))
 
     def _look(
         self, began: float, progress: StartProgress
@@ -141,9 +150,7 @@ class JobStart:
     def _failed(self, problem: MasterProblem) -> EdlError:
         end_of_log = ""
         if problem.has_run or not problem.remedy.startswith("Check"):
-            for pod in self.objects.pods(self.name, objects.MASTER)[-1:]:
-                query = {"container": objects.CONTAINER, "tailLines": str(_LOG_LINES)}
-                end_of_log = self.objects.log(self.name, pod["metadata"]["name"], query)
+            end_of_log = self._end_of_log(problem.container)
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self.name} does not start: {problem.what}",
@@ -151,6 +158,15 @@ class JobStart:
             remedy=problem.remedy,
             detail=readable(end_of_log),
         )
+
+    def _end_of_log(self, container: str) -> str:
+        """That of the newest pod; or why it cannot be read, which is not why the start failed."""
+        query = {"container": container, "tailLines": str(_LOG_LINES)}
+        try:
+            pod = newest_pod(self.objects.pods(self.name, objects.MASTER))
+            return self.objects.log(self.name, pod["metadata"]["name"], query) if pod else ""
+        except EdlError as error:
+            return f"(no log: {error.what})"
 
     def _explained(self, problem: MasterProblem) -> MasterProblem:
         said = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,8 +15,10 @@ from edl.adapters.kubernetes.master_pods import (
     start_phase,
 )
 from edl.core.job_backend import Say
+from edl_proto.errors import EdlError
 from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
+from edl_proto.printable import clipped, one_line
 
 _BRIEF_S = 3.0
 """Every start goes through some phases; one that lasts so long is worth a sentence."""
@@ -25,6 +28,12 @@ _REFRESH_S = 10.0
 
 _AGAIN_S = 60.0
 """A sentence is said again after so long, if there was another one meanwhile."""
+
+_MOST_A_MINUTE = 10
+"""Sentences: a busy scheduler counts other nodes in each of its own."""
+
+_MOST_CHARACTERS = 1000
+"""Of a sentence: a registry may answer with a whole page."""
 
 
 @dataclass(slots=True)
@@ -43,6 +52,8 @@ class StartProgress:
     _due_at: float = 0.0
     _words: str = ""
     _said: dict[str, float] = field(default_factory=dict)
+    _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_A_MINUTE))
+    """When the last sentences were said."""
 
     def update(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
         """Say what is new: a problem at once, anything else once it takes longer than usual.
@@ -105,15 +116,22 @@ class StartProgress:
     def _last_log_line(self, pod: str) -> str:
         """What a master says that runs and is not ready, as the end of a sentence."""
         query = {"container": objects.CONTAINER, "tailLines": "1"}
-        said = self.objects.log(self.name, pod, query).strip()
+        try:
+            said = self.objects.log(self.name, pod, query).strip()
+        except EdlError as error:  # it is only told: the start goes on, or ends, without it
+            return f"; its log cannot be read: {error.what}"
         return f"; the last line of its log: {readable(said)}" if said else ""
 
     def _report(self, words: str, now: float) -> None:
+        words = one_line(clipped(words, _MOST_CHARACTERS))
         known_at = self._said.get(words)
         if known_at is not None and now - known_at < _AGAIN_S:
             return
         # Between two attempts to pull an image, the node quotes what it has said of the last one.
         if self._words and (words.endswith(self._words) or self._words.endswith(words)):
             return
+        if len(self._last) == _MOST_A_MINUTE and now - self._last[0] < 60.0:
+            return
+        self._last.append(now)
         self._words, self._said[words] = words, now
         self.say(f"{self.name} waits for its master: {words}")
