@@ -92,13 +92,13 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
     missing = "localhost/missing@sha256:" + 64 * "0"
     cases: list[tuple[int, str, tuple[str, ...]]] = [
         (1, "ErrImageNeverPull", ("--image", missing, "--pod-template", template)),
-        (1, "the image has no edl_master", ()),
+        (1, "executable file not found", ()),
         (
             8,
             "references non-existent secret key: second",
             ("--pod-template", without_key, "--start-timeout", "10s"),
         ),
-        (1, "the image is for another architecture", ("--pod-template", submitter.foreign())),
+        (1, "exec format error", ("--pod-template", submitter.foreign())),
         (
             8,
             "no node has room for it",

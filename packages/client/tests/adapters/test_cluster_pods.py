@@ -87,9 +87,8 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
 @pytest.mark.parametrize(
     ("said", "what"),
     [
-        ("exec /usr/bin/python3: exec format error", "another architecture"),
-        ("/usr/bin/python3: No module named edl_master", "the image has no edl_master"),
-        ('exec: "python3": executable file not found in $PATH', "the image has no edl_master"),
+        ("exec python3: exec format error", "exit code 1: exec python3: exec format error"),
+        ("python3: No module named edl_master", "1: python3: No module named edl_master"),
         ("Traceback\nRuntimeError: lost", "it ended with exit code 1: RuntimeError: lost"),
         ("E no rights\n  what to do: Ask.", "it ended with exit code 1: E no rights"),
         (r'ack\nRuntimeError: lost"}', "it ended with exit code 1: RuntimeError: lost"),
@@ -101,6 +100,7 @@ def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
     assert problem is not None
     assert what in problem.what
     assert problem.is_final
+    assert "edl zoo build" in problem.remedy
     ended["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
     assert start_problem([ended]) is None, "the next pod is already on its way"
 
@@ -129,6 +129,17 @@ def test_a_container_that_fails_before_the_master_is_named() -> None:
     fetch["state"] = {"terminated": {"exitCode": 137}}
     waits["metadata"]["deletionTimestamp"] = "2026-11-22T20:01:00Z"
     assert start_problem([waits]) is None, "it was deleted, and another one follows"
+
+
+def test_a_container_that_cannot_be_started_is_not_one_that_has_run() -> None:
+    said = 'exec: "python3": executable file not found in $PATH'
+    ended = pod("one", terminated={"exitCode": 128, "message": said, "reason": "StartError"})
+    problem = start_problem([ended])
+    assert problem is not None
+    assert problem.what == f"its container cannot be started: {said}"
+    assert problem.is_final
+    assert not problem.has_run
+    assert "edl zoo build" in problem.remedy
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,16 @@ _NOT_YET = (
     *("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError"),
 )
 _HOPELESS = ("not found", "manifest unknown", "no match for platform", "unauthorized", "denied")
-"""What a registry says that another attempt will not change."""
+"""What a registry says that another attempt will not change. Kubernetes has no codes for it: a
+status repeats the registry's words."""
+
+_CANNOT_RUN = ("StartError", "ContainerCannotRun")
+"""Reasons of a container whose program the runtime of the node could not start."""
+
+_IMAGE = (
+    "Use an image that edl zoo build has made, or one made from its base image, for the"
+    " architecture of the nodes; --node-selector chooses nodes."
+)
 
 _MISSING = ("not found", "non-existent")
 """What a node says of a Secret, a ConfigMap, or a key of one that a volume refers to."""
@@ -186,21 +195,13 @@ def _ended(ended: JsonObject) -> MasterProblem:
     # Indented lines belong to the one before them, as a remedy does to its error.
     lines = [line for line in said.splitlines() if not line[:1].isspace()]
     last = lines[-1] if lines else said or ended.get("reason", "")
-    if "exec format error" in said:
-        return MasterProblem(
-            "the image is for another architecture than the node's",
-            "Build the image for the nodes, or choose nodes with --node-selector.",
-            is_final=True,
-        )
-    if ("No module named" in said and "edl_" in said) or "executable file not found" in said:
-        return MasterProblem(
-            f"the image has no edl_master: {last}",
-            "Use an image that edl zoo build has made, or one made from its base image.",
-            is_final=True,
-        )
+    if ended.get("reason") in _CANNOT_RUN:
+        return MasterProblem(f"its container cannot be started: {last}", _IMAGE, is_final=True)
+    # An image of another architecture, or one without edl_master, ends with the exit code of a
+    # failed program. Only its last words differ: they are quoted, and the remedy covers both.
     return MasterProblem(
         f"it ended with exit code {code}: {last}",
-        "The end of its log is below.",
+        f"The end of its log is below. If edl_master did not run at all: {_IMAGE}",
         is_final=True,
         has_run=True,
     )
