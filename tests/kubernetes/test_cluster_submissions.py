@@ -243,6 +243,34 @@ def test_a_client_that_is_killed_in_a_submission_leaves_what_delete_removes(
     eventually(lambda: submitter.left() == [], "everything is gone")
 
 
+def test_a_job_that_is_being_deleted_is_followed_by_the_next_one_of_its_name(
+    submitter: Submitter,
+) -> None:
+    """As GitOps tools delete it, which wait for its pods; here a finalizer takes so long."""
+    queued = ("--suspend", "--detach")
+    assert submitter.train(*queued).code == 0
+
+    def hold(*finalizers: str) -> None:
+        changes = json.dumps({"metadata": {"finalizers": finalizers}})
+        submitter.kubectl("patch", "job", "edl-digits", "--type=merge", f"--patch={changes}")
+
+    def uid() -> str:
+        return submitter.kubectl("get", "job", "edl-digits", "--output=jsonpath={.metadata.uid}")
+
+    former = uid()
+    hold("example.com/hold")
+    submitter.kubectl("delete", "job", "edl-digits", "--wait=false")
+    release = threading.Timer(8.0, hold)
+    release.start()
+    done = submitter.train(*queued)
+    release.join()
+    assert done.code == 0, done
+    assert "digits waits for the removal of a former job of its name" in done.err
+    assert uid() != former
+    assert submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace).code == 0
+    eventually(lambda: submitter.left() == [], "everything is gone")
+
+
 def test_a_submission_whose_cluster_goes_away_names_what_removes_its_job(
     submitter: Submitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -355,6 +355,43 @@ def test_jobs_of_the_name_that_come_and_go_are_not_waited_for_without_end(
     assert api.objects == {}
 
 
+@pytest.mark.parametrize("released", [True, False])
+def test_a_job_that_is_being_deleted_is_waited_for(
+    api: Api, monkeypatch: pytest.MonkeyPatch, released: bool
+) -> None:
+    # As kubectl delete --cascade=foreground leaves it, and what finalizers hold.
+    clock = Clock()
+    monkeypatch.setattr(job_creation, "time", clock)
+    leave_behind(api, monkeypatch, "digits", 0.0)
+    former = api.objects[JOB]
+    former["metadata"] |= {"deletionTimestamp": "now", "finalizers": ["example.com/hold"]}
+    if released:
+        former["metadata"]["annotations"] = {}
+    deletions = 0
+
+    def note(called: str) -> None:
+        nonlocal deletions
+        deletions += called == "delete"
+
+    api.before = note
+    said: list[str] = []
+    with pytest.raises(EdlError) as caught:
+        creation(api).create(said.append)
+    assert caught.value.code == ErrorCode.JOB_EXISTS
+    assert "finalizers hold it (example.com/hold)" in caught.value.what
+    assert said == ["digits waits for the removal of a former job of its name"]
+    assert (deletions, api.objects[JOB]) == (0, former)
+    assert clock.naps > 100, "each try is followed by a pause"
+
+    def end(called: str) -> None:
+        if called == "get":
+            api.objects.pop(JOB, None)
+
+    api.after = end
+    assert creation(api).create()
+    assert api.objects[JOB]["metadata"]["uid"] != former["metadata"]["uid"]
+
+
 def test_what_a_submission_waits_for_is_said_once(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,8 @@ class StatusReport:
             ``dashboard_url`` if this user cannot make a link, and empty without a page.
         description: the job's specification as plain values, as ``JobPlacement.describe`` gives it.
         details: all fields of the status as plain values, for programs.
-        is_being_submitted: its submission has not ended. Another one of the name waits for that, or
-            replaces what an interrupted one has left.
+        is_passing: its submission has not ended, or its deletion. Another submission of the name
+            waits for that, or replaces what an interrupted one has left.
     """
 
     status: JobStatus
@@ -56,7 +56,7 @@ class StatusReport:
     page_link: Callable[[], str]
     description: Callable[[], Mapping[str, Any]]
     details: Callable[[], dict[str, Any]]
-    is_being_submitted: bool = False
+    is_passing: bool = False
 
     @property
     def is_over(self) -> bool:

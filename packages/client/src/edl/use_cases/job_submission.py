@@ -228,12 +228,12 @@ class JobSubmitter:
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
         """True if the job of this name is the same and not over; an error if it is not.
 
-        False if its submission has not ended: a backend knows whether it ever will.
+        False if its submission has not ended, or its deletion: a backend knows what to do then.
         """
         holder = self.catalog.find(job.name)
         found = holder.status(job.name, ask=False)
         remedy = f"Choose another --name, or delete that job first: edl delete {job.name} --yes"
-        if found.is_being_submitted:
+        if found.is_passing:
             return False
         if found.is_over:
             what = f"a job named {job.name} exists already; it is over ({found.status.state.words})"

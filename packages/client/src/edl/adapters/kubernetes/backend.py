@@ -15,6 +15,7 @@ from edl.adapters.kubernetes.cluster_job import (
     ClusterJob,
     created_s,
     describe,
+    is_being_deleted,
     is_being_submitted,
 )
 from edl.adapters.kubernetes.continuation import ClusterContinuation
@@ -261,7 +262,7 @@ class KubernetesJobBackend:
                 "state": status.state.value,
                 "pending": status.pending,
             },
-            is_being_submitted=is_being_submitted(job.item),
+            is_passing=is_being_submitted(job.item) or is_being_deleted(job.item),
         )
 
     def _page_url(self, job: ClusterJob, status: JobStatus) -> str:

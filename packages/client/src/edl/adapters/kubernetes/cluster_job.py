@@ -117,6 +117,11 @@ def is_being_submitted(item: JsonObject) -> bool:
     return objects.ANNOTATION_SUBMITTING in (item["metadata"].get("annotations") or {})
 
 
+def is_being_deleted(item: JsonObject) -> bool:
+    """Whether a Job was deleted and something holds it, such as the deletion of its pods."""
+    return "deletionTimestamp" in item["metadata"]
+
+
 def age_s(item: JsonObject) -> float:
     """Seconds since the creation of an object, if the clocks here and there agree."""
     return time.time() - created_s(item)

@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from edl import codec
-from edl.adapters.kubernetes.cluster_job import SUBMISSION_S, created_s, is_being_submitted
+from edl.adapters.kubernetes.cluster_job import (
+    SUBMISSION_S,
+    created_s,
+    is_being_deleted,
+    is_being_submitted,
+)
 from edl.adapters.kubernetes.job_identities import NewIdentities
 from edl.adapters.kubernetes.job_objects import LABEL_MANAGED, is_managed
 from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
@@ -136,12 +141,14 @@ class JobCreation:
     def _create_first(self, connection: ClusterConnection, say: Say) -> JsonObject | None:
         """The Job as the cluster has it; None if another one of its name was released.
 
-        Waits for another submission of the name; what a killed one has left is replaced.
+        Waits for another submission of the name, and for the end of a deletion; what a killed
+        submission has left is replaced.
 
         Raises:
-            EdlError: JOB_EXISTS; other Jobs of the name come and go.
+            EdlError: JOB_EXISTS; other Jobs of the name come and go, or one is deleted and stays.
         """
-        seen, since = "", 0.0
+        seen, since, said = "", 0.0, ""
+        other: JsonObject | None = None
         deadline = time.monotonic() + SUBMISSION_S
         while time.monotonic() < deadline:
             made = retry_unanswered(lambda: self._create_job(connection), RETRY_S)
@@ -149,23 +156,39 @@ class JobCreation:
                 return made
             other = retry_unanswered(lambda: self._find(connection), RETRY_S)
             if other is not None:
-                if not is_being_submitted(other):
+                is_removed = is_being_deleted(other)
+                if not (is_removed or is_being_submitted(other)):
                     return None
                 if other["metadata"]["uid"] != seen:
-                    if not seen:
-                        say(f"{self._name} waits for the end of another submission of its name")
                     seen, since = other["metadata"]["uid"], time.monotonic()
+                what = (
+                    "the removal of a former job" if is_removed else "the end of another submission"
+                )
+                if what != said:
+                    said = what
+                    say(f"{self._name} waits for {what} of its name")
                 # Seen by this process: its age by the clock of this machine may be wrong.
-                if time.monotonic() - since > _UNRELEASED_S:
+                if not is_removed and time.monotonic() - since > _UNRELEASED_S:
                     retry_unanswered(partial(self._remove, connection, other), RETRY_S)
                     continue
             time.sleep(POLL_S)
-        raise EdlError(
-            ErrorCode.JOB_EXISTS,
-            f"other submissions of the name {self._name} come and go, for {SUBMISSION_S:.0f} s now",
-            where=f"{connection.cluster}/{self.own['metadata']['namespace']}/{self._name}",
-            remedy="Choose another --name, or end what creates and deletes jobs of this name.",
-        )
+        raise self._in_the_way(connection, other)
+
+    def _in_the_way(self, connection: ClusterConnection, other: JsonObject | None) -> EdlError:
+        """Others have had the name for too long."""
+        namespace = self.own["metadata"]["namespace"]
+        if other is not None and is_being_deleted(other):
+            held = ", ".join(other["metadata"].get("finalizers") or ())
+            what = f"the former job {self._name} was deleted, and is still there"
+            what += f": its finalizers hold it ({held})" if held else ""
+            look = f"kubectl --namespace {namespace} describe job {other['metadata']['name']}"
+            remedy = f"Choose another --name, or see what holds it: {look}"
+        else:
+            what = f"other submissions of the name {self._name} come and go,"
+            what += f" for {SUBMISSION_S:.0f} s now"
+            remedy = "Choose another --name, or end what creates and deletes jobs of this name."
+        where = f"{connection.cluster}/{namespace}/{self._name}"
+        return EdlError(ErrorCode.JOB_EXISTS, what, where=where, remedy=remedy)
 
     def _remove_forgotten(self, connection: ClusterConnection, now: float) -> None:
         """Remove what submissions have left whose clients were killed, whatever its name.
