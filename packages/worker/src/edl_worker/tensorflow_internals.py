@@ -73,6 +73,11 @@ def track_variable(layer: keras.layers.Layer, variable: keras.Variable) -> None:
     _private(layer, "_track_variable")(variable)
 
 
+def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """What an optimizer was made with: a variable, a schedule, or a function of the user."""
+    return _private(optimizer, "_learning_rate")
+
+
 def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
     """Whether the optimizer's weight decay applies to a variable."""
     return bool(_private(optimizer, "_use_weight_decay")(variable))

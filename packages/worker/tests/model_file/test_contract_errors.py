@@ -192,6 +192,29 @@ def loss(labels, predictions):
             ErrorCode.OPTIMIZER_UNSUPPORTED,
             "gradient_accumulation_steps",
         ),
+        (
+            "optimizer = tf.keras.optimizers.SGD(0.1, loss_scale_factor=2.0)",
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
+            "loss_scale_factor=2.0",
+        ),
+        (
+            "class Warm(tf.keras.optimizers.schedules.LearningRateSchedule):\n"
+            "    def __call__(self, step): return tf.math.rsqrt(step + 1.0)\n"
+            "optimizer = tf.keras.optimizers.Adam(Warm())",
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
+            "gives Adam the learning rate Warm, which the master cannot compute",
+        ),
+        (
+            "class CosineDecay(tf.keras.optimizers.schedules.CosineDecay): pass\n"
+            "optimizer = tf.keras.optimizers.Adam(CosineDecay(0.1, 10))",
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
+            "the learning rate CosineDecay",
+        ),
+        (
+            "def rate(): return 0.1\noptimizer = tf.keras.optimizers.Adam(rate)",
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
+            "the learning rate rate",
+        ),
     ],
 )
 def test_an_unusable_optimizer(zoo: ZooFolder, source: str, code: int, said: str) -> None:

@@ -168,6 +168,26 @@ def test_models_of_keras_2_are_accepted(zoo: ZooFolder) -> None:
     assert [w.path for w in again.model.variables] == [w.path for w in model_file.model.variables]
 
 
+@pytest.mark.parametrize(
+    "rate",
+    [
+        'old("optimizer_v2.learning_rate_schedule").ExponentialDecay(0.2, 5, 0.5)',
+        'old("optimizer_v2.learning_rate_schedule").CosineDecay(0.2, 20)',
+        "0.2, decay=0.5",
+    ],
+)
+def test_an_optimizer_of_keras_2_keeps_its_learning_rate(zoo: ZooFolder, rate: str) -> None:
+    zoo.write("mine.py", REST + LOSS + KERAS_2.replace("SGD(lr,", f"SGD({rate},"))
+    optimizer = zoo.load("mine").optimizer
+    former = __import__("mine").optimizer()
+    weight, expected = keras.Variable([1.0]), tf.Variable([1.0])
+    for step in range(12):
+        gradient = tf.constant([1.0 + step % 3])
+        optimizer.apply([gradient], [weight])
+        former.apply_gradients([(gradient, expected)])
+        np.testing.assert_allclose(weight, expected, rtol=1e-5)
+
+
 def test_a_model_of_keras_2_without_inputs_is_refused(zoo: ZooFolder) -> None:
     source = """
 def custom_model():

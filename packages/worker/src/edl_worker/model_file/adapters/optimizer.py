@@ -8,6 +8,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.zoo import compatibility
+from edl_worker.tensorflow_internals import learning_rate_of
 
 # The update rules that the master has, by the name of the Keras class.
 OPTIMIZERS = frozenset(
@@ -17,6 +18,11 @@ OPTIMIZERS = frozenset(
     )
 )
 _KNOWN = ", ".join(sorted(OPTIMIZERS))
+# The learning-rate schedules that the master follows, by the name of the Keras class.
+SCHEDULES = (
+    *("ExponentialDecay", "PiecewiseConstantDecay", "PolynomialDecay"),
+    *("InverseTimeDecay", "CosineDecay", "CosineDecayRestarts"),
+)
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
@@ -58,6 +64,19 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             place,
             f"Use one of {_KNOWN}.",
         )
+    if (rate := _unknown_rate(optimizer)) is not None:
+        raise _unsupported(
+            f"{signature} gives {name} the learning rate {rate}, which the master cannot compute",
+            place,
+            f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
+            "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
+        )
+    if optimizer.loss_scale_factor:
+        raise _unsupported(
+            f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
+            place,
+            "Leave it out; mixed_bfloat16 needs none.",
+        )
     if optimizer.gradient_accumulation_steps:
         raise _unsupported(
             f"{signature} asks for "
@@ -65,6 +84,16 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             place,
             "Leave it out; --update sync with --grads-to-wait does the same.",
         )
+
+
+def _unknown_rate(optimizer: keras.optimizers.Optimizer) -> str | None:
+    """The name of a learning rate that is a user's own function or class; None for any other."""
+    rate = learning_rate_of(optimizer)
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        kind = type(rate)
+        known = kind.__name__ in SCHEDULES and kind.__module__.startswith("keras.")
+        return None if known else kind.__name__
+    return getattr(rate, "__name__", type(rate).__name__) if callable(rate) else None
 
 
 def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -78,10 +79,19 @@ def _of_config(value: Any, module: Any) -> Any:
     rate = config.get("learning_rate")
     if isinstance(rate, dict):
         config["learning_rate"] = keras.optimizers.schedules.deserialize(
-            {"class_name": rate["class_name"], "config": rate["config"]}
+            {"class_name": rate["class_name"], "config": _given(rate["config"])}
+        )
+    elif (decay := config.get("decay")) and name != "Nadam":  # Nadam means its momentum by it
+        config["learning_rate"] = keras.optimizers.schedules.InverseTimeDecay(
+            _plain(rate), decay_steps=1, decay_rate=_plain(decay)
         )
     known = inspect.signature(kind).parameters
     return kind(**{option: _plain(given) for option, given in config.items() if option in known})
+
+
+def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a schedule without those left out, which Keras 3 does not write as None."""
+    return {option: _plain(value) for option, value in config.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
