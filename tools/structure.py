@@ -54,7 +54,14 @@ WIDE_CLASSES = {
 }
 """Classes with more public methods than the limit, and what holds each of them together."""
 
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES = {
+    # Of tests; a module of a distribution was never worth an exception.
+    "packages/client/tests/cli/test_sql_command.py": "the cases of one command",
+    "packages/client/tests/conformance/test_job_backend.py": "the suite of one port",
+    "packages/master/tests/core/simulation.py": "one random job: what it does and what must hold",
+    "packages/master/tests/scenarios/transcript.py": "one grammar: it runs and writes transcripts",
+    "tests/test_sql.py": "the cases of one command, on one database",
+}
 """Modules with more lines than the limit, and why they are not split."""
 
 _WITHOUT_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]+\])?)$")
@@ -86,6 +93,7 @@ def main() -> int:
             f"{package.name:12}{package.root_modules:>16}{package.lines:>8}{package.test_lines:>8}"
         )
     long = {place: lines for package in packages for place, lines in package.long_modules}
+    long.update(long_tests(chosen.root))
     wide = {name: found for package in packages for name, found in package.wide_classes}
     problems = [
         *(f"over {MODULE_LINES} lines: {at} ({long[at]})" for at in long.keys() - LONG_MODULES),
@@ -127,6 +135,15 @@ def measure(root: Path) -> tuple[list[Package], list[tuple[str, list[str]]]]:
         packages.append(package)
     repeated = [(name, places) for name, places in sorted(defined.items()) if len(places) > 1]
     return packages, repeated
+
+
+def long_tests(root: Path) -> Iterator[tuple[str, int]]:
+    """Modules outside of distributions, tests above all, over the limit; with their lines."""
+    for folder in CHECKED:
+        for path in sorted((root / folder).rglob("*.py")):
+            place = path.relative_to(root)
+            if "src" not in place.parts[:3] and (lines := _lines(path)) > MODULE_LINES:
+                yield str(place), lines
 
 
 def exceptions_without_reason(root: Path) -> Iterator[str]:

@@ -14,7 +14,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity import rules
-from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.credentials import Peer
 from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels
@@ -35,7 +34,7 @@ from edl_proto.transport.parameters import COORDINATOR, SHARD
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, task_pb2
 
-from .conftest import of_jobs
+from .closed_job import Closed
 from .docker_environment import DockerEnvironment
 
 WAIT_S = 200.0
@@ -104,42 +103,6 @@ def answer(port, secured):
 print(json.dumps([answer(int(p), s) for p in sys.argv[1:] for s in (False, True)]))
 """
 """Whoever has no certificate: in the clear, and with TLS. An alert of TLS says nothing."""
-
-
-@dataclass
-class Closed:
-    """The job: two workers and a parameter server, at work until it is stopped."""
-
-    edl: Edl
-    docker_env: DockerEnvironment
-    other: IdentityFolder
-
-    @property
-    def place(self) -> Path:
-        return self.edl.job_dir("closed")
-
-    @property
-    def identities(self) -> IdentityFolder:
-        return IdentityFolder(self.place / "identity", "closed")
-
-    @property
-    def address(self) -> str:
-        return str(json.loads((self.place / "master.json").read_bytes())["address"])
-
-    @property
-    def server(self) -> str:
-        (found,) = self.edl.written_status("closed")["servers"]
-        return str(found["address"])
-
-    def as_(self, role: Role, number: int | None, to: Role, of: IdentityFolder) -> Peer:
-        peer = Credentials(of.provide(role, number))
-        return peer.to(to, 0 if to.is_numbered else None)
-
-    def steps(self) -> int:
-        return int(self.edl.written_status("closed").get("progress", {}).get("steps", 0))
-
-    def containers(self, role: str) -> list[Any]:
-        return sorted(of_jobs(self.docker_env, self.edl, role), key=lambda each: str(each.name))
 
 
 @pytest.fixture

@@ -1,27 +1,22 @@
 """The conformance suite of the port ``JobBackend``; every adapter passes it.
 
-A new adapter adds a ``Harness`` to ``harness`` below. The master is fake, so the suite
+A new adapter adds a ``Harness`` to ``open_harness``. The master is fake, so the suite
 tests backends and not training.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import pkgutil
-import shlex
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import grpc
 import pytest
-from conftest import FAKE_JOB, Edl, eventually
-from fake_engine import IMAGE, FakeEngine
+from backend_harness import Harness, Killed, die, end, open_harness, over, running
+from conftest import Edl, eventually
 
 from edl.adapters.job_identities import master_peer
 from edl.adapters.local_containers import local_containers
@@ -29,10 +24,9 @@ from edl.adapters.local_processes import local_processes
 from edl.core.job_backend import JobBackend
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobState
-from edl.core.options import Given, Verb
+from edl.core.options import Verb
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
-from edl.core.submission import Submission, build
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
 from edl_proto.local import job_directory, output_reservation
@@ -40,68 +34,12 @@ from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 from edl_proto.transport import channels
 
 
-@dataclass
-class Harness:
-    """What the suite needs of an adapter.
-
-    Attributes:
-        make: a new backend, as another process of the same user would make one.
-        flags: options that a job of this backend needs besides the usual ones.
-    """
-
-    edl: Edl
-    monkeypatch: pytest.MonkeyPatch
-    make: Callable[[], JobBackend]
-    flags: dict[str, str]
-
-    @property
-    def data(self) -> str:
-        return str(self.edl.place / "data" / "*.recordio")
-
-    def play(self, part: str) -> None:
-        """Choose the scenario that the fake master plays."""
-        self.monkeypatch.setenv("EDL_SCENARIO", part)
-
-    def job(self, name: str, **flags: Any) -> Submission:
-        """A checked submission."""
-        given = {
-            "model_zoo": str(self.edl.place / "zoo"),
-            "model_def": "mine",
-            "data": self.data,
-            "output": str(self.edl.place / "results" / "out"),
-            "name": name,
-            **self.flags,
-            **flags,
-        }
-        job = build(
-            Verb.TRAIN,
-            {key: Given(value, "--" + key.replace("_", "-")) for key, value in given.items()},
-            cwd=str(self.edl.place),
-            environ=os.environ,
-        )
-        return self.make().placement.resolve(job, os.environ)
-
-    def kill_master(self, name: str) -> None:
-        record = json.loads((self.edl.job_dir(name) / job_directory.MASTER).read_bytes())
-        os.kill(record["pid"], signal.SIGKILL)
-
-
 @pytest.fixture(params=["processes", "containers"])
 def harness(
     request: pytest.FixtureRequest, tidy: Edl, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Harness]:
-    for name, value in tidy.env.items():
-        monkeypatch.setenv(name, value)
-    (tidy.place / "results").mkdir()
-    with ExitStack() as opened:
-        if request.param == "processes":
-            made = Harness(tidy, monkeypatch, local_processes, {})
-        else:
-            engine = opened.enter_context(FakeEngine(shlex.split(FAKE_JOB)))
-            flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
-            made = Harness(tidy, monkeypatch, local_containers, flags)
-        made.play("endless")
-        yield made
+    with open_harness(request.param, tidy, monkeypatch) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -109,22 +47,6 @@ def backend(harness: Harness) -> Iterator[JobBackend]:
     made = harness.make()
     yield made
     made.close()
-
-
-def running(backend: JobBackend, name: str) -> bool:
-    snapshot = backend.status(name)
-    return snapshot.answered and snapshot.status.state is JobState.RUNNING
-
-
-def over(backend: JobBackend, name: str) -> bool:
-    """Whether the job is over, and recorded as such."""
-    return backend.status(name).is_over and backend.status(name, ask=False).is_over
-
-
-def end(backend: JobBackend, name: str) -> None:
-    backend.stop(name, "the test is over")
-    eventually(lambda: over(backend, name), "the job is over")
-    backend.finalize(name, backend.status(name).status)
 
 
 # --- submission ----------------------------------------------------------------------------
@@ -440,14 +362,6 @@ def test_a_caller_that_is_killed_while_it_resumes_a_job_leaves_one_that_can_be_r
     eventually(lambda: running(backend, "halfway"), "the job runs")
     assert not backend.continuation.resume("halfway")
     end(backend, "halfway")
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
-def die(*_: object, **__: object) -> None:
-    raise Killed
 
 
 def test_another_job_exports_the_model_of_a_running_one(

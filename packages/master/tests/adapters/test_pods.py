@@ -16,7 +16,7 @@ from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry, pod_logs
 from edl_master.adapters.pod_record import may_pass
-from edl_master.adapters.pod_template import PodTemplate, PriorityMix
+from edl_master.adapters.pod_template import PodTemplate
 from edl_master.adapters.pods import KubernetesPods
 from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending, InstanceSaid
 from edl_master.core.identifiers import InstanceId, WorkerId
@@ -370,35 +370,3 @@ def test_pods_of_a_former_master_are_found_when_the_api_server_is_back(
     api.before = outage(10)
     (found,) = platform.adopt()
     assert (found.worker, found.attempt, found.instance) == (3, 2, "edl-job-worker-3-0-ab")
-
-
-def test_the_first_workers_of_a_mix_have_the_higher_priority() -> None:
-    mix = PriorityMix((("high", 2), ("middle", 1), ("low", 0)))
-    assert [mix.of(worker) for worker in range(5)] == ["high", "high", "middle", "low", "low"]
-    assert PriorityMix((("high", 2),)).of(2) == ""
-    template = PodTemplate("team", "job", ("edl-job", "uid"), POD, mix)
-    made = template.render(InstanceId("a"), WorkerId(4), 0, ["x"])
-    assert made["spec"]["priorityClassName"] == "low"
-    assert "priorityClassName" not in POD["spec"], "the template is as it was"
-
-
-@pytest.mark.parametrize(
-    ("role", "number", "secret"),
-    [
-        (objects.WORKER, 63, "edl-job.workers-0"),
-        (objects.WORKER, 64, "edl-job.workers-1"),
-        (objects.SERVER, 1, "edl-job.parameter-servers-0"),
-    ],
-)
-def test_a_pod_gets_the_identity_of_its_number_and_no_other(
-    role: str, number: int, secret: str
-) -> None:
-    first = objects.identity_source("job", role, 0)
-    volumes = [{"name": "data", "emptyDir": {}}, {"name": "edl-identity", "secret": first}]
-    pod = {"spec": {**POD["spec"], "volumes": volumes}}
-    template = PodTemplate("team", "job", ("edl-job", "uid"), pod, role=role)
-    made = template.render(InstanceId("a"), WorkerId(number), 0, ["x"])
-    data, identity = made["spec"]["volumes"]
-    assert data == volumes[0]
-    assert identity["secret"]["secretName"] == secret
-    assert identity["secret"]["items"] == [{"key": f"{number}.pem", "path": "identity.pem"}]

@@ -1,4 +1,4 @@
-"""Evaluation and prediction jobs, and jobs that fail, over gRPC."""
+"""Evaluation and prediction jobs, over gRPC."""
 
 from __future__ import annotations
 
@@ -10,33 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes.jobs import DEADLINE_S, RunningJob, complete_spec, training_spec, write_numbers
+from fakes.jobs import DEADLINE_S, RunningJob
 from fakes.threads import Died
+from trained_model_jobs import predictions_in, spec_of
 
-import recordio
 from edl_master.adapters.checkpoint_files import Checkpoint
 from edl_master.adapters.checkpoints import LocalCheckpoints
 from edl_master.adapters.prediction_output import PredictionOutput
-from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
-
-
-def spec_of(tmp_path: Path, kind: str, sizes: tuple[int, ...]) -> job_pb2.JobSpec:
-    spec = complete_spec(
-        type=job_pb2.JobType.Value(kind),
-        data=[write_numbers(tmp_path / "data", sizes)],
-        trained_model=str(tmp_path / "model"),
-        output=str(tmp_path / "out" / "predictions") if kind == "PREDICT" else "",
-        records_per_task=10,
-        workers=job_pb2.WorkersSpec(min=1, max=2),
-        tensorboard_dir=str(tmp_path / "job" / "tensorboard"),
-    )
-    spec.ClearField("model")
-    spec.ClearField("training")
-    if kind == "PREDICT":
-        spec.prediction.format = "recordio"
-    return spec
 
 
 def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:
@@ -48,11 +30,6 @@ def test_an_evaluation_job_gives_metrics(tmp_path: Path) -> None:
     assert dict(status.metrics) == {"mean_weight": 1.0}
     assert status.progress.records_done == 101
     assert status.tasks["evaluation"].done == 11
-
-
-def predictions_in(path: Path) -> list[bytes]:
-    source = recordio.open_source(str(path))
-    return list(source.read(0, source.count()))
 
 
 def test_predictions_are_one_per_record_in_order_in_a_file_per_file(tmp_path: Path) -> None:
@@ -276,138 +253,3 @@ def test_a_prediction_that_was_joined_is_not_made_again(
     assert status.predictions == 101
     left = sorted(path.name for path in output.parent.iterdir())
     assert left == ["predictions", "predictions.html"]
-
-
-class Failing(FakeWorker):
-    """Fails every task that holds record 40."""
-
-    def predict(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
-        if b"40" not in self.records(lease):
-            super().predict(lease, done)
-            return
-        self.call(
-            self.tasks.Fail,
-            task_pb2.FailRequest(
-                worker_id=self.id,
-                incarnation=self.incarnation,
-                instance=self.instance.name,
-                lease=self.held.pop(lease.token),
-                error=EdlError(
-                    ErrorCode.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
-                ).to_proto(),
-            ),
-        )
-        raise EdlError(ErrorCode.STALE_LEASE, "it is not this worker's any more")
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edl_testing.fake_worker.FakeWorker", Failing)
-
-
-@pytest.mark.usefixtures("failing")
-def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "PREDICT", (37, 64))
-    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
-        assert job.wait() == 1
-        status = job.app.report.status()
-    assert status.state == job_pb2.FAILED
-    assert status.error.code == ErrorCode.USER_CODE
-    assert "zoo/a.py:7" in status.error.where
-    assert "part-1.recordio" in status.error.where
-    (letter,) = status.dead_letters
-    assert letter.records.endswith("part-1.recordio [0, 10)")
-    assert not Path(spec.output).exists()
-    written = json.loads((tmp_path / "job" / "status.json").read_text())
-    assert written["error"]["code"] == "USER_CODE"
-
-
-@pytest.mark.usefixtures("failing")
-def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "PREDICT", (37, 64))
-    spec.failures.allow_dead_letters = True
-    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
-        assert job.wait() == 0
-        status = job.app.report.status()
-    assert status.tasks["prediction"].dead == 1
-    assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
-    found = predictions_in(Path(spec.output) / "part-1.recordio")
-    assert found == [b"predicted %d" % number for number in range(47, 101)]
-
-
-def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Path) -> None:
-    class Contractless(FakeWorker):
-        def join(self) -> None:
-            super().join()
-            raise EdlError(
-                ErrorCode.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
-            )
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.fake_worker.FakeWorker", Contractless)
-        spec = spec_of(tmp_path, "EVALUATE", (37,))
-        with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
-            assert job.wait() == 1
-            status = job.app.report.status()
-    assert status.error.code == ErrorCode.MODEL_CONTRACT
-    assert status.error.where == "zoo/a.py"
-    assert len(status.error.detail) == 5000
-    assert status.progress.records_done == 0
-
-
-def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path: Path) -> None:
-    class Crashing(FakeWorker):
-        def live(self) -> int:
-            self.instance.printed.append("Segmentation fault, so to speak")
-            return 3
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.fake_worker.FakeWorker", Crashing)
-        spec = training_spec(tmp_path)
-        spec.workers.min = spec.workers.max = 1
-        with RunningJob(spec, tmp_path / "job", WorkerBehavior(106)) as job:
-            assert job.wait() == 1
-            status = job.app.report.status()
-    assert status.error.code == ErrorCode.WORKER_CRASH_LOOP
-    assert "Segmentation fault" in status.error.detail
-    assert status.worker_failures == 3
-
-
-def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None:
-    spec = training_spec(tmp_path)
-    behavior = WorkerBehavior(106, optimizer='{"class_name": "Magic", "config": {}}')
-    with RunningJob(spec, tmp_path / "job", behavior) as job:
-        assert job.wait() == 1
-        status = job.app.report.status()
-    assert status.state == job_pb2.FAILED
-    assert status.error.code == ErrorCode.OPTIMIZER_UNSUPPORTED
-    assert "Magic" in status.error.what
-    assert status.progress.steps == 0
-
-
-def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
-    tmp_path: Path,
-) -> None:
-    sizes = iter((106, 107))
-    lock = threading.Lock()
-
-    class Another(FakeWorker):
-        def describe(self) -> task_pb2.ModelDescription:
-            with lock:
-                model = super().describe()
-                model.variables[0].shape[0] = next(sizes, 106)
-                return model
-
-    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
-        # The first one waits for the second.
-        while not worker.instance.asked.wait(0.01):
-            worker.instance.check()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edl_testing.fake_worker.FakeWorker", Another)
-        behavior = WorkerBehavior(106, at_minibatch=at_minibatch)
-        with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
-            assert job.wait() == 1
-            status = job.app.report.status()
-    assert status.error.code == ErrorCode.SHAPE_MISMATCH
-    assert "'weights'" in status.error.what

@@ -6,7 +6,8 @@ import runpy
 from pathlib import Path
 
 import pytest
-from example_data import example, float_images
+from contract_cases import build_errors, errors, only, write
+from example_data import float_images
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
@@ -14,61 +15,6 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file import ContractErrors, check_model_file
 from edl_worker.model_file.errors import message_of, user_frames, user_traceback
 from elasticdl.python.common.constants import Mode
-
-GOOD = {
-    "model": """
-model = tf.keras.Sequential(
-    [tf.keras.Input((28, 28)), tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
-""",
-    "dataset_fn": """
-def dataset_fn(dataset, mode):
-    def parse(record):
-        r = tf.io.parse_single_example(record, {
-            "image": tf.io.FixedLenFeature([28, 28], tf.float32),
-            "label": tf.io.FixedLenFeature([1], tf.int64)})
-        return r["image"], r["label"]
-    return dataset.map(parse)
-""",
-    "loss": """
-def loss(labels, predictions):
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=tf.reshape(labels, [-1]), logits=predictions))
-""",
-    "optimizer": """
-def optimizer():
-    return tf.keras.optimizers.SGD(0.01)
-""",
-    "eval_metrics_fn": """
-def eval_metrics_fn():
-    return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
-""",
-}
-
-
-def write(zoo: ZooFolder, **parts: str) -> None:
-    """Writes a correct model file with some definitions replaced, or left out if empty."""
-    zoo.write("mine.py", "\n".join({**GOOD, **parts}.values()))
-
-
-def errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
-    with pytest.raises(ContractErrors) as caught:
-        zoo.load("mine", **options)
-    return caught.value.errors
-
-
-def build_errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
-    """Errors that the dry run on the first minibatch finds."""
-    model_file = zoo.load("mine", **options)
-    first = batches(model_file, float_images(8))[0]
-    with pytest.raises(ContractErrors) as caught:
-        model_file.build(first)
-    return caught.value.errors
-
-
-def only(found: tuple[EdlError, ...]) -> EdlError:
-    (error,) = found
-    assert error.remedy
-    return error
 
 
 def test_the_unchanged_model_file_has_no_errors(zoo: ZooFolder) -> None:
@@ -274,144 +220,6 @@ class Net(tf.keras.Model):
     error = only(errors(zoo))
     assert error.where.endswith(", call")
     assert "Did you mean inputs?" in error.remedy
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("return 3", "returned a int, not a tf.data.Dataset"),
-        ("pass", "returned a NoneType"),
-        ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
-        ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
-        ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset forever"),
-        (
-            "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
-            "deterministic=False",
-        ),
-        ("return dataset.map(lambda r: (r, r)).cache('/tmp/x')", "caches into a file"),
-    ],
-)
-def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, said: str) -> None:
-    write(zoo, dataset_fn=f"def dataset_fn(dataset, mode):\n    {body}")
-    model_file = zoo.load("mine")
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, float_images(4))
-    assert caught.value.code == ErrorCode.MODEL_CONTRACT
-    assert said in caught.value.what
-    assert caught.value.where.endswith(", dataset_fn")
-
-
-def test_predictions_in_a_different_order_are_refused(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        dataset_fn="def dataset_fn(dataset, mode):\n"
-        "    mixed = tf.data.experimental.shuffle_and_repeat(10, 1)\n"
-        "    return dataset.apply(mixed).map(lambda r: (r, r))",
-    )
-    model_file = zoo.load("mine", purpose=Mode.PREDICTION)
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, float_images(4), mode=Mode.PREDICTION)
-    assert "shuffles in mode PREDICTION" in caught.value.what
-
-
-@pytest.mark.parametrize(
-    ("records", "said"),
-    [
-        ([example(label=[1])], "Feature: image (data type: float) is required"),
-        ([example(image=[1.0] * 784, label=[1.0])], "Data types don't match"),
-        ([example(image=[1.0] * 783, label=[1])], "Key: image"),
-        ([b"no example at all"], "Could not parse example"),
-    ],
-)
-def test_a_record_that_does_not_fit(zoo: ZooFolder, records: list[bytes], said: str) -> None:
-    write(zoo)
-    model_file = zoo.load("mine")
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, records)
-    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
-    assert said in caught.value.what
-    assert "function_node" not in caught.value.what
-    assert "edl data inspect" in caught.value.remedy
-
-
-def test_user_code_that_raises_while_it_processes_records(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        dataset_fn="""
-def bad(record):
-    raise KeyError("no such digit")
-
-def dataset_fn(dataset, mode):
-    return dataset.map(lambda r: (tf.numpy_function(bad, [r], tf.float32), 1.0))
-""",
-    )
-    model_file = zoo.load("mine")
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, float_images(4))
-    assert caught.value.code == ErrorCode.USER_CODE
-    assert "no such digit" in caught.value.what
-    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'no such')}, bad"
-
-
-def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        dataset_fn="def dataset_fn(dataset, mode):\n"
-        "    def parse(record):\n"
-        "        return tf.strings.to_number(record) + tf.zeros([2, 'x'])\n"
-        "    return dataset.map(parse)",
-    )
-    model_file = zoo.load("mine")
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, float_images(4))
-    assert caught.value.code == ErrorCode.USER_CODE
-    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'to_number')}, parse"
-
-
-def test_records_of_different_shapes(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        dataset_fn="def dataset_fn(dataset, mode):\n"
-        "    return dataset.map(lambda r: (tf.io.decode_raw(r, tf.uint8), 1))",
-    )
-    model_file = zoo.load("mine")
-    with pytest.raises(EdlError) as caught:
-        batches(model_file, [b"ab", b"abc"])
-    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
-    assert "different shapes" in caught.value.what
-
-
-def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
-    write(zoo, model=GOOD["model"].replace("Input((28, 28))", "Input((32, 32), name='picture')"))
-    error = only(build_errors(zoo))
-    assert error.code == ErrorCode.SHAPE_MISMATCH
-    assert "(28, 28)" in error.what
-    assert "(32, 32)" in error.what
-    assert "picture" in error.what
-
-
-def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
-    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(2)"))
-    error = only(build_errors(zoo))
-    assert error.code == ErrorCode.SHAPE_MISMATCH
-    assert "do not batch" in error.remedy
-
-
-def test_features_and_inputs_of_different_names(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        model="""
-a, b = tf.keras.Input((28, 28), name="left"), tf.keras.Input((28, 28), name="right")
-model = tf.keras.Model([a, b], tf.keras.layers.Flatten()(a + b))
-""",
-        dataset_fn=GOOD["dataset_fn"].replace(
-            'return r["image"]', 'return {"left": r["image"], "rihgt": r["image"]}'
-        ),
-    )
-    error = only(build_errors(zoo))
-    assert error.code == ErrorCode.SHAPE_MISMATCH
-    assert "right" in error.what
-    assert "rihgt" in error.what
 
 
 def test_a_metric_that_raises(zoo: ZooFolder) -> None:

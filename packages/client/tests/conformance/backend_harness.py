@@ -1,0 +1,111 @@
+"""What the suite of job backends needs of each one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from conftest import FAKE_JOB, Edl, eventually
+from fake_engine import IMAGE, FakeEngine
+
+from edl.adapters.local_containers import local_containers
+from edl.adapters.local_processes import local_processes
+from edl.core.job_backend import JobBackend
+from edl.core.job_status import JobState
+from edl.core.options import Given, Verb
+from edl.core.submission import Submission, build
+from edl_proto.local import job_directory
+
+
+@dataclass
+class Harness:
+    """What the suite needs of an adapter.
+
+    Attributes:
+        make: a new backend, as another process of the same user would make one.
+        flags: options that a job of this backend needs besides the usual ones.
+    """
+
+    edl: Edl
+    monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], JobBackend]
+    flags: dict[str, str]
+
+    @property
+    def data(self) -> str:
+        return str(self.edl.place / "data" / "*.recordio")
+
+    def play(self, part: str) -> None:
+        """Choose the scenario that the fake master plays."""
+        self.monkeypatch.setenv("EDL_SCENARIO", part)
+
+    def job(self, name: str, **flags: Any) -> Submission:
+        """A checked submission."""
+        given = {
+            "model_zoo": str(self.edl.place / "zoo"),
+            "model_def": "mine",
+            "data": self.data,
+            "output": str(self.edl.place / "results" / "out"),
+            "name": name,
+            **self.flags,
+            **flags,
+        }
+        job = build(
+            Verb.TRAIN,
+            {key: Given(value, "--" + key.replace("_", "-")) for key, value in given.items()},
+            cwd=str(self.edl.place),
+            environ=os.environ,
+        )
+        return self.make().placement.resolve(job, os.environ)
+
+    def kill_master(self, name: str) -> None:
+        record = json.loads((self.edl.job_dir(name) / job_directory.MASTER).read_bytes())
+        os.kill(record["pid"], signal.SIGKILL)
+
+
+@contextmanager
+def open_harness(kind: str, tidy: Edl, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    """The harness of ``processes`` or ``containers``, whose master plays an endless job."""
+    for name, value in tidy.env.items():
+        monkeypatch.setenv(name, value)
+    (tidy.place / "results").mkdir()
+    with ExitStack() as opened:
+        if kind == "processes":
+            made = Harness(tidy, monkeypatch, local_processes, {})
+        else:
+            engine = opened.enter_context(FakeEngine(shlex.split(FAKE_JOB)))
+            flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
+            made = Harness(tidy, monkeypatch, local_containers, flags)
+        made.play("endless")
+        yield made
+
+
+def running(backend: JobBackend, name: str) -> bool:
+    snapshot = backend.status(name)
+    return snapshot.answered and snapshot.status.state is JobState.RUNNING
+
+
+def over(backend: JobBackend, name: str) -> bool:
+    """Whether the job is over, and recorded as such."""
+    return backend.status(name).is_over and backend.status(name, ask=False).is_over
+
+
+def end(backend: JobBackend, name: str) -> None:
+    backend.stop(name, "the test is over")
+    eventually(lambda: over(backend, name), "the job is over")
+    backend.finalize(name, backend.status(name).status)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed

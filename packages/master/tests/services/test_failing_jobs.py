@@ -1,0 +1,150 @@
+"""Jobs that fail, over gRPC: for which reason, and what they say."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from fakes.jobs import RunningJob, training_spec
+from trained_model_jobs import predictions_in, spec_of
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2, task_pb2
+from edl_testing.fake_worker import FakeWorker, WorkerBehavior
+
+
+class Failing(FakeWorker):
+    """Fails every task that holds record 40."""
+
+    def predict(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
+        if b"40" not in self.records(lease):
+            super().predict(lease, done)
+            return
+        self.call(
+            self.tasks.Fail,
+            task_pb2.FailRequest(
+                worker_id=self.id,
+                incarnation=self.incarnation,
+                instance=self.instance.name,
+                lease=self.held.pop(lease.token),
+                error=EdlError(
+                    ErrorCode.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
+                ).to_proto(),
+            ),
+        )
+        raise EdlError(ErrorCode.STALE_LEASE, "it is not this worker's any more")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl_testing.fake_worker.FakeWorker", Failing)
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_task_that_fails_for_good_fails_the_job_and_says_where(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
+        assert job.wait() == 1
+        status = job.app.report.status()
+    assert status.state == job_pb2.FAILED
+    assert status.error.code == ErrorCode.USER_CODE
+    assert "zoo/a.py:7" in status.error.where
+    assert "part-1.recordio" in status.error.where
+    (letter,) = status.dead_letters
+    assert letter.records.endswith("part-1.recordio [0, 10)")
+    assert not Path(spec.output).exists()
+    written = json.loads((tmp_path / "job" / "status.json").read_text())
+    assert written["error"]["code"] == "USER_CODE"
+
+
+@pytest.mark.usefixtures("failing")
+def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "PREDICT", (37, 64))
+    spec.failures.allow_dead_letters = True
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    assert status.tasks["prediction"].dead == 1
+    assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
+    found = predictions_in(Path(spec.output) / "part-1.recordio")
+    assert found == [b"predicted %d" % number for number in range(47, 101)]
+
+
+def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Path) -> None:
+    class Contractless(FakeWorker):
+        def join(self) -> None:
+            super().join()
+            raise EdlError(
+                ErrorCode.MODEL_CONTRACT, "there is no loss", where="zoo/a.py", detail="x" * 5000
+            )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Contractless)
+        spec = spec_of(tmp_path, "EVALUATE", (37,))
+        with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
+            assert job.wait() == 1
+            status = job.app.report.status()
+    assert status.error.code == ErrorCode.MODEL_CONTRACT
+    assert status.error.where == "zoo/a.py"
+    assert len(status.error.detail) == 5000
+    assert status.progress.records_done == 0
+
+
+def test_workers_that_crash_before_any_work_end_the_job_with_their_log(tmp_path: Path) -> None:
+    class Crashing(FakeWorker):
+        def live(self) -> int:
+            self.instance.printed.append("Segmentation fault, so to speak")
+            return 3
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Crashing)
+        spec = training_spec(tmp_path)
+        spec.workers.min = spec.workers.max = 1
+        with RunningJob(spec, tmp_path / "job", WorkerBehavior(106)) as job:
+            assert job.wait() == 1
+            status = job.app.report.status()
+    assert status.error.code == ErrorCode.WORKER_CRASH_LOOP
+    assert "Segmentation fault" in status.error.detail
+    assert status.worker_failures == 3
+
+
+def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path)
+    behavior = WorkerBehavior(106, optimizer='{"class_name": "Magic", "config": {}}')
+    with RunningJob(spec, tmp_path / "job", behavior) as job:
+        assert job.wait() == 1
+        status = job.app.report.status()
+    assert status.state == job_pb2.FAILED
+    assert status.error.code == ErrorCode.OPTIMIZER_UNSUPPORTED
+    assert "Magic" in status.error.what
+    assert status.progress.steps == 0
+
+
+def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
+    tmp_path: Path,
+) -> None:
+    sizes = iter((106, 107))
+    lock = threading.Lock()
+
+    class Another(FakeWorker):
+        def describe(self) -> task_pb2.ModelDescription:
+            with lock:
+                model = super().describe()
+                model.variables[0].shape[0] = next(sizes, 106)
+                return model
+
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
+        # The first one waits for the second.
+        while not worker.instance.asked.wait(0.01):
+            worker.instance.check()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edl_testing.fake_worker.FakeWorker", Another)
+        behavior = WorkerBehavior(106, at_minibatch=at_minibatch)
+        with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
+            assert job.wait() == 1
+            status = job.app.report.status()
+    assert status.error.code == ErrorCode.SHAPE_MISMATCH
+    assert "'weights'" in status.error.what

@@ -1,0 +1,150 @@
+"""Errors of dataset functions, records and features, each with its place."""
+
+from __future__ import annotations
+
+import pytest
+from contract_cases import GOOD, build_errors, only, write
+from example_data import example, float_images
+from plain_loop import batches
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError, ErrorCode
+from elasticdl.python.common.constants import Mode
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return 3", "returned a int, not a tf.data.Dataset"),
+        ("pass", "returned a NoneType"),
+        ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
+        ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
+        ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset forever"),
+        (
+            "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
+            "deterministic=False",
+        ),
+        ("return dataset.map(lambda r: (r, r)).cache('/tmp/x')", "caches into a file"),
+    ],
+)
+def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, said: str) -> None:
+    write(zoo, dataset_fn=f"def dataset_fn(dataset, mode):\n    {body}")
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert said in caught.value.what
+    assert caught.value.where.endswith(", dataset_fn")
+
+
+def test_predictions_in_a_different_order_are_refused(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    mixed = tf.data.experimental.shuffle_and_repeat(10, 1)\n"
+        "    return dataset.apply(mixed).map(lambda r: (r, r))",
+    )
+    model_file = zoo.load("mine", purpose=Mode.PREDICTION)
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4), mode=Mode.PREDICTION)
+    assert "shuffles in mode PREDICTION" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([example(label=[1])], "Feature: image (data type: float) is required"),
+        ([example(image=[1.0] * 784, label=[1.0])], "Data types don't match"),
+        ([example(image=[1.0] * 783, label=[1])], "Key: image"),
+        ([b"no example at all"], "Could not parse example"),
+    ],
+)
+def test_a_record_that_does_not_fit(zoo: ZooFolder, records: list[bytes], said: str) -> None:
+    write(zoo)
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, records)
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
+    assert said in caught.value.what
+    assert "function_node" not in caught.value.what
+    assert "edl data inspect" in caught.value.remedy
+
+
+def test_user_code_that_raises_while_it_processes_records(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="""
+def bad(record):
+    raise KeyError("no such digit")
+
+def dataset_fn(dataset, mode):
+    return dataset.map(lambda r: (tf.numpy_function(bad, [r], tf.float32), 1.0))
+""",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == ErrorCode.USER_CODE
+    assert "no such digit" in caught.value.what
+    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'no such')}, bad"
+
+
+def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    def parse(record):\n"
+        "        return tf.strings.to_number(record) + tf.zeros([2, 'x'])\n"
+        "    return dataset.map(parse)",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == ErrorCode.USER_CODE
+    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'to_number')}, parse"
+
+
+def test_records_of_different_shapes(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    return dataset.map(lambda r: (tf.io.decode_raw(r, tf.uint8), 1))",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, [b"ab", b"abc"])
+    assert caught.value.code == ErrorCode.SHAPE_MISMATCH
+    assert "different shapes" in caught.value.what
+
+
+def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
+    write(zoo, model=GOOD["model"].replace("Input((28, 28))", "Input((32, 32), name='picture')"))
+    error = only(build_errors(zoo))
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "(28, 28)" in error.what
+    assert "(32, 32)" in error.what
+    assert "picture" in error.what
+
+
+def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
+    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(2)"))
+    error = only(build_errors(zoo))
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "do not batch" in error.remedy
+
+
+def test_features_and_inputs_of_different_names(zoo: ZooFolder) -> None:
+    write(
+        zoo,
+        model="""
+a, b = tf.keras.Input((28, 28), name="left"), tf.keras.Input((28, 28), name="right")
+model = tf.keras.Model([a, b], tf.keras.layers.Flatten()(a + b))
+""",
+        dataset_fn=GOOD["dataset_fn"].replace(
+            'return r["image"]', 'return {"left": r["image"], "rihgt": r["image"]}'
+        ),
+    )
+    error = only(build_errors(zoo))
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "right" in error.what
+    assert "rihgt" in error.what
