@@ -12,7 +12,8 @@ from conftest import RECORDS
 
 import recordio
 import recordio.example
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2
+from edl_testing.fake_master import FakeMaster
 from edl_worker.tasks import weight_files
 
 
@@ -45,3 +46,15 @@ def predict_job(job: job_pb2.JobSpec, trained: Path) -> job_pb2.JobSpec:
     spec.type, spec.trained_model, spec.output = job_pb2.PREDICT, str(trained), "unused"
     spec.prediction.format = "recordio"
     return spec
+
+
+def drop_first_replies(master: FakeMaster, minibatch: int) -> None:
+    """Lose the reply to the first push of this minibatch in each task."""
+    seen: set[int] = set()
+
+    def on_push(_: FakeMaster, header: parameters_pb2.PushHeader) -> None:
+        if header.claim.minibatch == minibatch and header.claim.lease.token not in seen:
+            seen.add(header.claim.lease.token)
+            master.drop_next_reply = True
+
+    master.on_push = on_push

@@ -42,13 +42,23 @@ def _open_closed_streams() -> None:
 def repeat_interrupt(dropped: sys.UnraisableHookArgs) -> None:
     """Raise Ctrl-C again if it came in a finalizer or a callback, where Python drops exceptions."""
     if dropped.exc_type is KeyboardInterrupt:
-        import signal
         import threading
 
-        main_thread = threading.main_thread().ident
-        threading.Timer(0.05, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+        threading.Thread(target=_interrupt_soon, name="repeat-interrupt").start()
     else:
         sys.__unraisablehook__(dropped)
+
+
+def _interrupt_soon() -> None:
+    """Interrupt the main thread when it has left the finalizer."""
+    import signal
+    import threading
+    import time
+
+    time.sleep(0.05)
+    ident = threading.main_thread().ident
+    assert ident is not None, "the main thread runs"
+    signal.pthread_kill(ident, signal.SIGINT)
 
 
 def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:

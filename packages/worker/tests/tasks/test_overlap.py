@@ -11,6 +11,7 @@ import pytest
 import reference
 import tensorflow as tf
 from conftest import OF_TWO_TASKS, Master, Start, training, two_tasks
+from points_jobs import drop_first_replies
 
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
@@ -165,14 +166,7 @@ def test_a_lost_answer_changes_nothing(
 ) -> None:
     tasks = two_tasks(points)
     master = start_master(job, [tasks])
-    seen: set[int] = set()
-
-    def cut_off(m: FakeMaster, header: Header) -> None:
-        if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
-            seen.add(header.claim.lease.token)
-            m.drop_next_reply = True
-
-    master.on_push = cut_off
+    drop_first_replies(master, 1)
     assert start_worker(master).wait() == 0
     outcomes = [outcome for _, outcome in master.received.pushes]
     assert outcomes.count(parameters_pb2.ALREADY_APPLIED) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def predictions(
     return tasks
 
 
+def read_part(part: Path) -> list[dict[str, Any]]:
+    """The features of all records."""
+    source = recordio.open_source(str(part))
+    return [dict(recordio.example.decode(record)) for record in source.read(0, 100)]
+
+
 def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     exported: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
@@ -48,11 +55,7 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     assert not master.received.failed, master.received.failed
     assert not master.received.ready[0].model.variables
     assert [t.complete.records for t in master.all_tasks() if t.complete] == [33, 67]
-    records = [
-        recordio.example.decode(record)
-        for number in range(2)
-        for record in recordio.open_source(str(tmp_path / "parts" / f"{number}.part")).read(0, 100)
-    ]
+    records = [record for n in range(2) for record in read_part(tmp_path / "parts" / f"{n}.part")]
     got = np.stack([record["prediction"] for record in records])
     x, _ = all_points(points)
     model, _ = by_keras(job, trained_by.by_name(), points)
@@ -79,8 +82,7 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
     master = start_master(predict, [predictions(points, tmp_path / "parts", (7, 33))])
     assert start_worker(master).wait() == 0
     assert not master.received.failed, master.received.failed
-    source = recordio.open_source(str(tmp_path / "parts" / "0.part"))
-    records = [recordio.example.decode(record) for record in source.read(0, 100)]
+    records = read_part(tmp_path / "parts" / "0.part")
     assert all(sorted(record) == ["label", "prediction"] for record in records)
     x, labels = all_points(points)
     model, _ = by_keras(job, trained_by.by_name(), points)

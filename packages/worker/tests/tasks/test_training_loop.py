@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import reference
 from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_tasks
+from points_jobs import drop_first_replies
 
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
@@ -250,15 +251,7 @@ def test_a_lost_answer_changes_nothing(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
     master = start_master(job, [two_tasks(points)])
-    seen: set[int] = set()
-
-    def cut_off(m: FakeMaster, header: Header) -> int | None:
-        if header.claim.minibatch == 1 and header.claim.lease.token not in seen:
-            seen.add(header.claim.lease.token)
-            m.drop_next_reply = True
-        return None
-
-    master.on_push = cut_off
+    drop_first_replies(master, 1)
     assert start_worker(master).wait() == 0
     assert outcomes(master).count(parameters_pb2.ALREADY_APPLIED) == 2
     assert master.received.minibatches == OF_TWO_TASKS

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from edl import codec
-from edl.adapters import container_engine, preflight_checks
+from edl.adapters import container_engine
 from edl.adapters.job_store import JobStore, submission_time
 from edl.adapters.local_jobs import LocalJobBackend
+from edl.adapters.local_placement import LocalPlacement
 from edl.adapters.processes import LocalInstance
 from edl.core import mounts
 from edl.core.mounts import BindMount
@@ -50,25 +50,13 @@ class ContainerRuntime:
         return "The image has no edl_master: use a --base-image with worker and master."
 
 
-class ContainerPlacement:
+class ContainerPlacement(LocalPlacement):
     """Containers see only the folders that the job names, under the same paths."""
-
-    def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
-        self._encode = encode
 
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
         job = replace(job, engine=container_engine.engine_url(job.engine, environ))
         container_engine.check_engine(job.engine)
         return job
-
-    def check(self, job: Submission) -> None:
-        preflight_checks.check(job)
-
-    def describe(self, job: Submission) -> Mapping[str, Any]:
-        return codec.to_dict(self._encode(job))
-
-    def manifest(self, job: Submission) -> Mapping[str, Any]:
-        return self.describe(job)
 
     def provide_image(
         self,

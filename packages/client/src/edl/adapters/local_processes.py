@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from edl import codec
-from edl.adapters import preflight_checks
 from edl.adapters.job_store import JobStore, submission_time
 from edl.adapters.launcher import master_command
 from edl.adapters.local_jobs import LocalJobBackend
+from edl.adapters.local_placement import LocalPlacement
 from edl.adapters.processes import LocalInstance
 from edl.core.platforms import PROCESSES
 from edl.core.submission import Submission
@@ -40,23 +38,11 @@ class ProcessRuntime:
         return f"Install it where {command[0]} finds it: pip install 'edl-client[local]'"
 
 
-class ProcessPlacement:
+class ProcessPlacement(LocalPlacement):
     """Processes see the same files as the user: every submission fits."""
-
-    def __init__(self, encode: Callable[[Submission], job_pb2.JobSpec]) -> None:
-        self._encode = encode
 
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
         return job
-
-    def check(self, job: Submission) -> None:
-        preflight_checks.check(job)
-
-    def describe(self, job: Submission) -> Mapping[str, Any]:
-        return codec.to_dict(self._encode(job))
-
-    def manifest(self, job: Submission) -> Mapping[str, Any]:
-        return self.describe(job)
 
     def provide_image(
         self,
