@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from fake_cluster_api import Api, Happens, away, fails
 
 from edl.adapters.kubernetes import job_creation, outages, owned_objects
 from edl.adapters.kubernetes.job_creation import JobCreation
@@ -15,102 +15,12 @@ from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import Listing
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_proto.timestamps import rfc3339
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
 SECRET = "/api/v1/namespaces/team/secrets/edl-digits"
 REMOVAL = "edl delete digits --stop --yes --context here --namespace team"
-Happens = Callable[[str], object]
-
-
-class Api:
-    """The API of a cluster.
-
-    Attributes:
-        before, after: called with what is called, before and after it has its effect.
-        behind_s: how far its clock is behind the one of this machine.
-    """
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Any] = {}
-        self.before: Happens = lambda called: None
-        self.after: Happens = lambda called: None
-        self.behind_s = 0.0
-        self._uids = 0
-
-    def create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
-        return self._call(f"create {item['kind']}", lambda: self._create(place, item))
-
-    def get(self, path: str) -> dict[str, Any]:
-        return self._call("get", lambda: self._found(path))
-
-    def list(self, place: str, selector: str) -> Listing:
-        assert selector == "app.kubernetes.io/managed-by=edl"
-        items = [item for path, item in self.objects.items() if path.startswith(place)]
-        return self._call("list", lambda: Listing(items, "1"))
-
-    def patch(self, path: str, changes: dict[str, Any]) -> None:
-        def change() -> None:
-            item = self._found(path)
-            if changes["metadata"].get("uid", item["metadata"]["uid"]) != item["metadata"]["uid"]:
-                raise ApiError(409, "Conflict", "the uid is another one")
-            item["metadata"]["annotations"] = {}
-            item["spec"] |= changes.get("spec", {})
-
-        self._call("patch", change)
-
-    def delete(self, path: str, *, uid: str) -> None:
-        def remove() -> None:
-            if self._found(path)["metadata"]["uid"] != uid:
-                raise ApiError(409, "Conflict", "the uid is another one")
-            del self.objects[path]
-
-        self._call("delete", remove)
-
-    def _call(self, called: str, effect: Callable[[], Any]) -> Any:
-        self.before(called)
-        found = effect()
-        self.after(called)
-        return found
-
-    def _create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
-        path = f"{place}/{item['metadata']['name']}"
-        if path in self.objects:
-            raise ApiError(409, "AlreadyExists", "it exists")
-        self._uids += 1
-        metadata = {**copy.deepcopy(item["metadata"]), "uid": str(self._uids)}
-        metadata["creationTimestamp"] = rfc3339(time.time() - self.behind_s, "seconds")
-        self.objects[path] = {**item, "metadata": metadata, "spec": dict(item.get("spec", {}))}
-        return dict(self.objects[path])
-
-    def _found(self, path: str) -> dict[str, Any]:
-        if path not in self.objects:
-            raise ApiError(404, "NotFound", path)
-        found: dict[str, Any] = self.objects[path]
-        return found
-
-
-def fails(name: str, *errors: Exception) -> Happens:
-    """The first calls of this name fail."""
-    left = list(errors)
-
-    def happen(called: str) -> None:
-        if called == name and left:
-            raise left.pop(0)
-
-    return happen
-
-
-def away(*names: str) -> Happens:
-    """No call of these names is answered."""
-
-    def happen(called: str) -> None:
-        if called in names:
-            raise ApiUnavailable("no route to host")
-
-    return happen
 
 
 def retry_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
