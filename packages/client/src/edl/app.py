@@ -59,7 +59,7 @@ def job_tracking(
 def track_in_background(
     name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> BackgroundTracking:
-    """The same, beside the command that waits for the job."""
+    """The same, in parallel with the command that waits for the job."""
     # A catalog of its own: the command uses another one meanwhile.
     backend = job_catalog().find(name)
     return BackgroundTracking(name, job_tracking(backend, name, tracker, say).run, say)

@@ -2,7 +2,7 @@
 
 This process lives as long as the container and ends as the container ends. So to the job's
 supervisor, its parent, every master is a child process. SIGTERM removes the container. If this
-process is killed, the container goes on, and the next process of this kind stays with it.
+process is killed, the container continues, and the next process of this kind stays with it.
 
 Workers in containers cannot start a process of the machine, so this process also looks at the
 supervisor's lock (docs/adr/0016). It starts their containers, because the master does not see the

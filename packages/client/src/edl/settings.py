@@ -77,7 +77,7 @@ def gather(
 
     Args:
         flags: values on the command line or in the Python call.
-        cwd: folder in which the search for a project file starts; it goes on in its parents.
+        cwd: folder in which the search for a project file starts; it continues in its parents.
 
     Raises:
         Problem: a settings file cannot be read, names an unknown option, or is the project file of
@@ -152,7 +152,7 @@ def _check_owner(path: Path, environ: Mapping[str, str]) -> None:
     trusted = {os.getuid(), 0}
     if os.getuid() == 0 and environ.get("SUDO_UID", "").isdecimal():
         trusted.add(int(environ["SUDO_UID"]))
-    # A link of somebody else leads wherever they like, so it counts beside what it leads to.
+    # A link of somebody else leads wherever they like, so it counts as well as what it leads to.
     found = [path.lstat(), path.stat(), folder.stat()]
     if foreign := [each.st_uid for each in found[:2] if each.st_uid not in trusted]:
         what = f"a settings file of another user (number {foreign[0]}) is not read"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 # All of C0 and C1 but line feed and tab; characters that change the direction or the lines of
-# what stands beside them; and the halves of characters that no encoding has.
+# what stands next to them; and the halves of characters that no encoding has.
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

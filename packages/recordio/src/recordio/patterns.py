@@ -116,7 +116,7 @@ def _remote(pattern: str) -> list[str]:
 def _nearest_remote(system: Any, path: str) -> str:
     try:
         return _found_remote(system, path)
-    except Exception:  # who may read an object need not be allowed to list what is beside it
+    except Exception:  # who may read an object need not be allowed to list what is next to it
         return "the contents of its folder cannot be listed"
 
 

@@ -1,7 +1,7 @@
 """The rules of the services Tasks and Parameters, as a suite for any master.
 
 A test module derives a class from ``MasterConformance`` and gives it a fixture ``leased``. The
-fake master passes the suite beside the real one, so tests of workers cannot come to depend on
+fake master passes the same suite as the real one, so tests of workers cannot come to depend on
 a master that does not exist.
 """
 

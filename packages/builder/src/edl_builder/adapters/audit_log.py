@@ -23,7 +23,7 @@ _REFUSALS_S = 1.0
 
 
 class AuditLog:
-    """Writes ``audit.jsonl``, and keeps a few older ones beside it.
+    """Writes ``audit.jsonl``, and keeps a few older ones next to it.
 
     Args:
         folder: where the files lie.

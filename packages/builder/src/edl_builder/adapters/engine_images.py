@@ -2,7 +2,7 @@
 
 An engine writes times and the numbers of its containers into the configuration of an image, so two
 builds of the same differ. The image that is pushed has the same layers and a configuration without
-them. The engine's own stays beside it, under another tag, since its steps are the cache.
+them. The engine's own stays next to it, under another tag, since its steps are the cache.
 """
 
 from __future__ import annotations

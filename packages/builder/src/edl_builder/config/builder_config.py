@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT|unix:PATH", help="default %(default)s"
     )
-    add("--state-dir", type=Path, required=True, metavar="DIR", help="state that outlives restarts")
+    add("--state-dir", type=Path, required=True, metavar="DIR", help="state that survives restarts")
     add("--config", type=Path, metavar="FILE.toml", help="tenants, credentials, limits")
     add("--engine", default="", metavar="URL", help="unix:///... or tcp://...; default DOCKER_HOST")
     add("--network", default="", metavar="NAME", help="network of build steps")

@@ -45,7 +45,7 @@ class BuildWork:
         reports: of what it does.
         usage: counts what tenants use.
         engine_lock: shared by all builds.
-        threads: how many pieces of work go on at a time.
+        threads: how many pieces of work run at a time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The description of a table's records that lies beside them, for models that ask for it."""
+"""The description of a table's records that lies next to them, for models that ask for it."""
 
 from __future__ import annotations
 

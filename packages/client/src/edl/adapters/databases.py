@@ -225,7 +225,7 @@ def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
     from sqlalchemy.pool import NullPool
 
     dialect, module = _DRIVERS[backend]
-    # What psycopg says of a connection that an error has ended would stand beside our message.
+    # What psycopg says of a connection that an error has ended would stand next to our message.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     try:
         if backend == "sqlite":

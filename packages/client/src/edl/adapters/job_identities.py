@@ -31,7 +31,7 @@ def of_job(job_dir: Path) -> IdentityFolder | None:
 
 
 def of_master(spec: job_pb2.JobSpec) -> Iterator[tuple[Role, int | None]]:
-    """The identities that a master and the processes that it starts beside itself have."""
+    """The identities that a master and the processes that it starts on its machine have."""
     yield Role.MASTER, None
     for number in range(spec.training.parameter_servers):
         yield Role.SERVER, number

@@ -74,7 +74,7 @@ class JobServiceClient:
         )
 
     def timeline(self) -> list[TimelineSpan]:
-        """What the job's workers did when; what goes on is included."""
+        """What the job's workers did when; what is in progress is included."""
         request = job_pb2.ReadTimelineRequest()
         return codec.decode_timeline(
             _call(

@@ -182,7 +182,7 @@ class JobStore:
         return True
 
     def read(self, name: str) -> StoredJob:
-        """The job of this name. One whose supervisor has died with its master gets a new one.
+        """The job of this name. One whose supervisor has ended with its master gets a new one.
 
         Raises:
             EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.

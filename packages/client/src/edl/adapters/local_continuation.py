@@ -112,7 +112,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def _reopen(path: Path) -> bool:
-    """Make a job that is over one that goes on; nothing of it runs. False if it has succeeded.
+    """Make a job that is over one that continues; nothing of it runs. False if it has succeeded.
 
     The only writer of these files at this moment, as it holds the locks of supervisor and master.
     Nobody starts a supervisor before the launcher has described how.

@@ -81,7 +81,7 @@ def check_output(place: str, option: str = "--output") -> None:
 
 
 def check_predictions(job: Submission) -> None:
-    """Check what a job writes beside its predictions, and whether its master can write Parquet.
+    """Check what a job writes next to its predictions, and whether its master can write Parquet.
 
     Raises:
         EdlError: USAGE.

@@ -1,6 +1,6 @@
 """The trained models that statements name, in a folder of this machine or of a store.
 
-What a statement knows about its model is written before the job starts, beside the model's place
+What a statement knows about its model is written before the job starts, next to the model's place
 and under the job's name, and into the model when the job has succeeded. If the command that waits
 for the job is killed, the model names the job, and so finds what was written.
 """
@@ -169,7 +169,7 @@ class SqlModels:
         )
 
     def _announcement(self, name: str, job: str) -> str:
-        """Beside a model: what its statement is, if this job trains it. No job has a dot."""
+        """Next to a model: what its statement is, if this job trains it. No job has a dot."""
         return f"{self._place}/.{name}.{job}.{ABOUT}"
 
     def _names(self) -> list[str]:

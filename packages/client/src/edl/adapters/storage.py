@@ -99,7 +99,7 @@ def write(place: str, content: bytes) -> None:
 
 
 def check_writable(place: str) -> None:
-    """Write something beside a place in a store, and remove it again.
+    """Write something next to a place in a store, and remove it again.
 
     Raises:
         StoreError: the store does not take it.

@@ -140,7 +140,7 @@ class WorkerContainers:
         if self._stores.folder is not None:
             shown = str(self._stores.folder)
             mounts.append(Mount(shown, shown, type="bind", read_only=True))
-        # The log is a file of the job, which outlives master, container and engine.
+        # The log is a file of the job, which survives master, container and engine.
         mounts.append(Mount(_LOG, str(self._log(worker)), type="bind"))
         try:
             engine.create_container(

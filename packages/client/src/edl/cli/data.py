@@ -117,7 +117,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     """Convert tables, images and records to RecordIO files.
 
     Reads CSV, Parquet, TFRecord, RecordIO, folders of images, MNIST's idx files, and the rows of a
-    query, and writes records of tf.Example. schema.json beside them describes the columns.
+    query, and writes records of tf.Example. schema.json next to them describes the columns.
     """
     with errors_as_output(output_format):
         from edl.conversion.origin import Origin, open_origin

@@ -270,7 +270,7 @@ def _put_plan(plan: SubmissionPlan, manifest: Mapping[str, Any], form: Format | 
 def print_detached(
     catalog: JobCatalog, name: str, dashboard_url: str, form: Format | None, *, quiet: bool
 ) -> None:
-    """Print how to come back to a job that goes on without the command."""
+    """Print how to come back to a job that continues without the command."""
     from dataclasses import replace
 
     from edl.core.job_result import of_status

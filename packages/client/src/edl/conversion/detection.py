@@ -31,7 +31,7 @@ _SUFFIXES = {
     ".recordio": SourceFormat.RECORDIO,
 }
 _NO_SOURCE = (".json",)
-"""Ends of the names of files that a conversion writes beside records: schema and labels."""
+"""Ends of the names of files that a conversion writes next to records: schema and labels."""
 
 
 def open_source(

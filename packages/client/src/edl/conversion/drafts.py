@@ -19,7 +19,7 @@ _FRESH_S = 60.0
 
 @contextmanager
 def draft(output: Path) -> Iterator[Path]:
-    """A folder beside the output, hidden and on the same disk; gone afterwards, unless renamed."""
+    """A folder next to the output, hidden and on the same disk; gone afterwards, unless renamed."""
     output.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(output)
     place = Path(tempfile.mkdtemp(prefix=f".{output.name}.{_MARK}", dir=output.parent))

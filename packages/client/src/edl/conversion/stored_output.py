@@ -1,6 +1,6 @@
 """The output of a conversion in a store: made on this machine, and sent when it is complete.
 
-While it is sent, an object beside it names the folder of this machine that it comes from. That
+While it is sent, an object next to it names the folder of this machine that it comes from. That
 folder is locked as long as its conversion lives, so the next conversion to the same place sees
 whether the one before was killed, and removes what that has left.
 """
@@ -96,7 +96,7 @@ def folder() -> Iterator[Path]:
         OSError: there is no place for it.
     """
     with draft(Path(tempfile.gettempdir()) / "edl-convert") as here:
-        here.chmod(0o700)  # temporary folders are beside those of other users
+        here.chmod(0o700)  # temporary folders are next to those of other users
         yield here
 
 

@@ -242,7 +242,7 @@ def _cells(lines: Sequence[str], delimiter: str) -> int:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:
         return 0
-    # The last row may go on in the next line.
+    # The last row may continue in the next line.
     widths = {len(row) for row in (rows[:-1] if len(rows) > 1 else rows)}
     return widths.pop() if len(widths) == 1 else 0
 

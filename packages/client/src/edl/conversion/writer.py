@@ -27,7 +27,7 @@ from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
-"""Names of the classes by number, beside the data that was numbered."""
+"""Names of the classes by number, next to the data that was numbered."""
 
 _TELL_EVERY = 64  # records
 

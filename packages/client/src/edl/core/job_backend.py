@@ -160,7 +160,7 @@ class JobContinuation(Protocol):
     """
 
     def next_steps(self, status: JobStatus) -> str:
-        """How a person can go on with a job that is over; empty if there is nothing to say."""
+        """How a person can continue with a job that is over; empty if there is nothing to say."""
 
     def resume(self, name: str, say: Say = silent) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.
@@ -205,7 +205,7 @@ class JobTimelines(Protocol):
     def read(self, name: str) -> Sequence[TimelineSpan]:
         """All that is recorded of a job, in the order of the beginnings.
 
-        Of a running job whose master answers, work that goes on MUST be included. The oldest spans
+        Of a running job whose master answers, work in progress MUST be included. The oldest spans
         of a long job may be missing.
         """
 
@@ -291,14 +291,14 @@ class JobBackend(Protocol):
             now: end all processes without asking the master. The job MUST NOT be restarted.
 
         Raises:
-            MasterUnreachable: the master did not answer; without ``now`` the job may go on.
+            MasterUnreachable: the master did not answer; without ``now`` the job may continue.
         """
 
     def finalize(self, name: str, status: JobStatus) -> JobStatus:
         """Finalize a job that is over: acknowledge the result, end processes that it left.
 
         Returns:
-            The final status, with a failure unless the job succeeded, which says how to go on
+            The final status, with a failure unless the job succeeded, which says how to continue
             (``job_status.next_steps``). A job that is LOST gets MASTER_LOST with the end of the
             master's log.
         """

@@ -163,7 +163,7 @@ def _is_of_options(failure: Failure) -> bool:
 
 
 def next_steps(status: JobStatus) -> str:
-    """How a person can go on with a job that is over; empty if it succeeded."""
+    """How a person can continue with a job that is over; empty if it succeeded."""
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""
@@ -180,7 +180,7 @@ def next_steps(status: JobStatus) -> str:
 
 
 def with_next_steps(failure: Failure, status: JobStatus) -> Failure:
-    """The failure of a job that is over, with a remedy that also says how to go on."""
+    """The failure of a job that is over, with a remedy that also says how to continue."""
     remedy = failure.remedy.rstrip()
     if remedy and remedy[-1] not in ".!?":
         remedy += "."

@@ -17,7 +17,7 @@ from edl.core.distinct_count import DistinctCount
 
 VERSION = 1
 FILE = "schema.json"
-"""Its name in a folder of records; beside a file ``x.recordio`` it is ``x.schema.json``."""
+"""Its name in a folder of records; next to a file ``x.recordio`` it is ``x.schema.json``."""
 PARTS = ("train", "test")
 """Folders that a split makes, and that one schema describes."""
 

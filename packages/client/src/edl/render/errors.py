@@ -186,7 +186,7 @@ def _command_names(context: object) -> list[str]:
 
 def _example(context: object) -> str:
     text = getattr(getattr(context, "command", None), "epilog", "") or ""
-    first = re.sub(r"\s*\\\n\s*", " ", text.strip()).partition("\n")[0]  # lines that go on
+    first = re.sub(r"\s*\\\n\s*", " ", text.strip()).partition("\n")[0]  # lines that continue
     return f"For example: {first}" if first else ""
 
 

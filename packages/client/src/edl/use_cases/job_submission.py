@@ -38,7 +38,7 @@ class SubmissionPlan:
         build_request: the image to build before the job starts.
         zoo: the files of the model zoo that go into the trained model; None if only the builder
             or the image has them.
-        schema: the file beside the data that described it to the model; None if none did.
+        schema: the file next to the data that described it to the model; None if none did.
     """
 
     job: Submission

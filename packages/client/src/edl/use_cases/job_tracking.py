@@ -139,7 +139,7 @@ class JobTracking:
 
 
 class BackgroundTracking:
-    """Runs a ``JobTracking`` beside the command that waits for the job."""
+    """Runs a ``JobTracking`` in parallel with the command that waits for the job."""
 
     def __init__(self, job: str, run: Callable[[], object], say: Callable[[str], None]) -> None:
         self._job = job

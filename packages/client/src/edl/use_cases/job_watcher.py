@@ -17,7 +17,7 @@ POLL_S = 0.25
 SILENCE_S = 60.0
 """How long a living master may leave calls unanswered before the watcher gives up."""
 OUTAGE_S = 600.0
-"""How long a cluster that has answered before may leave calls unanswered; its jobs go on."""
+"""How long a cluster that has answered before may leave calls unanswered; its jobs continue."""
 DENIED_S = 20.0
 """How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
 STOP_S = 60.0
@@ -90,7 +90,7 @@ class JobWatcher:
                 self._stop_deadline = time.monotonic() + STOP_S
                 return
             except MasterUnreachable:
-                # The master may be busy or restarting. A job that never gets the request goes on.
+                # The master may be busy or restarting. A job that never gets the request continues.
                 if time.monotonic() > deadline:
                     raise self._unanswered() from None
             time.sleep(POLL_S)

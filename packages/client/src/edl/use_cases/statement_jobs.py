@@ -124,7 +124,7 @@ class StatementJobs:
             self._models.describe(model, job, about)
 
     def _may_finish(self, job: str) -> bool:
-        """Whether a job goes on though nobody waits for it; a failed one has no records."""
+        """Whether a job continues though nobody waits for it; a failed one has no records."""
         return self._catalog.has(job) and not self._catalog.find(job).status(job).is_over
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Trained models that workers have written, and the one that becomes the job's output.
 
-Whoever holds the export task writes to a place of its own beside the output. Only the master puts a
-model into the output's place, and of masters there is one. So a worker that was given up while it
-wrote, and goes on, can neither damage nor replace what counts.
+Whoever holds the export task writes to a place of its own next to the output. Only the master puts
+a model into the output's place, and of masters there is one. So a worker that was given up while it
+wrote, and continues, can neither damage nor replace what counts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ExportOutput:
     def part_of(self, lease: HeldLease) -> str:
         """Where the holder of a lease writes. No other holder ever writes there.
 
-        Tokens alone would not do: after the loss of a master they go on from its snapshot.
+        Tokens alone would not do: after the loss of a master they continue from its snapshot.
         """
         return f"{self._prefix}{self._incarnation}-{lease.token}.tmp"
 
@@ -70,7 +70,7 @@ class ExportOutput:
         """Put the model into the output's place, instead of one of this job's earlier masters.
 
         A directory appears at once and whole. In a store, where many objects cannot be renamed at
-        once, they appear one by one, the description last; a note beside them names the job.
+        once, they appear one by one, the description last; a note next to them names the job.
 
         Raises:
             EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or INTERNAL when no whole model is there.

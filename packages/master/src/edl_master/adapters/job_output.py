@@ -46,7 +46,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
 
     Args:
         output: a path, or the URI of a place in a store.
-        resumed_job: a job whose earlier master may have died after it wrote its model there; the
+        resumed_job: a job whose earlier master may have failed after it wrote its model there; the
             model is then replaced by the one that is written again.
 
     Raises:

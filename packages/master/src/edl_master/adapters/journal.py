@@ -30,7 +30,7 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, go on after its last event, and cut off a line that was torn.
+        """Open the file, continue after its last event, and cut off a line that was torn.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL.

@@ -8,13 +8,13 @@ What this protects, and what not:
 
 - A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
-- A master whose pod was deleted, but whose process nobody ends since its kubelet is dead, cannot
-  read the Lease (``api_retry.TokenRejected``). It ends as if it had seen a newer master, and its
-  end releases the lock of the job's directory to the next one.
+- A master whose pod was deleted, but whose process nobody ends since its kubelet has stopped,
+  cannot read the Lease (``api_retry.TokenRejected``). It ends as if it had seen a newer master, and
+  its end releases the lock of the job's directory to the next one.
 - A master that is cut off from the API server, but neither from its workers nor from the state
   volume, does not learn it. It makes nothing final, since it cannot ask. What it writes to the
   volume meanwhile is kept apart by the lock of the job's directory and the owner's mark of the
-  snapshots (``checkpoints.py``), not by the term. Its workers go on with it until it ends.
+  snapshots (``checkpoints.py``), not by the term. Its workers continue with it until it ends.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def exists(uri: str, *, persistently: bool = False) -> bool:
 
 
 def check_writable(uri: str) -> None:
-    """Write something beside a URI, and remove it again.
+    """Write something next to a URI, and remove it again.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
@@ -224,7 +224,7 @@ def put(local: Path, uri: str, job: str) -> None:
 
 
 def move(source: str, uri: str, job: str, last: str) -> None:
-    """Move a directory within a store to a free URI; a marker beside it names the job.
+    """Move a directory within a store to a free URI; a marker next to it names the job.
 
     Args:
         source: URI of a directory, in the same store.

@@ -14,7 +14,7 @@ from edl_proto.local import output_reservation, supervision
 class OutputReservation:
     """Reserves a path for the result of one job, from its first master's start to its end.
 
-    A file beside the output names the job. It is locked while a master of the job runs, and counts
+    A file next to the output names the job. It is locked while a master of the job runs, and counts
     between two masters as long as the job is to be continued by itself. Stores have no locks:
     there nothing is reserved, and the job that comes second fails when it is to write.
 
@@ -60,7 +60,7 @@ class OutputReservation:
         self._held = held
 
     def _is_of_another(self, held: int) -> bool:
-        """Whether the file names another job that goes on by itself."""
+        """Whether the file names another job that continues by itself."""
         owner = output_reservation.owner(held)
         return (
             owner is not None
@@ -81,7 +81,7 @@ class OutputReservation:
         )
 
     def close(self) -> None:
-        """Stop holding it: this process ends, and the job goes on."""
+        """Stop holding it: this process ends, and the job continues."""
         if self._held is not None:
             os.close(self._held)
             self._held = None

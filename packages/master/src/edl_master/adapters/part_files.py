@@ -32,7 +32,7 @@ class OutputFormat:
     Attributes:
         name: recordio, csv, parquet or jsonl; also the suffix of the files.
         one_file: whether the output is one file of all predictions.
-        keep: features beside the predictions; they come first.
+        keep: features next to the predictions; they come first.
         typed: whether texts of these features that are all numbers become numbers.
     """
 

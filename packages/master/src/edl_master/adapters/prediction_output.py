@@ -26,8 +26,8 @@ from edl_proto.local import job_directory
 class PredictionOutput:
     """Parts that workers write, one per task, and the output that is made from them.
 
-    A note beside the parts identifies the output that is being put in its place: if this master
-    dies before it can report the output, the next master recognizes the output as the job's own.
+    A note next to the parts identifies the output that is being put in its place: if this master
+    fails before it can report the output, the next master recognizes the output as the job's own.
     Parts and note stay until ``clear``.
 
     Args:

@@ -81,7 +81,7 @@ class LocalProcesses:
         command: the command line of a worker's instance, by worker and attempt.
         environment: its environment, whole.
         log_dir: directory of ``worker-N.log``; a worker's instances append to one file.
-        records: directory with one JSON file per living instance; temporary files are beside it.
+        records: directory with one JSON file per living instance; temporary files are next to it.
         vmstat: where the kernel counts the processes that it killed for lack of memory.
     """
 

@@ -87,7 +87,7 @@ def saved_page(
 
 
 def save_beside(output: str, page: bytes) -> None:
-    """Write a page beside the output of its job: ``model.html`` beside ``model``.
+    """Write a page next to the output of its job: ``model.html`` next to ``model``.
 
     A file that is no page is left alone. Nothing is raised: the output is what counts.
 

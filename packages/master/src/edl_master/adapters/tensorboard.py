@@ -17,7 +17,7 @@ class TensorBoard:
     """Event files in one directory: one series per name, steps are parameter versions.
 
     Not the library's SummaryWriter: that one writes in a thread of its own, and when the disk
-    is full the thread dies in silence and the writer blocks for good. This one writes where
+    is full the thread ends without a message and the writer blocks for good. This one writes where
     it is called, and raises.
     """
 

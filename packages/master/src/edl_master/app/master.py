@@ -2,7 +2,7 @@
 
 A master is composed in three stages: ``state`` opens data and storage and restores the job,
 ``services`` builds everything that serves it, ``threads`` starts the clock. A master runs until its
-job has ended, and is closed. No worker instance outlives it unless its job goes on.
+job has ended, and is closed. No worker instance survives it unless its job continues.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class MasterApp:
         return status
 
     def _save_page(self, status: job_pb2.JobStatus) -> None:
-        """Put the page beside the output, unless that is another job's, which this one exported."""
+        """Put the page next to the output, unless that is of another job that was exported."""
         config = self._config
         if status.state != job_pb2.SUCCEEDED or not config.output:
             return

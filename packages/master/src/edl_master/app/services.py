@@ -103,7 +103,7 @@ class MasterServices:
         self.failure: Failure | None = None
         """The first failure of the master itself."""
         self.suspended = False
-        """The master ends but the job goes on: later errors only follow from that."""
+        """The master ends but the job continues: later errors only follow from that."""
         self.acknowledged = threading.Event()
         """Set when a client has read the final status."""
         self._trains = config.type is JobType.TRAIN

@@ -159,7 +159,7 @@ def open_state(
 def clear_up(config: Config, status: job_pb2.JobStatus) -> None:
     """Remove what is not needed after the end: a job with a result is not continued.
 
-    Neither the data nor an open job is needed: the master that ended the job may have died here.
+    Neither the data nor an open job is needed: the master that ended the job may have failed here.
     """
     succeeded = status.state == job_pb2.SUCCEEDED
     if succeeded:
@@ -220,7 +220,7 @@ def _open_output(
     elif config.type is JobType.TRAIN and config.output:
         output = ExportOutput(config.output, config.model_of, incarnation)
     if output is not None and not begun:
-        # A model of the job itself, such as one that was exported before it went on, is replaced.
+        # A model of the job itself, such as one that was exported before it continued, is replaced.
         resumed = (directory / job_directory.MASTER).exists() or config.spec.export.job
         check_output(config.output, resumed_job=config.model_of if resumed else "")
     return output

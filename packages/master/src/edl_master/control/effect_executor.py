@@ -200,7 +200,7 @@ class EffectExecutor:
         Time before the parameter servers began to write does not count: otherwise a server that
         has just been started would delay the next snapshot by twenty times that long.
         """
-        # The next master goes on after the events that have led here; it does not record them.
+        # The next master continues after the events that have led here; it does not record them.
         self._targets.journal.flush()
         parts, parts_s = [], 0.0
         if state.label and self._targets.group is not None:

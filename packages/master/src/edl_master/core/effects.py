@@ -235,7 +235,7 @@ class WriteCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshot:
-    """Write the same for the next master of this job, in case this one dies."""
+    """Write the same for the next master of this job, in case this one fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class EndJob:
     """The job is over: its phase is final, no event changes it any more.
 
     All workers have been asked to leave; the ``StopWorker`` effects before this one kill
-    instances that outlived the grace period.
+    instances that survived the grace period.
     """
 
     phase: JobPhase

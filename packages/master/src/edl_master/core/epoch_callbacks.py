@@ -57,13 +57,13 @@ class EpochCallbacks:
     def describe(self, names: tuple[str, ...]) -> Failure | None:
         """Take the callbacks from the first worker; compare those of all others with them.
 
-        What callbacks remember fits only the same ones, also when a job goes on from a checkpoint.
+        What callbacks remember fits only the same ones, also if a job continues from a checkpoint.
 
         Args:
             names: of their classes, in order.
 
         Returns:
-            Why the job cannot go on; None: they are the job's.
+            Why the job cannot continue; None: they are the job's.
         """
         if self._names is None:
             self._names = names
@@ -140,7 +140,7 @@ class EpochCallbacks:
             self._emit(LogEvent("BestRestored", line, facts={"epoch": str(self.best_epoch)}))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master as JSON-able values."""
+        """Return what survives the master as JSON-able values."""
         return {
             "wanted": self.wanted,
             "names": self._names,

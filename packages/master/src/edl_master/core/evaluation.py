@@ -275,7 +275,7 @@ class Evaluations:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take over what ``snapshot`` saved; the rounds of one that goes on are the ledger's."""
+        """Take over what ``snapshot`` saved; the rounds of one that continues are the ledger's."""
         self._next = saved["next"]
         self._pending = saved["pending"] and self.possible
         self._running = _running_from_json(running) if (running := saved.get("running")) else None

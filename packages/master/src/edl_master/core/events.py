@@ -196,7 +196,7 @@ class CallbackReply:
 
     state: bytes
     stopped_by: str = ""
-    """The callback that ends the training; empty: it goes on."""
+    """The callback that ends the training; empty: it continues."""
     learning_rate: float | None = None
     """From now on; None: as before."""
     keep_best: bool = False

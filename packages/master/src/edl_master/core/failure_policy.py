@@ -22,7 +22,7 @@ class RetryTask:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTask:
-    """Go on without the task, and report it."""
+    """Continue without the task, and report it."""
 
     reason: str
 

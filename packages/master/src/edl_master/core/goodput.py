@@ -69,7 +69,7 @@ class Goodput:
         return {reason.value: s for reason, s in self._spent.items() if reason is not _GOOD}
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master as JSON-able values."""
+        """Return what survives the master as JSON-able values."""
         return {reason.value: seconds for reason, seconds in self._spent.items()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:

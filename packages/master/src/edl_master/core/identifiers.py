@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NewType
 
 WorkerId = NewType("WorkerId", int)
-"""Logical number of a worker, from 0; a process that replaces a dead one keeps it."""
+"""Logical number of a worker, from 0; a process that replaces an ended one keeps it."""
 
 InstanceId = NewType("InstanceId", str)
 """Identity of the process or pod that is a worker right now: host:pid:start time."""

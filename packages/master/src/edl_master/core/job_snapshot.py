@@ -18,7 +18,7 @@ _KEPT_ROUNDS = {
     JobType.EVALUATE: (TaskType.EVALUATION, TaskType.EVALUATION_SUMMARY),
     JobType.PREDICT: (TaskType.PREDICTION,),
 }
-"""What these tasks have done outlives the master: in the parameters, in the snapshot itself, in
+"""What these tasks have done survives the master: in the parameters, in the snapshot itself, in
 files. Evaluation and export of a training job need a frozen version, and start again."""
 
 

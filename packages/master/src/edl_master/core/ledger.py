@@ -250,7 +250,7 @@ class Ledger:
         Leased tasks are saved as open ones: after a restore they are leased again.
 
         Args:
-            types: of the rounds that outlive the master.
+            types: of the rounds that survive the master.
             repeated: rounds that the next master repeats: if complete, they do not count.
         """
         kept = set(types)

@@ -157,7 +157,7 @@ class Progress:
         return records_left / rate if rate > 0 else -1.0
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master as JSON-able values."""
+        """Return what survives the master as JSON-able values."""
         return {
             "steps": self.steps,
             "version": self.version,

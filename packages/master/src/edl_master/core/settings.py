@@ -102,7 +102,7 @@ class JobSettings:
     checkpoint_steps: int
     """Parameter versions between checkpoints; 0: only when training ends or the job is stopped."""
     snapshot_interval_s: float
-    """Seconds between snapshots for the next master, should this one die; 0: none."""
+    """Seconds between snapshots for the next master, should this one fail; 0: none."""
     export: bool
     """Whether a training job ends with an EXPORT task."""
     export_only: bool
@@ -142,7 +142,7 @@ MOST_WORKERS = 1000
 """So many a running job can be scaled to, as the options allow no more at its start."""
 
 HEARTBEATS_PER_S = 400.0
-"""What a master handles from all workers together, beside their work."""
+"""What a master handles from all workers together, in addition to their work."""
 
 
 def timings_for(workers: int, worker_grace_s: float, stall_timeout_s: float) -> Timings:

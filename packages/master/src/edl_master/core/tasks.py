@@ -66,7 +66,7 @@ class OpenTask:
     failures: int = 0
     """How often it failed on its own account."""
     deaths: int = 0
-    """Instances that died under it since it last made progress."""
+    """Instances that crashed under it since it last made progress."""
     crashes: int = 0
     """Instances that ended on their own account while they worked on it."""
     minibatches: int = 0

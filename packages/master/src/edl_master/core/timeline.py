@@ -206,7 +206,7 @@ class Timeline:
         timing.since, timing.rest, timing.counted = timing.heard, {}, False
 
     def unfinished(self, now: float) -> list[Span]:
-        """What goes on at the moment, as if it ended now; nothing changes."""
+        """What is in progress at the moment, as if it ended now; nothing changes."""
         spans: list[Span] = [
             self._task_span(now, task, grant, SpanOutcome.UNFINISHED)
             for task, grant in self._grants.items()

@@ -75,7 +75,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that the job went on without, or failed by.
+    """A task that the job continued without, or failed by.
 
     ``records_trained`` of its records are in the model all the same.
     """

@@ -36,7 +36,7 @@ _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
 """Which state may follow which; any other change is an internal error."""
 
 FORMER_INSTANCES_KEPT = 8
-"""They distinguish an instance that was replaced from a new one; older ones are long dead."""
+"""They distinguish an instance that was replaced from a new one; older ones ended long ago."""
 
 MOST_INSTANCES = FORMER_INSTANCES_KEPT
 """So many may register after one start of the worker. One does, and another one if somebody starts

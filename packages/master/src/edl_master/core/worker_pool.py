@@ -112,7 +112,7 @@ class WorkerPool:
     # --- snapshots -------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master as JSON-able values; instances are found anew."""
+        """Return what survives the master as JSON-able values; instances are found anew."""
         return {
             "minimum": self.minimum,
             "maximum": self.maximum,

@@ -80,7 +80,7 @@ class Workflow(Protocol):
         """The output is complete; False when it was not requested."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what outlives the master, beside the ledger's rounds, as JSON-able values."""
+        """Return what the next master needs besides the ledger's rounds, as JSON-able values."""
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over what ``snapshot`` saved."""

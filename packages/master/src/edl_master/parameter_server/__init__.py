@@ -1,1 +1,1 @@
-"""A parameter server: a process beside the master that holds a part of the parameters."""
+"""A parameter server: a process next to the master that holds a part of the parameters."""

@@ -60,7 +60,7 @@ class Coordinator:
 
         Args:
             model: the job's.
-            saved: the state of the ledger to go on from; None at the beginning of a job.
+            saved: the state of the ledger to continue from; None at the beginning of a job.
         """
         ledger = PushLedger(model.mode, keeps_average=model.optimizer.keeps_average)
         if saved is not None:

@@ -56,7 +56,7 @@ class Stores(Protocol):
         """Make the stores of a model; before the first command.
 
         Returns:
-            What the ledger goes on from; None at the beginning of a job.
+            What the ledger continues from; None at the beginning of a job.
 
         Raises:
             OptimizerUnsupported, SnapshotError, ValueError: the model cannot be served.

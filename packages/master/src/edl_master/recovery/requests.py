@@ -1,4 +1,4 @@
-"""Commands of the user that outlive the master: written before they are acknowledged."""
+"""Commands of the user that survive the master: written before they are acknowledged."""
 
 from __future__ import annotations
 

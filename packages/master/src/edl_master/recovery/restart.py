@@ -1,6 +1,6 @@
 """How the program of a master ends without the end of its job: a restart, or a suspension.
 
-A parameter server that dies takes a part of every minibatch since the last snapshot with it. Then
+A parameter server that fails takes a part of every minibatch since the last snapshot with it. Then
 the master rolls back to that snapshot: its program restarts in the same process (docs/adr/0010),
 with the same process number and children, as if a supervisor had started it.
 """
@@ -60,7 +60,7 @@ class RestartCount:
         os.environ[_RESTARTS] = f"{self.total} {self.consecutive} {self.version}"
 
     def next(self, version: Version | None) -> RestartCount:
-        """One more, of a program that went on from this version."""
+        """One more, of a program that continued from this version."""
         now = -1 if version is None else version
         again = self.total > 0 and now == self.version
         return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)

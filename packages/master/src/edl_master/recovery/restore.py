@@ -60,7 +60,7 @@ class RestoredJob:
 
     @property
     def version(self) -> Version | None:
-        """Parameter version that it goes on from; None for a new job."""
+        """Parameter version that it continues from; None for a new job."""
         return Version(self.saved.coordinator.meta["version"]) if self.saved else None
 
 
@@ -86,7 +86,7 @@ def restore_job(
         predictions: parts that an earlier master took; brought in line with the job.
         chosen_length: the length of tasks was chosen here, and yields to that of the checkpoint.
         last_seen: the last sign of the earlier master; None if
-            this is not the same job, started again, but another one that goes on from its state.
+            this is not the same job, started again, but another one that continues from its state.
 
     Raises:
         EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings;
@@ -226,7 +226,7 @@ def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[f
 
     Args:
         elapsed_s: age of the job in the checkpoint.
-        last: the last sign of the master that died.
+        last: the last sign of the master that failed.
     """
     if last is None:
         return 0.0, 0.0

@@ -96,7 +96,7 @@ class TimelineRecorder:
         self._write(spans)
 
     def close(self) -> None:
-        """Write everything; what goes on is written as unfinished."""
+        """Write everything; what is in progress is written as unfinished."""
         with self._lock:
             spans = [*self._timeline.take(), *self._timeline.unfinished(self._clock())]
             dropped = self._timeline.dropped
@@ -105,7 +105,7 @@ class TimelineRecorder:
             log.warning("the timeline lacks %d spans: the disk was too slow for them", dropped)
 
     def chunks(self) -> Iterator[bytes]:
-        """All lines so far, in chunks; the last chunk has the work that goes on."""
+        """All lines so far, in chunks; the last chunk has the work in progress."""
         self.flush()
         yield from self._file.chunks()
         with self._lock:

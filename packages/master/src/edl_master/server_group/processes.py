@@ -57,7 +57,7 @@ ServerLauncher = Callable[[Config, Arguments, Callable[[int, str], None]], Serve
 def local_servers(
     config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
 ) -> ServerInstances:
-    """Servers as processes beside the master."""
+    """Servers as processes of the master's machine."""
     count = config.parameter_servers
 
     folders: dict[int, Path] = {}
@@ -150,7 +150,7 @@ class ParameterServers:
         self._lost = self._lost or f"Parameter server {server} {how}"
 
     def prepare_rollback(self) -> None:
-        """End all servers, so that others can go on from the last snapshot.
+        """End all servers, so that others can continue from the last snapshot.
 
         Raises:
             EdlError: WORKER_CRASH_LOOP; too many restarts from that snapshot.

@@ -36,7 +36,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         journal: its events.
         status: the job as it is now.
         acknowledge: called when a client has read the final status.
-        recorded: commands that have to outlive this master.
+        recorded: commands that have to survive this master.
         timeline: what workers did when.
     """
 
@@ -108,7 +108,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.StopRequest, context: grpc.ServicerContext
     ) -> job_pb2.StopReply:
         reason = request.reason or "stopped without a reason"
-        # Before the answer: a client that has it relies on the job's end, whatever dies meanwhile.
+        # Before the answer: a client that has it relies on the job's end, whatever fails meanwhile.
         self._recorded.record_stop(reason)
         self._controller.handle(events.StopRequested(reason))
         return job_pb2.StopReply()

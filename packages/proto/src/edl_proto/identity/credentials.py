@@ -60,7 +60,7 @@ class Material:
     def server_context(self) -> ssl.SSLContext:
         """For connections that others make to this process."""
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 0  # a connection is never resumed: it would outlive its certificate
+        context.num_tickets = 0  # a connection is never resumed: it would survive its certificate
         return context
 
     @cached_property

@@ -1,6 +1,6 @@
 """The identities of a job as files: made by the client, completed and renewed while the job runs.
 
-``authority.pem`` is the job's authority. Beside it each identity has a folder, so that it can be
+``authority.pem`` is the job's authority. Next to it each identity has a folder, so that it can be
 mounted by itself, with the one file ``identity.pem``. A file's modification time is when it was
 signed. Importing the authority takes a tenth of a second, so nothing here does that at import.
 

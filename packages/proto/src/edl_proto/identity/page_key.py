@@ -70,7 +70,7 @@ class PageKey:
 
     @classmethod
     def provide(cls, folder: Path, given: str = "") -> PageKey:
-        """The key in a folder, made if there is none; and beside it the token of the metrics.
+        """The key in a folder, made if there is none; and next to it the token of the metrics.
 
         Args:
             given: the key to use.

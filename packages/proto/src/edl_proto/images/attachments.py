@@ -1,4 +1,4 @@
-"""Signatures and statements beside an image in its registry, where cosign looks for them.
+"""Signatures and statements next to an image in its registry, where cosign looks for them.
 
 For an image ``sha256:X`` of a repository, the tag ``sha256-X.sig`` has the signatures, and
 ``sha256-X.att`` the statements: each is a layer of one manifest. Whoever may push can put anything
@@ -69,7 +69,7 @@ class Attachments:
                 yield found
 
     def sign(self, repository: Repository, digest: str, key: SigningKey) -> None:
-        """Sign an image, beside the signatures of others; once."""
+        """Sign an image, next to the signatures of others; once."""
         if self.is_signed(repository, digest, [key.public]):
             return
         content = signatures.document(str(repository), digest)
@@ -80,7 +80,7 @@ class Attachments:
     def attach(
         self, repository: Repository, digest: str, statement: Mapping[str, Any], key: SigningKey
     ) -> None:
-        """Sign a statement about an image, beside other ones; once for each type of predicate."""
+        """Sign a statement about an image, next to other ones; once for each type of predicate."""
         kind = str(statement["predicateType"])
         if any(self.statements(repository, digest, kind, [key.public])):
             return

@@ -1,6 +1,6 @@
 """Programs that a kubeconfig names to get credentials: how their failures come to light.
 
-The official client says them to the root logger and goes on without credentials.
+The official client says them to the root logger and continues without credentials.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ RESUME_LOCK = "resume.lock"
 """Held by the client that resumes the job."""
 
 SNAPSHOTS = "snapshots"
-"""What a master that is started again goes on from."""
+"""What a master that is started again continues from."""
 
 CHECKPOINTS = "checkpoints"
 """What is on its way to a store of checkpoints, or has been fetched from there."""
@@ -44,7 +44,7 @@ STATUS = "status.json"
 
 END = "end.json"
 """The final status, while what the job does not need after its end is being removed. Then the file
-becomes ``status.json``; if the master dies before, the next one does that."""
+becomes ``status.json``; if the master fails before, the next one does that."""
 
 RESERVE = ".reserve"
 """Space that a job keeps so that it can say so when its disk is full; not needed after its end."""
@@ -90,7 +90,7 @@ PARTS = "parts"
 """Predictions of single tasks before they are joined."""
 
 PARTS_NOTE_SUFFIX = "-joined"
-"""Of the note beside the folder of parts, wherever the folder is."""
+"""Of the note next to the folder of parts, wherever the folder is."""
 
 PARTS_NOTE = f"{PARTS}{PARTS_NOTE_SUFFIX}"
 """Which output was made from them, until the job is over."""

@@ -1,4 +1,4 @@
-"""The file that reserves a job's output: beside it, with the directory of the job in it.
+"""The file that reserves a job's output: next to it, with the directory of the job in it.
 
 Masters hold it (``edl_master.adapters.output_reservation``). Whoever ends a job for good removes
 it, which is the client where a master was killed.
@@ -50,7 +50,7 @@ def owner(held: int) -> Path | None:
 
 
 def release(output: str, job_dir: Path) -> None:
-    """Remove what any master of a job has left: none of them goes on."""
+    """Remove what any master of a job has left: none of them continues."""
     path = path_of(output)
     if path is None:
         return

@@ -19,7 +19,7 @@ _TIMES = slice(11, 15)  # user and system time, and those of children, in clock 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of this machine, dead or alive.
+    """One process of this machine, running or not.
 
     Attributes:
         pid: process number.
@@ -112,7 +112,7 @@ def send(fd: int, what: signal.Signals) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill what is left of a process group whose leader is dead but not yet reaped, or gone.
+    """Kill what is left of a process group whose leader has ended but not yet reaped, or gone.
 
     While any process of the group lives, the kernel gives the number to no other process; a
     living process by that number means that nothing of the group is left.

@@ -1,7 +1,7 @@
 """The supervisor of a job on this machine: its files, its lock, and how one is started.
 
 A job has at most one supervisor, the process that is the parent of its master (docs/adr/0016).
-The supervisor holds a lock in the job's directory for as long as it lives; beside the lock lies
+The supervisor holds a lock in the job's directory for as long as it lives; next to the lock lies
 the command that starts one. If several start at once, only the one that gets the lock stays.
 
 Jobs that something else restarts (Kubernetes) have no such file: then no function acts.
@@ -119,7 +119,7 @@ def is_over(job_dir: Path) -> bool:
 
 
 def final_state(job_dir: Path) -> str:
-    """The state with which the master ended the job; empty if it goes on."""
+    """The state with which the master ended the job; empty if it continues."""
     state = _read(job_dir / job_directory.STATUS).get("state")
     return state if state in FINAL_STATES else ""
 

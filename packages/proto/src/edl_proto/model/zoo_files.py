@@ -275,7 +275,7 @@ class _Code:
         if not level:
             return []
         folder = path.relative_to(self._zoo).parent
-        if path.with_suffix("").is_dir():  # this module is the package of the folder beside it
+        if path.with_suffix("").is_dir():  # this module is the package of the folder next to it
             folder = folder / path.stem
         parts = list(folder.parts)
         return parts[: len(parts) - (level - 1)]

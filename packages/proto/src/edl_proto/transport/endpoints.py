@@ -1,7 +1,7 @@
 """How direct connections are made, at both ends, and how a caller proves who it is on each kind.
 
 - TCP: by its certificate, where the job is secured; else not at all.
-- A Unix socket beside the server's identity, in a folder that no other user can open: the kernel
+- A Unix socket next to the server's identity, in a folder that no other user can open: the kernel
   says that both ends are of one user, and a ticket says who of the job it is. The caller got the
   ticket, and the path, over gRPC with mutual TLS. Nothing has to be encrypted then, which makes
   large transfers several times as fast (docs/adr/0023).

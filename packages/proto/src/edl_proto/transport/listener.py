@@ -247,7 +247,7 @@ class Listener:
 
 
 def _local_endpoint(access_control: AccessControl, host: str) -> LocalEndpoint | None:
-    """A Unix socket beside the identity of this process, where that is possible."""
+    """A Unix socket next to the identity of this process, where that is possible."""
     try:
         return LocalEndpoint(access_control.folder, host)
     except OSError as error:

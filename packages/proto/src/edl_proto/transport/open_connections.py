@@ -63,7 +63,7 @@ class OpenConnections:
             caller: who has proved to be that; None if that is not asked.
 
         Returns:
-            whether it may go on; otherwise there are too many already.
+            whether it may continue; otherwise there are too many already.
         """
         with self._changed:
             if connection not in self._new or len(self._serving) >= MOST:

@@ -31,7 +31,7 @@ def prepare(connection: socket.socket) -> None:
 def shut_down(connection: socket.socket) -> None:
     """End a connection that another thread uses, which sees an error or the end."""
     with contextlib.suppress(OSError):
-        # Of the socket: TLS would forget its state, and that thread would go on without it.
+        # Of the socket: TLS would forget its state, and that thread would continue without it.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 

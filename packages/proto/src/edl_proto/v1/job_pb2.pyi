@@ -304,7 +304,7 @@ class PredictionSpec(_message.Message):
     """argmax, sigmoid, softmax; empty: the model's output as it is"""
     @_builtins.property
     def keep(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """columns or features of the records to copy beside predictions"""
+        """columns or features of the records to copy next to predictions"""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class JobServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadTimeline(self, request, context):
-        """What workers did when: all that is recorded, and at last what goes on at this moment.
+        """What workers did when: all that is recorded, and at last what is in progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

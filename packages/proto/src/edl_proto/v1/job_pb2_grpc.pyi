@@ -36,7 +36,7 @@ class JobStub:
     GetStatus: _grpc.UnaryUnaryMultiCallable[_job_pb2.GetStatusRequest, _job_pb2.JobStatus]
     WatchEvents: _grpc.UnaryStreamMultiCallable[_job_pb2.WatchEventsRequest, _job_pb2.Event]
     ReadTimeline: _grpc.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]
-    """What workers did when: all that is recorded, and at last what goes on at this moment."""
+    """What workers did when: all that is recorded, and at last what is in progress."""
     Scale: _grpc.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]
     Stop: _grpc.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]
@@ -49,7 +49,7 @@ class JobAsyncStub(JobStub):
     GetStatus: _aio.UnaryUnaryMultiCallable[_job_pb2.GetStatusRequest, _job_pb2.JobStatus]  # type: ignore[assignment]
     WatchEvents: _aio.UnaryStreamMultiCallable[_job_pb2.WatchEventsRequest, _job_pb2.Event]  # type: ignore[assignment]
     ReadTimeline: _aio.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]  # type: ignore[assignment]
-    """What workers did when: all that is recorded, and at last what goes on at this moment."""
+    """What workers did when: all that is recorded, and at last what is in progress."""
     Scale: _aio.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]  # type: ignore[assignment]
     Stop: _aio.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]  # type: ignore[assignment]
     Acknowledge: _aio.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]  # type: ignore[assignment]
@@ -77,7 +77,7 @@ class JobServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ReadTimelineRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_job_pb2.TimelineChunk], _abc.AsyncIterator[_job_pb2.TimelineChunk]]:
-        """What workers did when: all that is recorded, and at last what goes on at this moment."""
+        """What workers did when: all that is recorded, and at last what is in progress."""
 
     @_abc_1.abstractmethod
     def Scale(

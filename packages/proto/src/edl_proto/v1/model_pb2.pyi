@@ -101,7 +101,7 @@ class TrainedModel(_message.Message):
     feature_columns: _builtins.str
     label_columns: _builtins.str
     model_zoo: _builtins.str
-    """directory beside this file: a copy of the model zoo"""
+    """directory next to this file: a copy of the model zoo"""
     minibatch_size: _builtins.int
     job: _builtins.str
     created_at: _builtins.str

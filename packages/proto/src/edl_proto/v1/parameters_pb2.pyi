@@ -629,7 +629,7 @@ class ScanRowsReply(_message.Message):
     count: _builtins.int
     """rows that follow; may be 0 before the end"""
     cursor: _builtins.int
-    """where to go on"""
+    """where to continue"""
     more: _builtins.bool
     def __init__(
         self,

@@ -316,7 +316,7 @@ class ServerReport(_message.Message):
     """that writing the part took"""
     @_builtins.property
     def failed(self) -> _error_pb2.Error:
-        """this server cannot go on"""
+        """this server cannot continue"""
 
     @_builtins.property
     def tables(self) -> Global___TableFigures:

@@ -323,7 +323,7 @@ class CallbackReply(_message.Message):
     state: _builtins.bytes
     """opaque: for the next call, whichever worker makes it"""
     stopped_by: _builtins.str
-    """the callback that ends the training; empty: it goes on"""
+    """the callback that ends the training; empty: it continues"""
     learning_rate: _builtins.float
     """from now on; absent: as before"""
     keep_best: _builtins.bool

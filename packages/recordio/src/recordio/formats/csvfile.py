@@ -122,7 +122,7 @@ class CsvSource(RangeReader):
         """Offset and content of each line that is not empty; the header is line -1."""
         offset = begun = stream.offset
         rest = b""
-        parts: list[bytes] = []  # of a line whose quoted field goes on
+        parts: list[bytes] = []  # of a line whose quoted field continues
         length = 0  # of these
         last = False
         while not last:

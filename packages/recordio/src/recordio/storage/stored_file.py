@@ -34,7 +34,7 @@ MOST = 16
 """The same, of one that waits: 64 MiB."""
 
 LOOK = 4 << 10
-"""Bytes of a first request beside what will be read as a whole: somebody looks at the beginning."""
+"""Most bytes of a first request outside of the range that will be read as a whole."""
 
 RETRY_S = 300.0
 """How long a store may be out of order."""

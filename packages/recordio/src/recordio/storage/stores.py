@@ -45,7 +45,7 @@ def _google_options(configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
         return {}
     if os.environ.get("STORAGE_EMULATOR_HOST", "default") not in ("", "default"):
         return {"token": "anon"}
-    # Otherwise gcsfs goes on without credentials where it finds none, and objects seem forbidden.
+    # Otherwise gcsfs continues without credentials where it finds none, and objects seem forbidden.
     return {"token": "google_default"}
 
 

@@ -84,7 +84,7 @@ class PredictionSettings:
     """What a job writes for each record that it predicts.
 
     Attributes:
-        keep: columns or features of the record to copy beside the prediction.
+        keep: columns or features of the record to copy next to the prediction.
         postprocess: argmax, sigmoid or softmax; empty: the outputs stay as they are.
     """
 

@@ -22,7 +22,7 @@ class AfterPush(Enum):
     """What to do after the reply to a push."""
 
     ADVANCE = auto()
-    """The minibatches are in the model. Go on with the next one, if there is one."""
+    """The minibatches are in the model. Continue with the next one, if there is one."""
     RECOMPUTE = auto()
     """Compute the same minibatches again, from newer parameters."""
     DROP_TASK = auto()

@@ -138,7 +138,7 @@ class CallbackResult:
 
     Attributes:
         state: what they remember; opaque to the master.
-        stopped_by: the callback that ends the training; empty: it goes on.
+        stopped_by: the callback that ends the training; empty: it continues.
         learning_rate: from now on; None: as before.
         keep_best: the present values are the best so far.
         restore_best: training ends, and the best values become the model.

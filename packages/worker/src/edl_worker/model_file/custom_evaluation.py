@@ -1,7 +1,7 @@
 """Evaluation with a model's own ``test_step`` or ``compute_metrics``, in states that add up.
 
-The states are the variables of the model's metrics. What the step returns beside them counts as a
-mean over the examples.
+The states are the variables of the model's metrics. What the step returns in addition
+to them counts as a mean over the examples.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class _Update:
 
 @dataclass(frozen=True, slots=True)
 class FurtherOptimizer:
-    """An optimizer of a step beside its first.
+    """An optimizer of a step in addition to its first.
 
     Attributes:
         variables: paths of those that it updates.

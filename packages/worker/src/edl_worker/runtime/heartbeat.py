@@ -50,7 +50,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self, interval_s: float) -> None:
-        """Start, or go on with another interval after a new registration."""
+        """Start, or continue with another interval after a new registration."""
         self._interval_s = interval_s or self._interval_s
         if not self._thread.is_alive():
             self._thread.start()

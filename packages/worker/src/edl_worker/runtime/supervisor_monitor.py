@@ -1,6 +1,6 @@
 """The one way in which a worker takes part in the recovery of its job's master (docs/adr/0016).
 
-A supervisor and its master may die together; then nobody but the workers is left to notice. So
+A supervisor and its master may be killed together; then only the workers are left to notice. So
 each worker looks at the lock of the job's supervisor, from its start on: before it registers,
 while it loads the model file, and whether a master answers or not.
 """

@@ -88,7 +88,7 @@ class WorkerProcess:
 
     @property
     def _finish_limit_s(self) -> float:
-        """How long the current work may go on after the worker was asked to leave."""
+        """How long the current work may continue after the worker was asked to leave."""
         return finish_limit_s(
             self._session.grace_s, self._settings.grace_margin_s, self._settings.leave_timeout_s
         )
@@ -148,7 +148,7 @@ class WorkerProcess:
 
 
 def finish_limit_s(grace_s: float, margin_s: float, leave_timeout_s: float) -> float:
-    """How long work may go on in a grace period that also has to do for saying goodbye.
+    """How long work may continue in a grace period that also has to do for saying goodbye.
 
     Args:
         grace_s: after which the platform kills the process.

@@ -35,7 +35,7 @@ def crashed_forms(crashes: int, place: Path | None = None) -> frozenset[str]:
 
     Args:
         crashes: attempts that ended with their process.
-        place: where this attempt writes, beside the earlier ones; None if they cannot be seen.
+        place: where this attempt writes, next to the earlier ones; None if they cannot be seen.
 
     Returns:
         Nothing before the second crash; then the forms that attempts were writing, or all if that

@@ -1,4 +1,4 @@
-"""Features of records that a prediction job copies beside its predictions."""
+"""Features of records that a prediction job copies next to its predictions."""
 
 from __future__ import annotations
 

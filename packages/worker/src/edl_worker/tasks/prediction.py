@@ -31,7 +31,7 @@ class Postprocessing:
     """What becomes of the model's outputs before they are written.
 
     Attributes:
-        kept: the features to write beside the outputs, record by record.
+        kept: the features to write next to the outputs, record by record.
         postprocess: argmax, sigmoid or softmax; empty: the outputs stay as they are.
     """
 

@@ -20,7 +20,7 @@ class StepProfiler:
     """Counts the steps of this process, and profiles those from ``first`` to ``last``.
 
     A step is from the computation of one minibatch to that of the next, with what lies between.
-    A profile that cannot be made or sent is a warning; training goes on without it.
+    A profile that cannot be made or sent is a warning; training continues without it.
 
     Args:
         first: number of a step, counted from 1.

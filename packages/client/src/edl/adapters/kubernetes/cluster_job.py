@@ -72,7 +72,7 @@ class ClusterJob:
                 self.record.get(objects.STATUS_KEY) or "{}", message, ignore_unknown_fields=True
             )
         except json_format.ParseError:
-            message.Clear()  # the record is for reading only; the job goes on without it
+            message.Clear()  # the record is for reading only; the job continues without it
         message.name = self.name
         message.type = message.type or self.spec.type
         message.output = message.output or self.spec.output

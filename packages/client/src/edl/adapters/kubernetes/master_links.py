@@ -150,7 +150,7 @@ class MasterLinks:
 
 @contextlib.contextmanager
 def fall_back_to_record() -> Iterator[None]:
-    """Go on where no master answers, or where it would not let this user in."""
+    """Continue where no master answers, or where it would not let this user in."""
     try:
         yield
     except MasterUnreachable:

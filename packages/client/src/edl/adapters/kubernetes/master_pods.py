@@ -70,7 +70,7 @@ class MasterProblem:
 
 
 class StartPhase(StrEnum):
-    """What every start of a master goes through, in words that go on after "it waits:"."""
+    """What every start of a master goes through, in words that continue after "it waits:"."""
 
     NO_POD = "Kubernetes has not made its pod yet"
     UNSCHEDULED = "no node has been chosen for its pod yet"

@@ -269,7 +269,7 @@ def check_locations(job: Submission) -> None:
 
     Raises:
         Problem: USAGE; a path is on this machine, and in no volume of the pods. Or the output is a
-            volume itself, which has no place beside it. Or nobody could fetch the profiles.
+            volume itself, which has no place next to it. Or nobody could fetch the profiles.
     """
     if job.profile is not None and not job.tensorboard_dir:
         raise usage(
@@ -289,7 +289,7 @@ def check_locations(job: Submission) -> None:
                 continue
             if option == "output" and place in folders:
                 raise usage(
-                    f"--output {place} is a volume itself: outputs are first written beside it",
+                    f"--output {place} is a volume itself: outputs are first written next to it",
                     where="--output",
                     remedy=f"Name a folder of the volume, such as {place}/{job.name}.",
                 )

@@ -118,7 +118,7 @@ class StartProgress:
         query = {"container": objects.CONTAINER, "tailLines": "1"}
         try:
             said = self.objects.log(self.name, pod, query).strip()
-        except EdlError as error:  # it is only told: the start goes on, or ends, without it
+        except EdlError as error:  # it is only told: the start continues, or ends, without it
             return f"; its log cannot be read: {error.what}"
         return f"; the last line of its log: {readable(said)}" if said else ""
 

@@ -1,7 +1,7 @@
 """The objects of a job that exports the model of another one: copies of that one's.
 
 Image, volumes, resources and templates of the user are in the pods already, and the new master
-mounts the same claim: the state of the first job is a folder beside its own.
+mounts the same claim: the state of the first job is a folder next to its own.
 """
 
 from __future__ import annotations

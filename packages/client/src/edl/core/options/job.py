@@ -44,7 +44,7 @@ class JobOptions:
     allow_dead_letters: bool = declare(
         Option(
             Flag(),
-            "Go on without the tasks that failed every attempt, and report them.",
+            "Continue without the tasks that failed every attempt, and report them.",
             default=False,
             spec="failures.allow_dead_letters",
         )
@@ -63,7 +63,7 @@ class JobOptions:
     snapshot_interval: float = declare(
         Option(
             Duration(min_s=0.1),
-            "Time between snapshots of the job; a master that dies loses at most this much work.",
+            "Time between snapshots of the job; a master that fails loses at most this much work.",
             "30s",
             default=5.0,
             default_text="5s",

@@ -44,7 +44,7 @@ class PredictionOptions:
     keep: tuple[str, ...] = declare(
         Option(
             Names(),
-            "Columns or features of the records to copy beside the predictions.",
+            "Columns or features of the records to copy next to the predictions.",
             "id,name",
             default=(),
             verbs=PREDICT,

@@ -30,7 +30,7 @@ class _Entry:
 class AppliedCounts:
     """For each open task: how many of its minibatches were applied, and the token of its lease.
 
-    The counts outlive leases, so that the next holder begins where the last one ended; tokens
+    The counts survive leases, so that the next holder begins where the last one ended; tokens
     only grow, so that an earlier holder can never push again.
     """
 

@@ -18,10 +18,10 @@ from edl_master.core.parameters.rules import RULES, Rule
 from edl_master.core.parameters.schedules import Schedule, parse_learning_rate
 
 OTHERS = "others"
-"""Key beside ``class_name`` with further optimizers, each with the names of its ``variables``."""
+"""Key next to ``class_name`` with further optimizers, each with the names of its ``variables``."""
 
 EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
-"""Key beside ``class_name`` with the names of variables without weight decay: what the user told
+"""Key next to ``class_name`` with the names of variables without weight decay: what the user told
 ``exclude_from_weight_decay``, which Keras itself does not serialize."""
 
 _INSTEAD = {
@@ -33,7 +33,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True)
 class Ema:
-    """An average ``a = momentum a + (1 - momentum) w`` of the values, kept beside them.
+    """An average ``a = momentum a + (1 - momentum) w`` of the values, kept next to them.
 
     It takes the place of the values after every ``overwrite_frequency`` updates; with None, only
     when training ends.
@@ -117,7 +117,7 @@ def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
 
     Args:
         serialized: ``class_name`` and ``config``; what ``config`` leaves out has Keras's
-            default. ``excluded_from_weight_decay`` beside them may list names of variables, and
+            default. ``excluded_from_weight_decay`` next to them may list names of variables, and
             ``others`` further optimizers, each with the names of its ``variables``.
 
     Raises:

@@ -27,7 +27,7 @@ def quantize_float16(bits: Array, out: Array) -> None:
         odd = u(u(size >> u(13)) & u(1))
         # The exponent has another origin, 112 lower; rounding may carry into it.
         normal = u(u(size - u(112 << 23) + u(0xFFF) + odd) >> u(13))
-        # Beside 0.5 the last bit of a float32 is worth what that of a subnormal float16 is.
+        # Near 0.5 the last bit of a float32 is worth what that of a subnormal float16 is.
         small = u(np.float32(np.uint32(size).view(np.float32) + f(0.5)).view(np.uint32))
         found = u(small - u(0x3F000000)) if size < u(113 << 23) else normal
         beyond = u(0x7E00) if size > u(0x7F800000) else u(0x7C00)

@@ -53,7 +53,7 @@ class Snapshot:
         return Layout.from_description(self.meta["layout"], tables)
 
     def check(self, layout: Layout | None, optimizer: Optimizer, mode: UpdateMode) -> None:
-        """Make sure that training can go on with these.
+        """Make sure that training can continue with these.
 
         An optimizer may have other settings than it had, but must be of the same class, and so
         must each of several.

@@ -79,7 +79,7 @@ class ParameterStore:
             self._accumulator = GradientAccumulator(layout, mode.reduction, executor)
 
     def warm_up(self) -> None:
-        """Compile the loops that updates will need; it may run beside other calls."""
+        """Compile the loops that updates will need; also while other calls run."""
         self._updater.warm_up()
         self._values.warm_up()
         if self.layout.tables:
@@ -276,7 +276,7 @@ class ParameterStore:
         """The state as it is now, apart from frozen versions.
 
         The arrays are views: they are copied when they are read, or when they are about to change.
-        So this takes no time, and others may read them while updates go on.
+        So this takes no time, and others may read them while updates continue.
         """
         meta: dict[str, Any] = {
             "format": FORMAT,
@@ -307,7 +307,7 @@ class ParameterStore:
         layout: Layout | None = None,
         executor: Executor | None = None,
     ) -> Self:
-        """A store that goes on where a snapshot was taken, as if there had been no stop.
+        """A store that continues where a snapshot was taken, as if there had been no stop.
 
         Args:
             snapshot: the state, which stays as it is.
