@@ -38,6 +38,7 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
         (2, "there is no configmap c", ("--env-from", "configmap/c")),
         (2, "there is no priorityclass high", ("--worker-priority-class", "high=1,low=rest")),
         (2, "there is no priorityclass top", ("--priority-class", "top")),
+        (2, "there is no ingressclass inner", ("--ingress={name}.org", "--ingress-class=inner")),
         (2, "not a quantity of memory", ("--worker-resources", "memory=lots")),
         (2, "pods do not see this machine's files", ("--data", str(submitter.place))),
         (2, "template cannot be read", ("--pod-template", "missing.yaml")),

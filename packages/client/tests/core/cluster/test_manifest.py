@@ -8,9 +8,11 @@ import pytest
 
 from edl.core.cluster import manifest, pods
 from edl.core.cluster.pods import PodTemplates
+from edl.core.cluster.templates import JsonObject
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
+from edl_proto.identity.page_key import PAGES, PageKey
 from edl_proto.kubernetes import objects
 from edl_proto.local.process_environment import THREADS
 
@@ -81,6 +83,23 @@ def test_every_object_has_the_labels_of_edl_and_of_the_user() -> None:
     named = [item["metadata"]["name"].removeprefix("edl-digits") for item in made["items"]]
     assert named == ["", "", "", ".authority", ".workers-0", ""]
     assert {item["metadata"]["namespace"] for item in made["items"]} == {"ns"}
+
+
+def test_an_ingress_publishes_the_page_and_nothing_else_of_its_port() -> None:
+    def ingress(**more: str) -> JsonObject:
+        listed = manifest.manifest(job(ingress="{name}.{namespace}.org", **more), "ns", "{}", NONE)
+        (made,) = (item for item in listed["items"] if item["kind"] == "Ingress")
+        found: JsonObject = made["spec"]
+        return found
+
+    (rule,) = ingress()["rules"]
+    assert rule["host"] == "digits.ns.org"
+    paths = {(path["path"], path["pathType"]) for path in rule["http"]["paths"]}
+    assert paths == {("/", "Exact"), (PAGES, "Prefix")}
+    assert PageKey.create().home.startswith(f"{PAGES}/")
+    assert not any(each.startswith(PAGES) for each in ("/metrics", "/healthz", "/readyz"))
+    assert "ingressClassName" not in ingress()
+    assert ingress(ingress_class="inner")["ingressClassName"] == "inner"
 
 
 def test_a_pod_mounts_what_proves_its_own_identity_alone() -> None:
@@ -293,6 +312,7 @@ def test_a_job_that_a_queue_releases_stays_suspended(flags: Any, suspended: bool
         ("worker_priority_class", "high=2,low=3"),
         ("worker_priority_class", "high=rest,low=rest"),
         ("ingress", "jobs.example.com"),
+        ("ingress_class", "Inner Class"),
     ],
 )
 def test_wrong_values_are_refused_with_a_remedy(option: str, value: str) -> None:
@@ -309,3 +329,8 @@ def test_wrong_values_are_refused_with_a_remedy(option: str, value: str) -> None
 def test_options_of_clusters_need_the_platform(option: str, value: str) -> None:
     with pytest.raises(Problem, match="has no effect without --platform kubernetes"):
         job(platform="processes", **{option: value})
+
+
+def test_a_class_of_ingress_controllers_needs_an_ingress() -> None:
+    with pytest.raises(Problem, match="--ingress-class has no effect without --ingress"):
+        job(ingress_class="inner")

@@ -3,7 +3,8 @@
 The key is a file that only the job's user can read, or an entry of the job's Secret. Whoever has it
 makes links, without asking the master; the master, and every later one, recognizes them. A link is
 worth a session in one browser. The page itself is below a path that follows from the key: browsers
-send a cookie to every port of a host, but only with requests below the cookie's path.
+send a cookie to every port of a host, but only with requests below the cookie's path. The paths of
+all pages begin alike, so that what publishes a page can leave out the rest of its port.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import stat
 from pathlib import Path
 
 from edl_proto.files import replace_file
+
+PAGES = "/page"
+"""Every page is below this path."""
 
 LINK_LIFETIME_S = 24 * 3600
 """A link may wait so long for its click."""
@@ -91,7 +95,7 @@ class PageKey:
     @property
     def home(self) -> str:
         """The path of the page, with a slash at both ends."""
-        return f"/{_encode(self._mac('home', b'')[:12])}/"
+        return f"{PAGES}/{_encode(self._mac('home', b'')[:12])}/"
 
     @property
     def metrics_token(self) -> str:

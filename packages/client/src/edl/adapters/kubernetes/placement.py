@@ -226,6 +226,7 @@ KINDS = {
 _PLACES = {
     "namespace": "/api/v1/namespaces",
     "priorityclass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
 }
 """Of kinds that belong to no namespace."""
 
@@ -324,6 +325,8 @@ def _references(job: Submission) -> list[tuple[str, str, str]]:
         found.append(("env_from", kinds[kind], name))
     if job.priority_class:
         found.append(("priority_class", "priorityclass", job.priority_class))
+    if job.ingress_class:
+        found.append(("ingress_class", "ingressclass", job.ingress_class))
     for share in pods.worker_priorities(job):
         found.append(("worker_priority_class", "priorityclass", share.name))
     given = read_templates(job)

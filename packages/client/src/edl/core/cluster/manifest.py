@@ -10,6 +10,7 @@ from edl.core.cluster.pods import PodTemplates, master_pod, metadata
 from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
+from edl_proto.identity.page_key import PAGES
 from edl_proto.kubernetes import objects
 
 UNLIMITED = 2**31 - 1
@@ -143,12 +144,18 @@ def page_host(job: Submission, namespace: str) -> str:
 
 
 def _ingress(job: Submission, namespace: str) -> JsonObject:
+    """Publishes the page, and nothing else of its port: metrics may be for everybody there."""
     backend = {
         "service": {"name": objects.object_name(job.name), "port": {"name": "page"}},
     }
-    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    paths = [
+        {"path": path, "pathType": kind, "backend": backend}
+        for path, kind in (("/", "Exact"), (PAGES, "Prefix"))  # the first takes links
+    ]
     ingress = _object("networking.k8s.io/v1", "Ingress", job, namespace)
-    ingress["spec"] = {"rules": [{"host": page_host(job, namespace), "http": {"paths": [path]}}]}
+    ingress["spec"] = {"rules": [{"host": page_host(job, namespace), "http": {"paths": paths}}]}
+    if job.ingress_class:
+        ingress["spec"]["ingressClassName"] = job.ingress_class
     return ingress
 
 

@@ -92,6 +92,14 @@ class ClusterOptions:
             "{name}.jobs.example.com",
         )
     )
+    ingress_class: str = declare(
+        Option(
+            CheckedText("NAME", check=object_name),
+            "Class of ingress controllers that publish the page.",
+            "nginx",
+            default_text="that of the cluster",
+        )
+    )
     suspend: bool = declare(
         Option(
             Flag(),

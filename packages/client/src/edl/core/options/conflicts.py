@@ -76,6 +76,8 @@ def _check_cluster(given: Mapping[str, Given], values: Mapping[str, Any]) -> Non
                 where=entry.where,
                 remedy="edl dashboard NAME --port N forwards the page to a port of this machine.",
             )
+        if not values["ingress"]:
+            _needs("ingress_class", "--ingress", given)
         return
     for group in (ClusterOptions, PodOptions):
         for field in dataclasses.fields(group):

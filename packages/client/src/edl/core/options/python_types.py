@@ -80,6 +80,7 @@ class TrainOptions(TypedDict, total=False):
     priority_class: str
     worker_priority_class: str
     ingress: str
+    ingress_class: str
     suspend: bool
     start_timeout: str | float
     master_resources: str | dict[str, str]
@@ -149,6 +150,7 @@ class EvaluateOptions(TypedDict, total=False):
     priority_class: str
     worker_priority_class: str
     ingress: str
+    ingress_class: str
     suspend: bool
     start_timeout: str | float
     master_resources: str | dict[str, str]
@@ -216,6 +218,7 @@ class PredictOptions(TypedDict, total=False):
     priority_class: str
     worker_priority_class: str
     ingress: str
+    ingress_class: str
     suspend: bool
     start_timeout: str | float
     master_resources: str | dict[str, str]
