@@ -43,3 +43,17 @@ def test_parameters_and_names_of_several_options_add_up(monkeypatch: pytest.Monk
     assert BY_NAME["params"].kind.read(flags["params"].value) == "units=[1, 2],rate=0.1"
     names = BY_NAME["image_pull_secrets"].kind.read(flags["image_pull_secrets"].value)
     assert names == ("one", "two", "three")
+
+
+@pytest.mark.parametrize("option", ["labels", "node_selector", "worker_resources"])
+def test_a_key_with_two_values_is_named(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    flag = BY_NAME[option].flag
+    flags = read(monkeypatch, flag, "cpu=1,memory=2", flag, "memory=3")
+    with pytest.raises(ValueError, match="it contains the key memory twice"):
+        BY_NAME[option].kind.read(flags[option].value)
+
+
+def test_a_name_that_is_there_twice_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = read(monkeypatch, "--image-pull-secrets", "one,two", "--image-pull-secrets", "two")
+    with pytest.raises(ValueError, match="it contains the name two twice"):
+        BY_NAME["image_pull_secrets"].kind.read(flags["image_pull_secrets"].value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Integer, Names, Text, Texts
+from edl.core.options.kinds import Integer, Names, Text, Texts, repeated
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -188,8 +188,8 @@ class Pairs:
                 pairs.append((key.strip(), item.strip()))
         for key, item in pairs:
             self.check(key, item)
-        if len({key for key, _ in pairs}) < len(pairs):
-            raise ValueError("it contains a key twice")
+        if twice := repeated([key for key, _ in pairs]):
+            raise ValueError(f"it contains the key {twice} twice")
         return tuple(pairs)
 
     def check(self, key: str, value: str) -> None:

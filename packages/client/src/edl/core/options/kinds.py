@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
@@ -90,6 +90,11 @@ class Texts:
         return texts
 
 
+def repeated(words: Sequence[str]) -> str:
+    """The first word that is there again; empty if none is."""
+    return next((word for at, word in enumerate(words) if word in words[:at]), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names, separated by commas in a text."""
@@ -100,8 +105,8 @@ class Names:
     def read(self, value: object) -> tuple[str, ...]:
         names = Texts().read(value.split(",") if isinstance(value, str) else value)
         names = tuple(name.strip() for name in names)
-        if len(set(names)) < len(names):
-            raise ValueError("it contains a name twice")
+        if twice := repeated(names):
+            raise ValueError(f"it contains the name {twice} twice")
         return names
 
 
