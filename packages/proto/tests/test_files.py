@@ -69,5 +69,5 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "file") == b"content"
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
-        with pytest.raises(OSError, match="it is not a regular file"):
+        with pytest.raises(OSError, match="the path is not a regular file"):
             read_regular(place)

@@ -30,5 +30,5 @@ def test_pipes_sockets_devices_and_files_of_the_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_file_of_the_kernel_is_no_source() -> None:
-    with pytest.raises(recordio.UnreadableFile, match="it is not a regular file"):
+    with pytest.raises(recordio.UnreadableFile, match="the path is not a regular file"):
         recordio.open_source("/proc/uptime", format="csv").count()

@@ -44,7 +44,7 @@ def test_a_job_that_runs_or_is_over_waits_for_nothing(waits: ClusterJob, state: 
     ("secret", "reason"),
     [
         ({}, "its Secret was deleted"),
-        ({"data": {"other": ""}}, "it has no spec.json"),
+        ({"data": {"other": ""}}, "its Secret has no spec.json"),
         ({"data": {objects.SPEC_KEY: "e30nCg=="}}, "Failed to load JSON"),
     ],
 )

@@ -60,8 +60,8 @@ def test_a_missing_name(attempt: Attempt) -> None:
 def test_names_that_are_empty(attempt: Attempt) -> None:
     told(attempt("zoo", "init", ""), 2, "the folder has no name")
     load = ("data", "load", "--from", "p.recordio", "--to", "sqlite:///t.db", "--table", "t")
-    told(attempt(*load, "--column", " "), 2, "--column: it is empty")
-    told(attempt(*load, "--column", "c", "--key", ""), 2, "--key: it is empty")
+    told(attempt(*load, "--column", " "), 2, "--column is empty")
+    told(attempt(*load, "--column", "c", "--key", ""), 2, "--key is empty")
 
 
 def test_an_export_to_a_scheme_alone(attempt: Attempt) -> None:

@@ -126,7 +126,7 @@ def test_an_image_that_is_a_pipe_or_announces_gigabytes(edl: Call, photos: Path)
     for form in ("floats", "file"):
         done = edl("data", "convert", "photos", "--to", "out", "--image-as", form, code=3)
         assert "1.png" in done.err
-        assert "it is not a regular file" in done.err
+        assert "the path is not a regular file" in done.err
 
 
 def test_what_pillow_thinks_of_large_images_is_not_shown(

@@ -365,7 +365,7 @@ def test_what_is_no_regular_file_is_not_pointed_to_a_conversion(edl: Call, tmp_p
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for place in ("pipe", "zeros"):
         told = edl("data", "inspect", place, code=3).err
-        assert "it is not a regular file" in told
+        assert "the path is not a regular file" in told
         assert "Write the content to a regular file first." in told
         assert "edl data convert" not in told
 

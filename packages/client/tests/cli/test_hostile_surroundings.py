@@ -226,7 +226,7 @@ def test_a_pipe_in_the_place_of_any_file_of_a_job(tidy: Edl, attempt: Attempt) -
             done = attempt(command, *(["odd"] if command != "list" else []))
             refused_or_done(done.code, done.err, (command, file))
             if file.name == "spec.json" and command in ("list", "status"):
-                assert "it is not a regular file" in done.err
+                assert "the path is not a regular file" in done.err
         kept.replace(file)
     # A command may have started the job again, because it could not read that the job has ended.
     eventually(lambda: "succeeded" in attempt("status", "odd").out, "the job has succeeded")

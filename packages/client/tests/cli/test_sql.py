@@ -176,7 +176,7 @@ SELECT CASE x WHEN 9000 THEN %s ELSE x END AS x FROM many
         ("SELECT * FROM employee WHERE", (), 2, ["does not understand"]),
         (" ; ", (), 2, ["the query is empty"]),
         ("DELETE FROM employee", (), 2, ["only reads", "must be a SELECT"]),
-        ("PRAGMA query_only = ON", (), 2, ["it is not a SELECT"]),
+        ("PRAGMA query_only = ON", (), 2, ["the query is not a SELECT"]),
         ("SELECT * FROM employee WHERE salary > 9", (), 3, ["returns no rows", "conditions"]),
         ("SELECT name, name FROM employee", (), 3, ["'name' twice"]),
         ("SELECT name FROM employee", ("--label", "rol"), 2, ["no such column"]),

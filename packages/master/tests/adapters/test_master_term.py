@@ -147,7 +147,7 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
         raise ApiUnavailable("no route to host")
 
     api.before = unavailable
-    monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.0)
     older.watch()
     for _ in range(10):
         assert looks.acquire(timeout=200)
@@ -164,7 +164,7 @@ def test_a_master_whose_pod_is_gone_ends_though_it_cannot_read_the_lease(
     api = FakeApi()
     older = term(api)
     older.take()
-    monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.0)
     api.before = reject_token
     older.watch()
     while not older.is_superseded:

@@ -37,7 +37,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave signals, logging and variables of this process as they are."""
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
     monkeypatch.setattr(pod, "_DIRECTORY_EVERY_S", 0.01)
-    monkeypatch.setattr("edl_master.adapters.master_term._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.01)
     monkeypatch.setenv(objects.POD_NAME, "edl-job-abc")
     handler, handlers = signal.getsignal(signal.SIGTERM), list(logging.getLogger().handlers)
     yield

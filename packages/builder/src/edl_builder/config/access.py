@@ -186,7 +186,7 @@ class AccessFile:
             file = tomllib.loads(self._path.read_text("utf-8"))
             found = read_access(file.get("tenants", {}), self._issuers)
             if found.is_open:
-                raise ValueError("it has no tenants")
+                raise ValueError("the file has no tenants")
         except (OSError, ValueError, TypeError, AttributeError, BuilderError) as error:
             log.error("%s stays as it was read before: %s", self._path, error)
             return

@@ -181,7 +181,7 @@ def readable_size(file: str, option: str) -> int:
         return 1
     try:
         if not is_regular(file):  # to read it may take forever
-            raise _unreadable("it is not a regular file", file, option, _SPECIAL)
+            raise _unreadable("the path is not a regular file", file, option, _SPECIAL)
         with open(file, "rb"):
             return os.path.getsize(file)
     except OSError as error:

@@ -152,7 +152,7 @@ class JobStore:
                 if not ownership.is_own(draft):
                     raise EdlError(
                         ErrorCode.FORBIDDEN,
-                        "other users can change the folder of jobs, and what lies there runs"
+                        "other users can change the folder of jobs, and its programs run"
                         " with your rights",
                         where=str(self.root),
                         remedy="Set EDL_HOME to a folder that only you can write, or take away"

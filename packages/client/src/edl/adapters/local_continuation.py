@@ -195,7 +195,7 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
     if job.spec.type != job_pb2.TRAIN:
         raise EdlError(
             ErrorCode.USAGE,
-            f"{job.name} is not a training job: it has no model of its own",
+            f"{job.name} is not a training job, so there is no model to export",
             where=job.name,
             remedy="edl list shows all jobs.",
         )

@@ -27,7 +27,7 @@ BUSY_S = 900.0
 """Seconds of one core after which a check is taken for an endless loop."""
 
 _IDLE_SHARE = 0.001  # of one core: what a process uses that only waits
-_LOOK_EVERY_S = 0.25
+_POLL_S = 0.25
 _DETAIL_LINES = 20
 
 
@@ -104,7 +104,7 @@ def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: 
     used, since = 0.0, time.monotonic()
     while True:
         try:
-            process.wait(_LOOK_EVERY_S)
+            process.wait(_POLL_S)
             return
         except subprocess.TimeoutExpired:
             pass
@@ -120,7 +120,7 @@ def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: 
             continue
         raise EdlError(
             ErrorCode.TIMED_OUT,
-            f"{reason}; it was stopped",
+            f"{reason}; the check was stopped",
             where=where,
             remedy="Keep downloads, questions and long computations out of the model file's "
             "import.",

@@ -56,7 +56,7 @@ def read(place: str, most: int | None = None) -> bytes:
     """
     if not scheme(place):
         if not is_regular(place):  # to read it may take forever
-            raise OSError(errno.EINVAL, "it is not a regular file", place)
+            raise OSError(errno.EINVAL, "the path is not a regular file", place)
         _check_size(place, os.path.getsize(place), most)
         return Path(place).read_bytes()
     try:

@@ -279,7 +279,7 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
         named = {"--table": table, "--column": column, "--key": key, "--prediction": prediction}
         for option, name in named.items():
             if not name.strip():
-                raise usage(f"{option}: it is empty", where=option, remedy="Name it.")
+                raise usage(f"{option} is empty", where=option, remedy="Name it.")
         database = Database(to, password_file)
         values = Predictions(predictions, key, prediction)
         with _progress(None, quiet) as tell:

@@ -208,7 +208,7 @@ def _labels(texts: list[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise usage(
-                f"--label {text}: it is not NAME=VALUE",
+                f"--label {text} is not NAME=VALUE",
                 where="--label",
                 remedy="For example: --label team=vision",
             )

@@ -309,7 +309,7 @@ def check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> Non
         f"the column {name} is of type {known}, and the predictions are "
         f"{ {Cell.INT: 'integers', Cell.FLOAT: 'floats'}.get(kind, 'texts') }",
         where=where,
-        remedy="Name another column: it is created if it does not exist.",
+        remedy="Name another column: a column that does not exist is created.",
     )
 
 

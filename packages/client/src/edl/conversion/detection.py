@@ -173,7 +173,7 @@ def _found(source: str) -> list[str]:
         if place.exists() and not (place.is_dir() or _is_regular(place)):
             raise EdlError(
                 ErrorCode.DATA_UNREADABLE,
-                "it is neither a regular file nor a folder",
+                "the path is neither a regular file nor a folder",
                 where=str(place),
                 remedy="Write the content to a file first.",
             )

@@ -80,7 +80,7 @@ class ImageFolderSource:
         depth: np.dtype[Any] | None = None
         for file in self._files:
             if file.exists() and not file.is_file():  # to read a pipe may take forever
-                raise unreadable("it is not a regular file", str(file), "Remove it.")
+                raise unreadable("the path is not a regular file", str(file), "Remove it.")
             label = np.array([self.classes[file.parent.name]], np.int64)
             if self._form is ImageForm.FILE:
                 yield recordio.example.encode({"image": [_content(file)], "label": label})

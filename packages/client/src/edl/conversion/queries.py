@@ -146,7 +146,7 @@ class QuerySource:
     def _choose(self, options: ConversionOptions) -> Chosen:
         if not self._result.returns_rows:
             raise usage(
-                "the query returns no rows: it is not a SELECT",
+                "the query is not a SELECT, so it returns no rows",
                 where="--query",
                 remedy="For example: SELECT name, salary FROM employee",
             )

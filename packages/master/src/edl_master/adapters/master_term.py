@@ -6,7 +6,8 @@ them can have the highest number. Nothing expires: no clock decides who is the m
 
 What this protects, and what not:
 
-- A master that can reach the API server learns of a newer one within ``_LOOK_EVERY_S`` and ends.
+- A master that can reach the API server learns of a newer one within ``_CHECK_INTERVAL_S``,
+  and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
 - A master whose pod was deleted, but whose process nobody ends since its kubelet has stopped,
   cannot read the Lease (``api_retry.TokenRejected``). It ends as if it had seen a newer master, and
@@ -31,7 +32,7 @@ from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 2.0
+_CHECK_INTERVAL_S = 2.0
 _COUNT = "leaseTransitions"
 
 
@@ -94,18 +95,18 @@ class MasterTerm:
         Raises:
             ApiError: the Lease is gone, and with it the Job; or access was withdrawn.
         """
-        self._look("confirming the term", time.sleep)
+        self._check("confirming the term", time.sleep)
         return not self.is_superseded
 
     def _watch(self) -> None:
         while not self.is_superseded:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_INTERVAL_S)
             try:
-                self._look("looking for a newer master", lambda _: time.sleep(_LOOK_EVERY_S))
+                self._check("looking for a newer master", lambda _: time.sleep(_CHECK_INTERVAL_S))
             except ApiError as error:
                 log.warning("the Lease cannot be read: %s", error.message)
 
-    def _look(self, doing: str, sleep: Callable[[float], None]) -> None:
+    def _check(self, doing: str, sleep: Callable[[float], None]) -> None:
         try:
             lease = retry_until_answered(self._get, doing, sleep, self._clock)
         except TokenRejected as error:

@@ -52,7 +52,7 @@ class Material:
                 raise ValueError("others may read it")
             found = list(_BLOCK.finditer(file.read()))
         if [block[1] for block in found] != _KINDS:
-            raise ValueError("it is damaged")
+            raise ValueError("the file is damaged")
         self.stamp: Stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
         self.key, self.certificate, self.authority = (block[0] for block in found)
 

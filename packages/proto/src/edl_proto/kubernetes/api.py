@@ -280,8 +280,8 @@ def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:
     return _refusal(status, said)
 
 
-def _refusal(status: int, said: Mapping[str, Any]) -> ApiError:
-    return ApiError(status, said.get("reason", ""), said.get("message", f"HTTP {status}"))
+def _refusal(status: int, body: Mapping[str, Any]) -> ApiError:
+    return ApiError(status, body.get("reason", ""), body.get("message", f"HTTP {status}"))
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

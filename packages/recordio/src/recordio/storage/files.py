@@ -81,7 +81,7 @@ def reading(
             # Not to wait for ever where a pipe has no writer.
             path = local_path(uri)
             if not os.path.isdir(path) and not is_regular(path):
-                raise UnreadableFile(f"{uri}: it is not a regular file")
+                raise UnreadableFile(f"{uri}: the path is not a regular file")
             file = open(path, "rb")  # noqa: SIM115  (closed below, with the generator)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 
 
 @contextmanager
 def keep_registered(
     is_replaced: Callable[[], bool],
     register: Callable[[], object],
-    look_every_s: float = _LOOK_EVERY_S,
+    poll_s: float = _POLL_S,
 ) -> Iterator[None]:
     """Within, register again whenever the master was replaced.
 
@@ -30,12 +30,12 @@ def keep_registered(
     Args:
         is_replaced: whether a heartbeat has met another master.
         register: registers with the present master; ends ``is_replaced``.
-        look_every_s: time between two looks.
+        poll_s: time between two looks.
     """
     loaded = threading.Event()
 
     def watch() -> None:
-        while not loaded.wait(look_every_s):
+        while not loaded.wait(poll_s):
             if is_replaced():
                 log.info("the master was replaced while the model file was loading")
                 try:

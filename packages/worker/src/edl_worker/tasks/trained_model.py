@@ -97,7 +97,7 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,
-            f"{uri} holds no trained model: it has no {DESCRIPTION}",
+            f"{uri} is not a trained model: there is no {DESCRIPTION} in it",
             where=uri,
             remedy="Name a directory that edl train wrote as its --output.",
         ) from None

@@ -144,7 +144,7 @@ def decode_spec(secret: JsonObject, name: str) -> job_pb2.JobSpec:
         text = base64.b64decode((secret.get("data") or {})[objects.SPEC_KEY])
         return json_format.Parse(text, job_pb2.JobSpec(), ignore_unknown_fields=True)
     except (KeyError, ValueError, json_format.ParseError) as error:
-        lacks = f"it has no {objects.SPEC_KEY}" if secret else "its Secret was deleted"
+        lacks = f"its Secret has no {objects.SPEC_KEY}" if secret else "its Secret was deleted"
         reason = lacks if isinstance(error, KeyError) else error
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

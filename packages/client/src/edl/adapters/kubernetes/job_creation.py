@@ -112,9 +112,9 @@ class JobCreation:
             failure: why. If the Job cannot be deleted, it gets the command that does so later.
         """
         # Nobody who presses Ctrl-C wants to wait.
-        patience_s = RETRY_S if isinstance(failure, Exception) else 0.0
+        timeout_s = RETRY_S if isinstance(failure, Exception) else 0.0
         try:
-            retry_unanswered(self._delete, patience_s)
+            retry_unanswered(self._delete, timeout_s)
         except (ApiError, ApiUnavailable):
             left = (
                 "The job may still be in the cluster, and start there. When the cluster answers"
@@ -181,8 +181,8 @@ class JobCreation:
             held = ", ".join(other["metadata"].get("finalizers") or ())
             what = f"the former job {self._name} was deleted, and is still there"
             what += f": its finalizers hold it ({held})" if held else ""
-            look = f"kubectl --namespace {namespace} describe job {other['metadata']['name']}"
-            remedy = f"Choose another --name, or see what holds it: {look}"
+            command = f"kubectl --namespace {namespace} describe job {other['metadata']['name']}"
+            remedy = f"Choose another --name, or see what holds it: {command}"
         else:
             what = f"other submissions of the name {self._name} come and go,"
             what += f" for {SUBMISSION_S:.0f} s now"

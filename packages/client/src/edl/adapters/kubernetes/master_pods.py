@@ -132,16 +132,16 @@ def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
     return None
 
 
-def _unschedulable(said: str) -> MasterProblem:
-    if "PersistentVolumeClaim" in said or "persistentvolumeclaim" in said:
+def _unschedulable(message: str) -> MasterProblem:
+    if "PersistentVolumeClaim" in message or "persistentvolumeclaim" in message:
         return MasterProblem(
-            f"its volume is not available: {said}",
+            f"its volume is not available: {message}",
             "Check --state-volume and --volumes: kubectl describe pvc says what a claim waits for,"
             " such as a storage class that does not exist.",
             is_room=True,
         )
     return MasterProblem(
-        f"no node has room for it: {said}",
+        f"no node has room for it: {message}",
         "Ask for less with --master-resources, or wait longer with --start-timeout.",
         is_room=True,
     )

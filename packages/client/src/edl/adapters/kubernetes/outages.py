@@ -16,7 +16,7 @@ RETRY_S = 30.0
 POLL_S = 0.5
 
 
-def retry_unanswered(call: Callable[[], T], patience_s: float) -> T:
+def retry_unanswered(call: Callable[[], T], timeout_s: float) -> T:
     """The answer of a call that may be repeated; an unanswered one may have had an effect.
 
     Raises:
@@ -24,7 +24,7 @@ def retry_unanswered(call: Callable[[], T], patience_s: float) -> T:
         ApiError: a call was refused. A server that starts denies everybody everything: while one
             comes back, a denial is no answer.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     was_away = False
     while True:
         try:

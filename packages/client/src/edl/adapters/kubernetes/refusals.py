@@ -20,11 +20,11 @@ def no_cluster(what: str, where: str) -> EdlError:
     )
 
 
-def no_credentials(said: str, where: str) -> EdlError:
+def no_credentials(message: str, where: str) -> EdlError:
     """The program that gets the credentials failed, with these words."""
     return EdlError(
         ErrorCode.FORBIDDEN,
-        f"the program that gets your credentials failed{f': {said}' if said else ''}",
+        f"the program that gets your credentials failed{f': {message}' if message else ''}",
         where=where,
         remedy="Log in to the cluster again; kubectl auth whoami shows whether that works.",
     )
@@ -92,25 +92,25 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
 
 def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     """Code and remedy."""
-    said = error.message
+    message = error.message
     if error.status == 401:
         return (
             ErrorCode.FORBIDDEN,
             "They may have expired: log in to the cluster again; kubectl auth whoami shows"
             " whether they work.",
         )
-    if "exceeded quota" in said or "failed quota" in said:
-        return ErrorCode.LIMIT_EXCEEDED, quota_remedy(said, namespace)
+    if "exceeded quota" in message or "failed quota" in message:
+        return ErrorCode.LIMIT_EXCEEDED, quota_remedy(message, namespace)
     for words, code, remedy in _REMEDIES:
-        if words in said:
+        if words in message:
             return code, remedy.format(namespace=namespace)
-    if error.status == 403 and "is forbidden" in said and "namespaces" not in said:
+    if error.status == 403 and "is forbidden" in message and "namespaces" not in message:
         return (
             ErrorCode.FORBIDDEN,
             "Ask a cluster administrator for the role edl-submitter (deploy/kubernetes), or choose"
             " another --namespace.",
         )
-    if error.status == 404 and f'namespaces "{namespace}"' in said:
+    if error.status == 404 and f'namespaces "{namespace}"' in message:
         return ErrorCode.USAGE, "kubectl get namespaces lists those of the cluster."
     if error.reason == "AlreadyExists":
         return ErrorCode.JOB_EXISTS, "Choose another --name: edl has not made this object."
@@ -119,20 +119,20 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
     return ErrorCode.CLUSTER_UNAVAILABLE, "kubectl get events may show the reason."
 
 
-def quota_remedy(said: str, namespace: str) -> str:
+def quota_remedy(message: str, namespace: str) -> str:
     """How to get along with a quota that refuses an object: it depends on what is short.
 
     Args:
-        said: of the server, such as ``exceeded quota: q, requested: secrets=1, used: secrets=9,
-            limited: secrets=9``.
+        message: of the server, such as ``exceeded quota: q, requested: secrets=1,
+            used: secrets=9, limited: secrets=9``.
     """
-    look = f"kubectl --namespace {namespace} describe quota shows what is left."
-    if "failed quota" in said:  # such as: must specify limits.cpu for: edl
+    advice = f"kubectl --namespace {namespace} describe quota shows what is left."
+    if "failed quota" in message:  # such as: must specify limits.cpu for: edl
         return (
             "Give all pods what the quota counts, with --master-resources, --worker-resources and"
-            f" --server-resources, such as limits.cpu=2; {look}"
+            f" --server-resources, such as limits.cpu=2; {advice}"
         )
-    requested = said.partition("requested: ")[2].partition(", used:")[0]
+    requested = message.partition("requested: ")[2].partition(", used:")[0]
     short = [part.partition("=")[0] for part in requested.split(",") if part]
     objects = [name.removeprefix("count/") for name in short if _counts_objects(name)]
     remedies = []
@@ -153,7 +153,7 @@ def quota_remedy(said: str, namespace: str) -> str:
             "Ask for less with --master-resources, --worker-resources, --server-resources or"
             " --num-workers"
         )
-    return f"{'. '.join(remedies)}; {look}"
+    return f"{'. '.join(remedies)}; {advice}"
 
 
 def _counts_objects(name: str) -> bool:

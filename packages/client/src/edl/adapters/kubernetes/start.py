@@ -65,7 +65,7 @@ class JobStart:
         stuck_since: float | None = None
         progress = StartProgress(self.objects, self.name, self.say)
         while True:
-            job, pods = self._look(began, progress)
+            job, pods = self._read(began, progress)
             if job.status().state.is_over:
                 self._report(job)
                 return
@@ -91,7 +91,7 @@ class JobStart:
             progress.update(pods, problem, now)
             time.sleep(min(max(_POLL_S, _POLL_PART * (now - began)), _LONGEST_POLL_S))
 
-    def _look(
+    def _read(
         self, began: float, progress: StartProgress
     ) -> tuple[ClusterJob, Sequence[JsonObject]]:
         """The job and its master's pods.
