@@ -11,9 +11,9 @@ import pytest
 
 import recordio
 from edl_proto.v1 import job_pb2, task_pb2
-from edl_testing.conformance import LeasedTask, MasterConformance
 from edl_testing.fake_master import FakeMaster
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
+from edl_testing.master_conformance import LeasedTask, MasterConformance
 
 RECORDS = 20
 

@@ -10,8 +10,8 @@ import pytest
 from fakes.jobs import DEADLINE_S, RunningJob, training_spec
 
 from edl_proto.v1 import task_pb2
-from edl_testing.conformance import LeasedTask, MasterConformance
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
+from edl_testing.master_conformance import LeasedTask, MasterConformance
 
 RECORDS = 106
 
