@@ -25,6 +25,8 @@ import recordio.example
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
+from tests import database_servers
+from tests.database_servers import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -245,6 +247,26 @@ def digit_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     digits.write(place / "train", content[:320], 3, "digits")
     digits.write(place / "test", content[320:], 2, "digits")
     return place
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, Server]]:
+    """PostgreSQL and MariaDB."""
+    missing = database_servers.missing()
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"missing: {missing}")
+    with contextlib.ExitStack() as stack:
+        yield {
+            "postgresql": stack.enter_context(database_servers.postgresql()),
+            "mariadb": stack.enter_context(database_servers.mariadb()),
+        }
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Server:
+    """One after the other."""
+    found: Server = servers[request.param]
+    return found
 
 
 def write_numbers(place: Path, total: int, files: int = 3) -> Path:

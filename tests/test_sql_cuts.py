@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import recordio.example
 from edl.__main__ import run
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
-from tests import database_servers
 from tests.database_servers import PASSWORD, USER, Server, execute
 
 Call = Callable[..., Done]
@@ -35,24 +33,6 @@ NUMBERS = {
 PREDICTIONS = 1_000
 CUTS = 6
 """Places where a connection breaks, spread over all that it carries."""
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[dict[str, Server]]:
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
-    with ExitStack() as stack:
-        yield {
-            "postgresql": stack.enter_context(database_servers.postgresql()),
-            "mariadb": stack.enter_context(database_servers.mariadb()),
-        }
-
-
-@pytest.fixture(params=["postgresql", "mariadb"])
-def server(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Server:
-    found: Server = servers[request.param]
-    return found
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from edl import codec
 from edl.adapters.databases import Database
-from edl.conversion.column_loader import LoadResult, Target, load_column
+from edl.conversion.column_loader import LoadResult, load_column
 from edl.conversion.origin import Origin, open_origin
 from edl.conversion.predictions import Predictions
 from edl.conversion.source import ConversionOptions
+from edl.conversion.target_columns import Target
 from edl.conversion.writer import ConversionResult, FileLayout, check_layout, write
 from edl.core.formats import Compression
 from edl.core.problem import Problem
@@ -17,7 +18,7 @@ from edl.core.problem import Problem
 __all__ = ["ConversionResult", "LoadResult", "convert_data", "load_data"]
 
 
-def convert_data(
+def convert_data(  # noqa: PLR0913  (the parameters are the public interface)
     source: str | Sequence[str],
     *,
     output: str,
@@ -25,6 +26,7 @@ def convert_data(
     columns: Sequence[str] = (),
     label: str = "",
     classes: Sequence[str] = (),
+    keys: Sequence[str] = (),
     password_file: str = "",
     layout: FileLayout | None = None,
 ) -> ConversionResult:
@@ -38,6 +40,8 @@ def convert_data(
         label: the column that becomes the feature ``label``.
         classes: the label's texts in the order of their numbers, for a query; by default those
             that there are, in alphabetical order.
+        keys: columns of a query that identify rows: a number of theirs that a record cannot hold
+            exactly is an error.
         password_file: file whose first line is the database's password.
         layout: how records are laid out in files; by default one file.
 
@@ -55,9 +59,8 @@ def convert_data(
     layout = layout or FileLayout(compression=Compression.SNAPPY)
     try:
         place = check_layout(output, layout)
-        with open_origin(
-            origin, ConversionOptions(tuple(columns), label, classes=tuple(classes))
-        ) as records:
+        options = ConversionOptions(tuple(columns), label, classes=tuple(classes), keys=tuple(keys))
+        with open_origin(origin, options) as records:
             return write(records, place, layout, lambda _: None)
     except Problem as problem:
         raise codec.error_of(problem) from None

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from edl import api, data_api
+from edl.adapters.database_names import columns_in_any_case
 from edl.adapters.database_retries import retry_while_unreachable
 from edl.adapters.databases import Database
 from edl.adapters.model_zoo import source_of
 from edl.adapters.sql_models import SqlModels
 from edl.app import job_catalog
-from edl.conversion.column_loader import Target, load_column
+from edl.conversion.column_loader import load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns, check_insertable
-from edl.conversion.target_checks import check_keys, check_target
+from edl.conversion.target_checks import TIME_S, check_keys, check_target
+from edl.conversion.target_columns import Target
 from edl.core.columns import Cell
 from edl.core.model_file import learns_label, takes_parameter
 from edl.core.options import BY_NAME, Given, Verb, read_value
@@ -38,10 +40,12 @@ from edl.core.sql_statements import (
     parse_statements,
 )
 from edl.core.sql_tokens import Dialect, dialect_of
+from edl.core.table_names import same
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.statement_checks import (
     check_metrics,
     check_parameters,
+    kinds_of_predictions,
     shown,
     source_of_trained,
 )
@@ -176,6 +180,7 @@ class SqlSession:
                 "label": label,
                 "classes": sorted(rows.classes, key=lambda name: rows.classes[name]),
                 "is_classifier": "classifier" in statement.model_def.lower(),
+                "model_def": statement.model_def,
                 "texts": {
                     each["name"]: each["feature"] == "bytes"
                     for each in schema["columns"]
@@ -213,13 +218,10 @@ class SqlSession:
             for name in about["texts"]:
                 check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
-        with shown(at, "PREDICT"):
-            target = Target(statement.table, statement.column, key)
-            check_target(self._database, target, _kinds(about))
-        with shown(at, "SELECT", key):
-            check_keys(self._database, target, statement.select)
+        target = Target(statement.table, statement.column, key)
+        self._check(target, kinds_of_predictions(about), statement)
         with self._folder() as folder:
-            rows = self._convert(folder, statement.select)
+            rows = self._convert(folder, statement.select, keys=[key])
             check_types(about["texts"], rows.schema or {}, at)
             self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
             options = self._options_of(Verb.PREDICT)
@@ -254,6 +256,18 @@ class SqlSession:
             "other_rows": done.others,
             "column_added": done.column_added,
         }
+
+    def _check(self, target: Target, kinds: Sequence[Cell], statement: Predict) -> None:
+        """Check before a job that its predictions can be written."""
+
+        def check() -> bool:
+            with shown(statement.places, "PREDICT"):
+                check_target(self._database, target, kinds)
+            with shown(statement.places, "SELECT", target.key):
+                return check_keys(self._database, target, statement.select)
+
+        if not retry_while_unreachable(check, self._report):
+            self._report(f"the keys were not compared in {TIME_S} s; loading will do it")
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
         at = statement.places
@@ -338,12 +352,15 @@ class SqlSession:
         return {name: value for name, value in self._options.items() if verb in BY_NAME[name].verbs}
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
+        any_case = columns_in_any_case(self._database.backend)
         if self._places.key:
-            check_known(self._places.key, names, "the SELECT", "--key")
-            return self._places.key
+            named = same(self._places.key, names, any_case=any_case)
+            check_known(named or self._places.key, names, "the SELECT", "--key")
+            return named or self._places.key
         with shown(statement.places, "PREDICT"):
             keys = identifying_columns(self._database, statement.table)
-        found = next((name for name in keys if name in names), None)
+        selected = (same(name, names, any_case=any_case) for name in keys)
+        found = next(filter(None, selected), None)
         if found is None:
             those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
             raise usage(
@@ -364,13 +381,6 @@ class SqlSession:
                 remedy="Name the folder of the models of tables: --model-zoo model_zoo",
             )
         return found
-
-
-def _kinds(about: Mapping[str, Any]) -> tuple[Cell, ...]:
-    """What the predictions of a model may be."""
-    if about["classes"]:
-        return (Cell.TEXT,)
-    return (Cell.INT,) if about["is_classifier"] else (Cell.FLOAT, Cell.INT)
 
 
 def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -292,3 +293,24 @@ def test_a_driver_that_is_not_installed_is_named_with_the_extra(
     done = edl("data", "convert", "--from", url, "--query", "SELECT 1", "--to", "out", code=2)
     assert module in done.err
     assert "edl-client[sql]" in done.err
+
+
+def test_a_key_that_may_have_lost_digits_reaches_no_row(tmp_path: Path) -> None:
+    database = tmp_path / "my.db"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE t (id NUMERIC PRIMARY KEY)")
+        connection.execute("INSERT INTO t VALUES (16777216), (16777217), (3)")
+
+    def load(key: object) -> None:
+        with recordio.Writer(str(tmp_path / "p.recordio")) as writer:
+            writer.write(recordio.example.encode({"id": key, "prediction": 0.5}))
+        place = str(tmp_path / "p.recordio")
+        elasticdl.load_data(place, to=f"sqlite:///{database}", table="t", column="p")
+
+    with pytest.raises(EdlError, match="may have been another number"):
+        load(16777217.0)
+    load(16777217)
+    load(3.0)
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute("SELECT id FROM t WHERE p = 0.5 ORDER BY id").fetchall()
+    assert found == [(3,), (16777217,)]

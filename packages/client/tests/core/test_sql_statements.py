@@ -271,3 +271,44 @@ def test_the_mark_is_in_the_right_line_also_under_wide_letters() -> None:
         parse_statements("SELECT a\nFROM \t'表' TRAIN m INTO x INTO y\n;")
     expected = "line 2, column 26\n  FROM \t'表' TRAIN m INTO x INTO y\n       \t"
     assert caught.value.where == expected + " " * 20 + "^"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "columns", "label"),
+    [
+        ("LABEL label", {}, "label"),
+        ("COLUMN train LABEL label", {"": ("train",)}, "label"),
+        ("COLUMN label, column LABEL y", {"": ("label", "column")}, "y"),
+        ("COLUMN label LABEL y", {"": ("label",)}, "y"),
+        ("LABEL using", {}, "using"),
+    ],
+)
+def test_columns_may_have_the_names_of_clauses(
+    clauses: str, columns: dict[str, object], label: str
+) -> None:
+    [found] = parse_statements(f"SELECT train, label FROM t TRAIN a.B {clauses} INTO m")
+    assert isinstance(found, Train)
+    assert (found.select, found.model_def) == ("SELECT train, label FROM t", "a.B")
+    assert (found.columns, found.label, found.into) == (columns, label, "m")
+    assert found.text[found.places.of("LABEL") :].startswith(label)
+
+
+def test_a_table_may_have_the_name_of_a_clause() -> None:
+    [found] = parse_statements('SELECT * FROM label PREDICT label."a.b".p USING m')
+    assert isinstance(found, Predict)
+    assert (found.table, found.column) == ('label."a.b"', "p")
+
+
+@pytest.mark.parametrize(
+    "value", ["[1, -- one\n 2]", "[1, /* ] */ 2]", "[1,2]", "-- first\n[1, 2]", "[1, -- ]\n\n2]"]
+)
+def test_comments_within_values(value: str) -> None:
+    [found] = parse_statements(f"SELECT * FROM t TRAIN a.B WITH x={value}, y=.5 INTO m")
+    assert isinstance(found, Train)
+    assert found.params == {"x": [1, 2], "y": 0.5}
+
+
+def test_a_select_of_duckdb_may_begin_with_from() -> None:
+    [found] = parse_statements("FROM 'x.csv' SELECT id TO TRAIN a.B INTO m")
+    assert isinstance(found, Train)
+    assert found.select == "FROM 'x.csv' SELECT id"

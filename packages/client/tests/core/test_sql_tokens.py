@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.problem import Problem
-from edl.core.sql_tokens import Dialect, tokens
+from edl.core.sql_tokens import Dialect, dialect_of, tokens
 
 HOSTILE = st.text(st.sampled_from("ab'\"`\\;()[]{}-#/*$ \nTO é世"), max_size=12)
 """What ends texts, comments and statements elsewhere."""
@@ -87,3 +87,18 @@ def test_any_text_has_words_or_a_mistake_with_a_place(dialect: Dialect, text: st
     with pytest.raises(Problem) as caught:
         list(tokens(text, dialect))
     assert re.fullmatch(r"line \d+, column \d+\n  .*\n *\^", caught.value.where)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "words"),
+    [
+        ("5--3", Dialect.MYSQL, ["5", "-", "-", "3"]),
+        ("5-- 3", Dialect.MYSQL, ["5"]),
+        ("5--", Dialect.MYSQL, ["5"]),
+        ("5--3", Dialect.POSTGRESQL, ["5"]),
+        ("5--3\n4", Dialect.STANDARD, ["5", "4"]),
+        ("$$it's$$ E'\\'' /* /* ' */ */", dialect_of("duckdb"), ["$$it's$$", "E'\\''"]),
+    ],
+)
+def test_comments_and_texts_of_one_database(text: str, dialect: Dialect, words: list[str]) -> None:
+    assert [token.text for token in tokens(text, dialect)] == words

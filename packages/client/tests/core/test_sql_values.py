@@ -119,3 +119,24 @@ def test_a_column_of_floats_takes_whole_numbers() -> None:
     column = SqlColumn("c")
     assert [column.feature(value) for value in (1.5, 2, Decimal(3))] == [1.5, 2.0, 3.0]
     assert isinstance(column.feature(2), float)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_exact"),
+    [
+        (Decimal(2**24), True),
+        (Decimal(2**24 + 1), False),
+        (0.5, True),
+        (0.1, False),
+        (Decimal("1e99"), False),
+        (2**62, True),
+        ("0.1", True),
+    ],
+)
+def test_a_record_holds_a_key_exactly(value: Any, is_exact: bool) -> None:
+    column = SqlColumn("c", is_key=True)
+    if is_exact:
+        assert column.features([value, value]) == [column.feature(value)] * 2
+    else:
+        with pytest.raises(Unconvertible, match="identifies a row"):
+            column.features([None, value])

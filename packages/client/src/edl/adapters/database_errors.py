@@ -14,6 +14,10 @@ class DatabaseUnreachable(EdlError):
     """The database cannot be reached, or has closed the connection: it may be back soon."""
 
 
+class DatabaseLocked(EdlError):
+    """Somebody else works in the database with the same: they may be ready soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class _ErrorClass:
     """What errors of one class mean.
@@ -88,6 +92,14 @@ _ERROR_CLASSES = (
         "Check its name.",
         frozenset(),
         r"file is not a database",
+    ),
+    _ErrorClass(
+        ErrorCode.DATA_UNREADABLE,
+        "somebody else has locked it in the database",
+        "Wait for the other transaction, or end it; then try again.",
+        frozenset({"55P03", "40P01", "40001", 1205, 1213}),
+        r"database (table )?is locked",
+        raises=DatabaseLocked,
     ),
     _ErrorClass(
         ErrorCode.DATA_UNREADABLE,

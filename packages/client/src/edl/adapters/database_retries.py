@@ -1,4 +1,4 @@
-"""Repeats what a database that restarts has broken off."""
+"""Repeats what a database has broken off that restarts, or is locked by others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from edl.adapters.database_errors import DatabaseUnreachable
+from edl.adapters.database_errors import DatabaseLocked, DatabaseUnreachable
 
 Result = TypeVar("Result")
 
@@ -19,17 +19,19 @@ pause = time.sleep
 def retry_while_unreachable(action: Callable[[], Result], report: Callable[[str], None]) -> Result:
     """The result of an action, which is repeated for two minutes while there is no database.
 
+    Also while others lock what it needs.
+
     Args:
         action: may be done twice: what is broken off has no effect, or the same one.
         report: called with a line for each failure.
 
     Raises:
-        DatabaseUnreachable: the database is still away.
+        DatabaseUnreachable, DatabaseLocked: it is still so.
     """
     for seconds in _PAUSES_S:
         try:
             return action()
-        except DatabaseUnreachable as error:
+        except (DatabaseUnreachable, DatabaseLocked) as error:
             report(f"{error.what}; trying again in {seconds} s")
         pause(seconds)
     return action()

@@ -26,6 +26,7 @@ from edl_proto.public_settings import without_passwords
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
     from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.sql.dml import UpdateBase
 
 PASSWORD_VARIABLE = "EDL_DATABASE_PASSWORD"
 URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db"
@@ -45,6 +46,7 @@ _CONNECT_TIMEOUT_S = 10
 _WRITE_TIMEOUT_S = 3600
 """MariaDB and MySQL close a connection whose reader is slower than this; their default is 60."""
 _LOCK_TIMEOUT_S = 60
+_REHEARSAL_S = 5
 
 
 class Database:
@@ -125,14 +127,19 @@ class Database:
     def rehearsing(self) -> Iterator[Connection]:
         """As ``writing``, but what is written is taken back: the database checks it all the same.
 
+        It waits for locks for seconds only. MariaDB and MySQL cannot take back DDL.
+
         Raises:
+            DatabaseLocked: somebody else works with what is written.
             EdlError, Problem: as ``writing``.
         """
         self.check_writable()
-        with (
-            self._connection(_engine(self._url, self.backend, read_only=False)) as connection,
-            connection.begin() as transaction,
-        ):
+        engine = _engine(self._url, self.backend, read_only=False, lock_timeout_s=_REHEARSAL_S)
+        with self._connection(engine) as connection, connection.begin() as transaction:
+            if self.backend == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_REHEARSAL_S}s'")
+            elif self.backend not in _WITHOUT_SERVER:
+                connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_REHEARSAL_S}")
             yield connection
             transaction.rollback()
 
@@ -164,6 +171,16 @@ class Database:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def explain(connection: Connection, statement: UpdateBase) -> None:
+    """Have the database plan a statement: it checks privileges, but runs nothing.
+
+    A statement that changes no rows would be no substitute: it waits for locks of rows, and runs
+    triggers of statements, which may have effects that no rollback takes back.
+    """
+    compiled = statement.compile(connection, compile_kwargs={"literal_binds": True})
+    connection.exec_driver_sql(f"EXPLAIN {compiled}")
 
 
 def _abandon_rows(connection: Connection, driver: Any) -> None:
@@ -219,7 +236,9 @@ def _backend(url: URL) -> str:
     return known[0].partition("+")[0]
 
 
-def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
+def _engine(
+    url: URL, backend: str, *, read_only: bool, lock_timeout_s: int = _LOCK_TIMEOUT_S
+) -> Engine:
     import sqlalchemy
     from sqlalchemy.dialects import registry
     from sqlalchemy.pool import NullPool
@@ -229,7 +248,7 @@ def _engine(url: URL, backend: str, *, read_only: bool) -> Engine:
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     try:
         if backend == "sqlite":
-            return _sqlite_engine(url, read_only=read_only)
+            return _sqlite_engine(url, read_only, lock_timeout_s)
         if backend == "duckdb":
             registry.register(dialect, "edl.adapters.duckdb_dialect", "DuckDBDialect")
             return sqlalchemy.create_engine(url, poolclass=NullPool)
@@ -252,7 +271,7 @@ def _arguments(url: URL, backend: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
-def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
+def _sqlite_engine(url: URL, read_only: bool, lock_timeout_s: int) -> Engine:
     import sqlalchemy
     from sqlalchemy.pool import NullPool
 
@@ -269,7 +288,7 @@ def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
 
     def connect() -> sqlite3.Connection:
         # Transactions begin where SQLAlchemy says, and not where the module guesses.
-        return sqlite3.connect(place, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        return sqlite3.connect(place, uri=True, timeout=lock_timeout_s, isolation_level=None)
 
     engine = sqlalchemy.create_engine("sqlite://", creator=connect, poolclass=NullPool)
 

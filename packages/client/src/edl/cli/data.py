@@ -271,8 +271,9 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
     """
     with errors_as_output(output_format):
         from edl.adapters.databases import Database
-        from edl.conversion.column_loader import Target, load_column
+        from edl.conversion.column_loader import load_column
         from edl.conversion.predictions import Predictions
+        from edl.conversion.target_columns import Target
         from edl.core.problem import usage
         from edl.core.quantities import count, plural
 

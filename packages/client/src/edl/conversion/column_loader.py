@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from edl.adapters.databases import Database
+from edl.adapters.database_names import quoted, quoted_table
+from edl.adapters.databases import Database, explain
 from edl.conversion.predictions import Predictions
 from edl.conversion.tables import unreadable
+from edl.conversion.target_columns import (
+    Target,
+    check_type,
+    described,
+    key_conversion,
+    staged_key,
+    value_type,
+)
 from edl.core.columns import Cell
-from edl.core.problem import usage
-from edl.core.suggestions import did_you_mean
+from edl.core.table_names import split
 from edl_proto.errors import EdlError, ErrorCode
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-    from sqlalchemy.types import TypeEngine
+    from sqlalchemy import Connection, Update
 
 _BATCH = 5000
-_LONGEST_KEY = 768
-"""Characters that an index of MariaDB and MySQL can hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The column to write.
-
-    Attributes:
-        table: its name, or schema.table.
-        key: the column of the table whose value identifies a row; the predictions have it, too.
-    """
-
-    table: str
-    column: str
-    key: str
+_INEXACT = 2**24
+"""From here on, floats of 32 bits do not hold every integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +94,33 @@ class LoadTransaction:
         import sqlalchemy as sql
 
         self._connection = connection
-        self._target = target
         self._kind = kind
         self._where = where
-        schema, _, name = target.table.rpartition(".")
-        types = column_types(connection, target, where)
+        schema, name = split(target.table)
+        target, types = described(connection, target, where)
+        self._target = target
         key_type = types[target.key]
-        self._convert_key = _key_conversion(key_type, target.key, where)
+        self._convert_key = key_conversion(
+            key_type, target.key, where, is_untyped=connection.dialect.name == "sqlite"
+        )
         self.column_is_new = target.column not in types
-        value_type = _value_type(kind)
+        of_values = value_type(kind)
         if not self.column_is_new:
             check_type(types[target.column], kind, target.column, where)
         self._table = sql.Table(
             name,
             sql.MetaData(),
             sql.Column(target.key, key_type),
-            sql.Column(target.column, types.get(target.column, value_type)),
-            schema=schema or None,
+            sql.Column(target.column, types.get(target.column, of_values)),
+            schema=schema,
         )
-        if isinstance(key_type, sql.Text) and connection.dialect.name in ("mysql", "mariadb"):
-            key_type = sql.String(_LONGEST_KEY)
         self._staged = sql.Table(
             f"edl_load_{secrets.token_hex(6)}",
             sql.MetaData(),
-            sql.Column("key", key_type, primary_key=True, autoincrement=False),
-            sql.Column("value", value_type, nullable=False),
+            sql.Column(
+                "key", staged_key(connection, key_type), primary_key=True, autoincrement=False
+            ),
+            sql.Column("value", of_values, nullable=False),
             prefixes=["TEMPORARY"],
         )
 
@@ -157,7 +151,7 @@ class LoadTransaction:
         """
         self._staged.create(self._connection)
         if not self.column_is_new:
-            self._write()
+            explain(self._connection, self._writing())
 
     def check(self, number: int) -> None:
         """Check that each prediction has exactly one row."""
@@ -192,14 +186,13 @@ class LoadTransaction:
         table = self._table
         column = table.c[self._target.column]
         if self.column_is_new:
-            prepare = self._connection.dialect.identifier_preparer
             kind = column.type.compile(dialect=self._connection.dialect)
             self._connection.exec_driver_sql(
-                f"ALTER TABLE {prepare.format_table(table)} "
-                f"ADD COLUMN {prepare.quote(column.name)} {kind}",
+                f"ALTER TABLE {quoted_table(self._connection, self._target.table)} "
+                f"ADD COLUMN {quoted(self._connection, column.name)} {kind}",
                 execution_options={"no_parameters": True},
             )
-        written = self._write()
+        written = self._connection.execute(self._writing()).rowcount
         if written != number:
             raise unreadable(
                 f"{written} rows were updated for {number} predictions; "
@@ -209,20 +202,26 @@ class LoadTransaction:
             )
         return LoadResult(number, self._count(table) - number, self.column_is_new)
 
-    def _write(self) -> int:
-        """Copy the predictions that are staged; returns the number of rows that have got one."""
+    def _writing(self) -> Update:
+        """Copies the predictions that are staged."""
         import sqlalchemy as sql
 
         table, staged = self._table, self._staged
-        done = self._connection.execute(
+        return (
             sql.update(table)
             .values({self._target.column: staged.c.value})
             .where(table.c[self._target.key] == staged.c.key)
         )
-        return done.rowcount
 
     def _converted(self, predictions: Predictions) -> Iterator[dict[str, Any]]:
         for where, key, value in predictions.items(self._kind):
+            if isinstance(key, float) and abs(key) >= _INEXACT:
+                raise unreadable(
+                    f"{self._target.key} is {key:.0f}, and may have been another number: records"
+                    " hold floats of seven digits",
+                    where,
+                    f"CAST {self._target.key} to an integer or a text in the query of the records.",
+                )
             try:
                 yield {"key": self._convert_key(key), "value": value}
             except (ValueError, InvalidOperation):
@@ -237,108 +236,6 @@ class LoadTransaction:
         import sqlalchemy as sql
 
         return self._connection.execute(sql.select(sql.func.count()).select_from(rows)).scalar_one()
-
-
-def column_types(connection: Connection, target: Target, where: str) -> dict[str, TypeEngine[Any]]:
-    """The columns of the table.
-
-    Raises:
-        EdlError, Problem: the table or the key is not there, or the column identifies rows.
-    """
-    import sqlalchemy as sql
-
-    folder, _, name = target.table.rpartition(".")
-    schema = folder or None
-    inspector = sql.inspect(connection)
-    if not inspector.has_table(name, schema=schema):
-        raise EdlError(
-            ErrorCode.DATA_NOT_FOUND,
-            "there is no such table",
-            where=where,
-            remedy=did_you_mean(name, inspector.get_table_names(schema=schema))
-            or "Check its name, and its schema if it has one: --table schema.table",
-        )
-    types = {
-        column["name"]: column["type"] for column in inspector.get_columns(name, schema=schema)
-    }
-    if target.key not in types:
-        raise usage(
-            f"--key {target.key}: the table has no such column",
-            where=where,
-            remedy=did_you_mean(target.key, types) or f"It has {', '.join(types)}.",
-        )
-    keys = inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
-    if target.column in (*keys, target.key):
-        raise usage(
-            f"the column {target.column} identifies the rows of the table",
-            where=where,
-            remedy="Name another column for the predictions.",
-        )
-    return types
-
-
-def _value_type(kind: Cell) -> TypeEngine[Any]:
-    import sqlalchemy as sql
-
-    match kind:
-        case Cell.INT:
-            return sql.BigInteger()
-        case Cell.FLOAT:
-            return sql.Double()
-        case _:
-            return sql.Text()
-
-
-def fits(known: TypeEngine[Any], kind: Cell) -> bool:
-    """Whether a column of this type can hold such values."""
-    import sqlalchemy as sql
-
-    fitting: dict[Cell, tuple[type[TypeEngine[Any]], ...]] = {
-        Cell.INT: (sql.Integer, sql.Numeric, sql.types.NullType),
-        Cell.FLOAT: (sql.Numeric, sql.types.NullType),
-        Cell.TEXT: (sql.String, sql.types.NullType),
-    }
-    return isinstance(known, fitting[kind])
-
-
-def check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
-    """Raises: Problem: a column that is there already cannot hold such values."""
-    if fits(known, kind):
-        return
-    raise usage(
-        f"the column {name} is of type {known}, and the predictions are "
-        f"{ {Cell.INT: 'integers', Cell.FLOAT: 'floats'}.get(kind, 'texts') }",
-        where=where,
-        remedy="Name another column: a column that does not exist is created.",
-    )
-
-
-def _key_conversion(known: TypeEngine[Any], key: str, where: str) -> Callable[[Any], Any]:
-    """Makes what a column of keys holds of what the predictions have."""
-    import sqlalchemy as sql
-
-    conversions: tuple[tuple[type[TypeEngine[Any]], Callable[[Any], Any]], ...] = (
-        (sql.Integer, _whole),
-        (sql.Numeric, lambda value: Decimal(str(value))),
-        (sql.Uuid, lambda value: uuid.UUID(str(value))),
-        (sql.String, str),
-        (sql.types.NullType, lambda value: value),
-    )
-    for kind, conversion in conversions:
-        if isinstance(known, kind):
-            return conversion
-    raise usage(
-        f"--key {key} is a column of type {known}",
-        where=where,
-        remedy="Name a column of integers or texts.",
-    )
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    if number != (float(value) if isinstance(value, float) else number):
-        raise ValueError(value)
-    return number
 
 
 def _detail(error: Any) -> str:

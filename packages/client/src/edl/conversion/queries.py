@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from edl.adapters.database_names import quoted
 from edl.adapters.database_positions import SentQuery
 from edl.adapters.databases import Database
 from edl.conversion.source import ConversionOptions
@@ -15,6 +16,7 @@ from edl.core.problem import usage
 from edl.core.schema import ColumnType
 from edl.core.sql_tokens import Dialect, dialect_of, without_semicolons
 from edl.core.sql_values import SqlColumn, Unconvertible
+from edl.core.table_names import split
 from edl_proto.errors import EdlError, ErrorCode
 from recordio import example, example_batch
 
@@ -58,7 +60,7 @@ class QuerySource:
         self._chosen = self._choose(options)
         temporal = self._temporal()
         self._columns = [
-            SqlColumn(name, is_temporal=place in temporal)
+            SqlColumn(name, is_temporal=place in temporal, is_key=name in options.keys)
             for name, place in zip(self._selected(), self._chosen.places, strict=True)
         ]
 
@@ -178,7 +180,7 @@ class QuerySource:
         """
         if not label:
             return {}
-        column = self._connection.dialect.identifier_preparer.quote(label)
+        column = quoted(self._connection, label)
         rows = f"FROM (\n{self._query}\n) AS edl_rows WHERE {column} IS NOT NULL"
         with self._execute(f"SELECT {column} {rows} LIMIT 1") as first:
             value = first.scalar()
@@ -243,12 +245,15 @@ def identifying_columns(database: Database, table: str) -> list[str]:
     import sqlalchemy
     from sqlalchemy.exc import NoSuchTableError
 
-    schema, _, name = table.rpartition(".")
+    schema, name = split(table)
     with database.reading() as connection:
         inspector = sqlalchemy.inspect(connection)
         try:
-            primary = inspector.get_pk_constraint(name, schema or None)["constrained_columns"]
-            unique = inspector.get_unique_constraints(name, schema or None)
+            primary = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+            unique: list[Any] = [
+                *inspector.get_unique_constraints(name, schema),
+                *filter(_is_unique, inspector.get_indexes(name, schema)),
+            ]
         except NoSuchTableError:
             raise EdlError(
                 ErrorCode.DATA_NOT_FOUND,
@@ -257,7 +262,13 @@ def identifying_columns(database: Database, table: str) -> list[str]:
                 remedy="PREDICT names a table that is there, and its column.",
             ) from None
     keys = [primary, *(each["column_names"] for each in unique)]
-    return [str(key[0]) for key in keys if len(key) == 1]
+    return list(dict.fromkeys(str(key[0]) for key in keys if len(key) == 1 and key[0]))
+
+
+def _is_unique(index: Mapping[str, Any]) -> bool:
+    """Whether an index keeps all rows apart, and not only those of a condition."""
+    options = index.get("dialect_options", {})
+    return bool(index["unique"]) and not any(name.endswith("_where") for name in options)
 
 
 @contextmanager

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from edl.adapters.databases import Database
+from edl.adapters.database_errors import DatabaseLocked
+from edl.adapters.database_names import columns_in_any_case, quoted, quoted_table
+from edl.adapters.databases import Database, explain
 from edl.core.problem import usage
+from edl.core.table_names import same, split
 
 if TYPE_CHECKING:
-    from sqlalchemy import Table
+    from sqlalchemy import Connection, Table
     from sqlalchemy.types import TypeEngine
 
 ResultRow = Mapping[str, str | int | float | datetime]
 
 _LONGEST_NAME = 255
+_FORBIDDEN, _COLUMN_TWICE, _NO_TABLE = 1044, 1060, 1146
+"""Errors of MariaDB and MySQL."""
 
 
 def check_columns(database: Database, table: str, names: list[str]) -> None:
@@ -27,14 +33,14 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
     """
     import sqlalchemy as sql
 
-    schema, _, name = table.rpartition(".")
+    schema, name = split(table)
     with database.reading() as connection:
         inspector = sql.inspect(connection)
-        if not inspector.has_table(name, schema=schema or None):
+        if not inspector.has_table(name, schema=schema):
             return
-        known = {each["name"] for each in inspector.get_columns(name, schema=schema or None)}
+        known = {each["name"] for each in inspector.get_columns(name, schema=schema)}
     for each in names:
-        if each not in known:
+        if same(each, known, any_case=columns_in_any_case(database.backend)) is None:
             raise usage(
                 f"the table {table} has no column {each}, so it is not a table of results",
                 where=f"INTO {table}",
@@ -44,8 +50,6 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
 
 def check_insertable(database: Database, table: str, values: ResultRow) -> None:
     """Check before a model is evaluated that a row can be added to a table.
-
-    Whether this user may create a table, MariaDB and MySQL tell only when it is created.
 
     Args:
         values: as for ``append_row``; not yet those of the metrics.
@@ -57,14 +61,39 @@ def check_insertable(database: Database, table: str, values: ResultRow) -> None:
     import sqlalchemy as sql
 
     check_columns(database, table, list(values))
-    schema, _, name = table.rpartition(".")
-    with database.rehearsing() as connection:
+    schema, name = split(table)
+    with suppress(DatabaseLocked), database.rehearsing() as connection:
         rows = _table(table, values)
-        if sql.inspect(connection).has_table(name, schema=schema or None):
-            none = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
-            connection.execute(rows.insert().from_select(list(values), none.where(sql.false())))
-        elif connection.dialect.name not in ("mysql", "mariadb"):
+        if sql.inspect(connection).has_table(name, schema=schema):
+            row = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
+            explain(connection, rows.insert().from_select(list(values), row))
+        elif connection.dialect.name in ("mysql", "mariadb"):
+            _check_may_create(connection, table)
+        else:
             rows.create(connection)
+
+
+def _check_may_create(connection: Connection, table: str) -> None:
+    """Check that this user may create and fill a table that is not there.
+
+    MariaDB and MySQL cannot take back a table. They refuse both statements always, and where a
+    privilege is missing, they say that first.
+    """
+    from sqlalchemy.exc import DBAPIError
+
+    name = quoted_table(connection, table)
+    schema, _ = split(table)
+    place = quoted(connection, schema or str(connection.engine.url.database))
+    for statement, expected in (
+        (f"SHOW TABLES FROM {place} LIKE ''", _FORBIDDEN),  # whoever may only create may not list
+        (f"CREATE TABLE {name} (a INT, a INT)", _COLUMN_TWICE),
+        (f"EXPLAIN INSERT INTO {name} VALUES (1)", _NO_TABLE),
+    ):
+        try:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        except DBAPIError as error:
+            if getattr(error.orig, "args", (None,))[0] != expected:
+                raise
 
 
 def append_row(database: Database, table: str, values: ResultRow) -> bool:
@@ -82,9 +111,9 @@ def append_row(database: Database, table: str, values: ResultRow) -> bool:
     """
     import sqlalchemy as sql
 
-    schema, _, name = table.rpartition(".")
+    schema, name = split(table)
     with database.writing() as connection:
-        is_new = not sql.inspect(connection).has_table(name, schema=schema or None)
+        is_new = not sql.inspect(connection).has_table(name, schema=schema)
         rows = _table(table, values)
         if is_new:
             rows.create(connection)
@@ -95,9 +124,9 @@ def append_row(database: Database, table: str, values: ResultRow) -> bool:
 def _table(table: str, values: ResultRow) -> Table:
     import sqlalchemy as sql
 
-    schema, _, name = table.rpartition(".")
+    schema, name = split(table)
     columns = [sql.Column(each, _type(value)) for each, value in values.items()]
-    return sql.Table(name, sql.MetaData(), *columns, schema=schema or None)
+    return sql.Table(name, sql.MetaData(), *columns, schema=schema)
 
 
 def _type(value: object) -> TypeEngine[Any]:

@@ -22,6 +22,8 @@ class ConversionOptions:
     """Height and width that images are brought to."""
     classes: tuple[str, ...] = ()
     """The label's texts in the order of their numbers, for queries; by default those there are."""
+    keys: tuple[str, ...] = ()
+    """Columns that identify rows, for queries: a record must hold their values exactly."""
 
 
 class ExampleSource(Protocol):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from edl.adapters.database_errors import DatabaseUnreachable
+from edl.adapters.database_errors import DatabaseLocked, DatabaseUnreachable
+from edl.adapters.database_names import quoted, quoted_table
 from edl.adapters.databases import Database
-from edl.conversion.column_loader import (
-    LoadTransaction,
-    Target,
-    check_type,
-    column_types,
-    fits,
-)
+from edl.conversion.column_loader import LoadTransaction
 from edl.conversion.queries import identifying_columns
 from edl.conversion.tables import unreadable
+from edl.conversion.target_columns import Target, check_type, described, fits
 from edl.core.columns import Cell
+from edl.core.problem import Problem, usage
 from edl.core.sql_tokens import dialect_of, without_semicolons
+from edl.core.table_names import split
 from edl_proto.errors import EdlError, ErrorCode
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 _IS_THERE = 1060
 """Error of MariaDB and MySQL: there is a column of this name."""
+
+TIME_S = 120
+"""How long a database may compare keys; a job of many rows takes longer."""
+_STEPS = 100_000
+"""Instructions of SQLite between two looks at the clock."""
 
 
 def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> None:
@@ -39,15 +44,17 @@ def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> N
     """
     where = f"{database.shown}, table {target.table}"
     with database.reading() as connection:
-        known = column_types(connection, target, where).get(target.column)
+        found, types = described(connection, target, where)
+    known = types.get(found.column)
     fitting = [kind for kind in kinds if known is None or fits(known, kind)]
     if known is not None and not fitting:
-        check_type(known, kinds[0], target.column, where)
-    _rehearse(database, target, fitting[0], where)
+        check_type(known, kinds[0], found.column, where)
+    with suppress(DatabaseLocked):
+        _rehearse(database, target, fitting[0], where)
 
 
 def _rehearse(database: Database, target: Target, kind: Cell, where: str) -> None:
-    """Write no predictions, and take it back: the database checks privileges all the same."""
+    """Prepare everything, and take it back: the database checks privileges all the same."""
     with database.rehearsing() as connection:
         loading = LoadTransaction(connection, target, kind, where)
         loading.rehearse()
@@ -60,13 +67,16 @@ def _check_may_add(connection: Connection, target: Target, where: str) -> None:
     import sqlalchemy as sql
     from sqlalchemy.exc import DBAPIError
 
-    table = _quoted(connection, target.table)
+    table = quoted_table(connection, target.table)
     if connection.dialect.name == "postgresql":
-        owned = sql.text(
-            "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class"
-            " WHERE oid = CAST(:name AS regclass)"
+        of_table = sql.text(
+            "SELECT relkind IN ('r', 'p', 'f') AND NOT relispartition,"
+            " pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:name AS regclass)"
         )
-        if not connection.execute(owned, {"name": table}).scalar():
+        takes_columns, is_owned = connection.execute(of_table, {"name": table}).one()
+        if not takes_columns:
+            raise _no_table(target, where)
+        if not is_owned:
             raise EdlError(
                 ErrorCode.FORBIDDEN,
                 f"this user must own the table to add the column {target.column}",
@@ -75,27 +85,42 @@ def _check_may_add(connection: Connection, target: Target, where: str) -> None:
                 f" SELECT ON {target.table} TO …",
             )
     elif connection.dialect.name in ("mysql", "mariadb"):
-        # The column is there: without the privilege, the database says so first.
-        key = connection.dialect.identifier_preparer.quote(target.key)
-        again = f"ALTER TABLE {table} ADD COLUMN {key} INT"
+        # A table has a column only once: without the privilege, the database says so first.
+        again = f"ALTER TABLE {table} ADD COLUMN edl_twice INT, ADD COLUMN edl_twice INT"
         try:
             connection.exec_driver_sql(again, execution_options={"no_parameters": True})
         except DBAPIError as error:
             if getattr(error.orig, "args", (None,))[0] != _IS_THERE:
                 raise
+    else:
+        schema, name = split(target.table)
+        if name in sql.inspect(connection).get_view_names(schema=schema):
+            raise _no_table(target, where)
 
 
-def check_keys(database: Database, target: Target, query: str) -> None:
+def _no_table(target: Target, where: str) -> Problem:
+    return usage(
+        f"{target.table} gets no column {target.column}: it is a view, or a part of a table",
+        where=where,
+        remedy="Name the table itself, or a column that is there.",
+    )
+
+
+def check_keys(database: Database, target: Target, query: str) -> bool:
     """Check that each row of a query has exactly one row of the table, by the key.
 
-    The database compares them, with the query as a part of its own.
+    The database compares them, with the query as a part of its own, and has two minutes for it.
+
+    Returns:
+        Whether the time was enough.
 
     Raises:
         EdlError: a key is NULL, has no row or several, or several rows of the query have it.
     """
+    deadline = time.monotonic() + TIME_S
     found = _first_wrong(database, target, query)
     if found is None:
-        return
+        return time.monotonic() < deadline
     value, rows, matches = found
     key = target.key
     if value is None:
@@ -114,14 +139,28 @@ def check_keys(database: Database, target: Target, query: str) -> None:
     )
 
 
+def _limit_time(connection: Connection) -> None:
+    """Have the database end the next query by itself if it takes too long."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{TIME_S}s'")
+    elif getattr(connection.dialect, "is_mariadb", False):
+        connection.exec_driver_sql(f"SET SESSION max_statement_time = {TIME_S}")
+    elif connection.dialect.name == "mysql":
+        connection.exec_driver_sql(f"SET SESSION max_execution_time = {TIME_S * 1000}")
+    else:
+        deadline = time.monotonic() + TIME_S
+        driver: Any = connection.connection.dbapi_connection
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+
+
 def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, int, int] | None:
     """A key, how many selected rows have it, and how many of the table; None if all are right."""
     is_declared = target.key in identifying_columns(database, target.table)
     rows = without_semicolons(query, dialect_of(database.backend))
     try:
         with database.reading() as connection:
-            prepare = connection.dialect.identifier_preparer
-            key, table = prepare.quote(target.key), _quoted(connection, target.table)
+            _limit_time(connection)
+            key, table = quoted(connection, target.key), quoted_table(connection, target.table)
             selected = (
                 f"SELECT {key} AS edl_key, COUNT(*) AS edl_rows FROM (\n{rows}\n) AS edl_selected"
                 f" GROUP BY {key}"
@@ -147,11 +186,3 @@ def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, i
     except EdlError:
         # Keys of different types may fit each other in records, and not in this database.
         return None
-
-
-def _quoted(connection: Connection, table: str) -> str:
-    import sqlalchemy as sql
-
-    schema, _, name = table.rpartition(".")
-    prepare = connection.dialect.identifier_preparer
-    return prepare.format_table(sql.Table(name, sql.MetaData(), schema=schema or None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from edl.core.options import BY_NAME
 from edl.core.options.option import Option
@@ -67,10 +68,17 @@ class ClauseReader:
 
     def name(self, what: str) -> str:
         token = self.words[self.index] if self.more() else None
-        if token is None or not token.is_name or is_word(token, *CLAUSES):
+        if token is None or not token.is_name or self._begins_clause():
             raise self.mistake(f"expected {what}", 0, self.example)
         self.index += 1
         return self.words[self.index - 1].name
+
+    def _begins_clause(self) -> bool:
+        """Whether the next word begins a clause, and is no column or table such as ``label``."""
+        if not is_word(self.words[self.index], *CLAUSES):
+            return False
+        after = self.words[self.index + 1 : self.index + 2]
+        return bool(after) and after[0].text not in (",", ".") and not is_word(after[0], *CLAUSES)
 
     def dotted(self, what: str) -> list[str]:
         found = [self.name(what)]
@@ -152,6 +160,14 @@ class ClauseReader:
             remedy = f"{option.help} For example: {option.shown_example}"
             raise self.mistake(f"{name}: {error}", start - self.index, remedy) from None
 
+    def _without_comments(self, start: int, end: int) -> str:
+        """The text of some words, with a space for each comment between them."""
+        parts = [self.words[start].text]
+        for before, word in pairwise(self.words[start:end]):
+            between = self.text[before.end : word.start]
+            parts += [" " if between.strip() else between, word.text]
+        return "".join(parts)
+
     def value(self, name: str) -> object:
         """A number, text, list or dictionary of Python."""
         start = self.index
@@ -165,7 +181,7 @@ class ClauseReader:
             self.index += 1
         if start == self.index:
             raise self.mistake(f"the value of {name} is missing", 0, "WITH name=value, …")
-        shown = self.text[self.words[start].start : self.words[self.index - 1].end]
+        shown = self._without_comments(start, self.index)
         if shown.lower() in _CONSTANTS:
             return _CONSTANTS[shown.lower()]
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from edl.core.sql_clauses import CLAUSES
 from edl.core.sql_tokens import SqlToken, is_word, marked
 
 
@@ -36,7 +37,7 @@ class Places:
             parts = [self.words]
         else:
             # The SELECT may have the same words, but these come last; COLUMN may be there twice.
-            begun = [index for index, word in enumerate(self.words, 1) if _begins(word, clause)]
+            begun = [index for index in range(1, len(self.words)) if self._begins(index, clause)]
             parts = [self.words[index:] for index in reversed(begun)]
         for part in parts:
             for word, after in pairwise((*part, None)):
@@ -46,6 +47,16 @@ class Places:
         first = next(filter(None, parts), None)
         return first[0].start if first else len(self.text)
 
+    def _begins(self, index: int, clause: str) -> bool:
+        """Whether a clause begins with the word before this one, which may be a name: LABEL label.
+
+        Of two such words, the second is the name if another clause or nothing follows.
+        """
+        if not _is(self.words[index - 1], clause):
+            return False
+        is_second = index > 1 and _is(self.words[index - 2], clause)
+        return not (is_second and is_word(self.words[index], *CLAUSES))
+
     def mark(self, clause: str, name: str = "") -> str:
         """Line and column of a place, and a mark under it."""
         return marked(self.text, self.of(clause, name))
@@ -54,5 +65,5 @@ class Places:
 NOWHERE = Places("", ())
 
 
-def _begins(word: SqlToken, clause: str) -> bool:
+def _is(word: SqlToken, clause: str) -> bool:
     return not word.depth and is_word(word, clause)

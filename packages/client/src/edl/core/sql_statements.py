@@ -20,6 +20,7 @@ from edl.core.sql_clauses import CLAUSES, ClauseReader
 from edl.core.sql_columns import ColumnTerm, read_terms
 from edl.core.sql_places import NOWHERE, Places
 from edl.core.sql_tokens import Dialect, SqlToken, is_word, mistake, tokens
+from edl.core.table_names import joined
 
 _VERBS = ("TRAIN", "PREDICT", "EVALUATE")
 _OTHER_VERBS = ("EXPLAIN", "MAXIMIZE", "MINIMIZE", "RUN")
@@ -157,7 +158,7 @@ def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
     before = verb - 1 if is_word(words[verb - 1], "TO") else verb
     if not before:
         raise mistake("a SELECT must come first", text, words[0].start, _TRAIN_EXAMPLE)
-    if not is_word(words[0], "SELECT", "WITH", "(", "VALUES", "TABLE"):
+    if not is_word(words[0], "SELECT", "WITH", "(", "VALUES", "TABLE", "FROM"):
         raise mistake("this is not a SELECT", text, words[0].start, _TRAIN_EXAMPLE)
     select = text[words[0].start : words[before - 1].end]
     word = words[verb].text.upper()
@@ -238,6 +239,8 @@ def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
     end = index + 1
     if end >= len(words) or not words[end].is_name:
         return False
+    if is_word(words[end], *CLAUSES) and words[end + 1 : end + 2] and words[end + 1].text != ".":
+        return False  # TRAIN is a column here: COLUMN train LABEL label
     while end + 2 < len(words) and words[end + 1].text == "." and words[end + 2].is_name:
         end += 2
     followers = _FOLLOWERS[words[index].text.upper()]
@@ -299,7 +302,7 @@ def _predict(select: str, rest: ClauseReader) -> Predict:
         raise rest.mistake("expected USING and the name of a model", 0, rest.example)
     using = rest.model_name("USING")
     rest.expect_end()
-    return Predict(select, ".".join(target[:-1]), target[-1], using)
+    return Predict(select, joined(target[:-1]), target[-1], using)
 
 
 def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
@@ -319,7 +322,7 @@ def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
             if len(table) > 2:
                 rest.index = start
                 raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
-            into = ".".join(table)
+            into = joined(table)
         else:
             raise rest.mistake(f"{clause} is not for EVALUATE", -1, rest.example)
     return Evaluate(select, model, label, into, settings)

@@ -16,13 +16,14 @@ class Dialect(StrEnum):
 
     STANDARD = "standard"
     POSTGRESQL = "postgresql"
-    """Also ``$$…$$``, ``E'…\\'…'`` and comments within comments."""
+    """Also ``$$…$$``, ``E'…\\'…'`` and comments within comments; DuckDB's words are the same."""
     MYSQL = "mysql"
-    """Also backslashes within texts, and comments that begin with ``#``."""
+    """Also backslashes within texts, and comments that begin with ``#``; ``5--3`` has none."""
 
 
 _DIALECTS = {
     "postgresql": Dialect.POSTGRESQL,
+    "duckdb": Dialect.POSTGRESQL,
     "mysql": Dialect.MYSQL,
     "mariadb": Dialect.MYSQL,
 }
@@ -159,7 +160,9 @@ def _blank(char: str) -> str:
 
 
 def _end_of_comment(text: str, start: int, dialect: Dialect) -> int | None:
-    if text.startswith("--", start) or (dialect is Dialect.MYSQL and text[start] == "#"):
+    is_mysql = dialect is Dialect.MYSQL
+    two_signs = is_mysql and text[start + 2 : start + 3].strip()  # minus a negative number
+    if (text.startswith("--", start) and not two_signs) or (is_mysql and text[start] == "#"):
         end = text.find("\n", start)
         return len(text) if end < 0 else end
     if not text.startswith("/*", start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -50,11 +51,13 @@ class SqlColumn:
     Args:
         is_temporal: the database declares dates or times. Its driver returns a text for a value
             that is not valid, such as 0000-00-00.
+        is_key: it identifies rows, so a record must hold its values exactly.
     """
 
-    def __init__(self, name: str, *, is_temporal: bool = False) -> None:
+    def __init__(self, name: str, *, is_temporal: bool = False, is_key: bool = False) -> None:
         self.name = name
         self._is_temporal = is_temporal
+        self._is_key = is_key
         self._type = ColumnType.UNKNOWN
         self._is_array = False
 
@@ -76,6 +79,11 @@ class SqlColumn:
                 f"{value} is not a valid date or time",
                 f"NULLIF({self.name}, '{value}') makes it NULL.",
             )
+        if self._is_key and isinstance(value, float | Decimal) and not _is_exact(value):
+            raise Unconvertible(
+                f"{value} identifies a row, and has more digits than a record's float of 32 bits",
+                "CAST it to an integer or a text.",
+            )
         is_array = isinstance(value, list | tuple)
         if self._type is ColumnType.UNKNOWN:
             self._is_array = is_array
@@ -93,7 +101,7 @@ class SqlColumn:
         """
         kinds = set(map(type, values)) - {type(None)}
         known = _CONVERSIONS.get(kinds.pop()) if len(kinds) == 1 else None
-        if known is None or known[0] is not self._type or self._is_array:
+        if known is None or known[0] is not self._type or self._is_array or self._is_key:
             return [self.feature(value) for value in values]
         convert = known[1]
         return [None if value is None else convert(value) for value in values]
@@ -148,6 +156,14 @@ def _real(value: Any) -> float:
             f"{value} is beyond the range of a 32-bit float", "Scale it in the query, or use ln()."
         )
     return number
+
+
+def _is_exact(value: float | Decimal) -> bool:
+    """Whether a 32-bit float is equal to a number."""
+    try:
+        return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
+    except OverflowError:
+        return False
 
 
 def _text(value: Any) -> bytes:

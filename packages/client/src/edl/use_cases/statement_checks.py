@@ -5,13 +5,15 @@ Workers find all of these mistakes, too, but only when a job has begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from edl.adapters import storage, trained_models
 from edl.adapters.model_zoo import parameters_of, source_of
 from edl.core import keras_metrics
+from edl.core.columns import Cell
 from edl.core.model_file import candidates, definitions
 from edl.core.problem import Problem
 from edl.core.sql_places import Places
@@ -19,6 +21,9 @@ from edl.core.sql_statements import Train
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.trained_model import MODEL_ZOO
+
+_REAL = ("regressor.", "anomaly.")
+"""Modules of the zoo whose models predict no integers."""
 
 
 @contextmanager
@@ -121,3 +126,17 @@ def source_of_trained(place: str) -> str:
                 content = storage.read(f"{place}/{MODEL_ZOO}/{file}")
                 return content.decode(errors="replace")
     return ""
+
+
+def kinds_of_predictions(about: Mapping[str, Any]) -> Sequence[Cell]:
+    """What the predictions of a model may be, the likeliest first.
+
+    Args:
+        about: what a statement wrote about the model that it has trained.
+    """
+    if about["classes"]:
+        return (Cell.TEXT,)
+    if about["is_classifier"]:
+        return (Cell.INT,)
+    is_real = str(about.get("model_def")).startswith(_REAL)
+    return (Cell.FLOAT,) if is_real else (Cell.FLOAT, Cell.INT)
