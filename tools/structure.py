@@ -120,8 +120,8 @@ def measure(root: Path) -> tuple[list[Package], list[tuple[str, list[str]]]]:
     """Measure all distributions of a checkout.
 
     Returns:
-        The figures of each distribution, and public class names that are defined more than once
-        outside of tests, with the modules that define them.
+        The figures of each distribution, and public class names, also of classes within functions,
+        that are defined more than once outside of tests, with the modules that define them.
     """
     packages = []
     defined: dict[str, list[str]] = defaultdict(list)
@@ -176,7 +176,7 @@ def _measure_module(
         package.long_modules.append((place, lines))
     if path.parent.parent.name == "src" and not path.stem.startswith("__"):
         package.root_modules += 1
-    for node in ast.parse(path.read_text()).body:
+    for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
             continue
         defined[node.name].append(place)

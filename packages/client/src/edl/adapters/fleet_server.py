@@ -73,7 +73,7 @@ class FleetServer:
         self._using = threading.Lock()
         fleet = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class FleetHandler(BaseHTTPRequestHandler):
             timeout = 20
             server_version, sys_version = "edl", ""
 
@@ -84,7 +84,7 @@ class FleetServer:
                 """Nothing: requests have secrets in them."""
 
         try:
-            self._server = BoundedHttpServer(_HOST, port, Handler, _MOST_CONNECTIONS)
+            self._server = BoundedHttpServer(_HOST, port, FleetHandler, _MOST_CONNECTIONS)
         except OSError as error:
             raise EdlError(
                 ErrorCode.PORT_IN_USE,

@@ -110,13 +110,13 @@ class StatusServer:
     ) -> None:
         files = page or importlib.resources.files("edl_master") / PAGE
 
-        class Handler(_Handler):
+        class PageHandler(_Handler):
             answers: ClassVar[_Answers] = _Answers(source, files)
             page_access: ClassVar[PageAccess] = access
             only_by_own_names = _is_loopback(host)
 
         try:
-            self._server = BoundedHttpServer(host, port, Handler, _MOST_CONNECTIONS)
+            self._server = BoundedHttpServer(host, port, PageHandler, _MOST_CONNECTIONS)
         except OSError as error:
             raise address_in_use(error, host, port, "--dashboard-port") from error
         self.port: int = self._server.server_address[1]

@@ -87,14 +87,14 @@ class StoreCall:
 
         extend = self.extend_deadline
 
-        class Progress(Callback):  # type: ignore[misc]  # fsspec has no types
+        class DeadlineCallback(Callback):  # type: ignore[misc]  # fsspec has no types
             def call(self, *args: Any, **kwargs: Any) -> None:
                 extend()
 
             def branched(self, *args: Any, **kwargs: Any) -> Callback:
-                return Progress()
+                return DeadlineCallback()
 
-        return Progress()
+        return DeadlineCallback()
 
 
 def run_persistently(uri: str, act: Callable[[StoreCall], T]) -> T:

@@ -57,7 +57,7 @@ class MonitoringServer:
                 return HTTPStatus.OK, metrics()
             return HTTPStatus.NOT_FOUND, _PATHS
 
-        class Handler(BaseHTTPRequestHandler):
+        class MonitoringHandler(BaseHTTPRequestHandler):
             timeout = _REQUEST_TIMEOUT_S
             server_version, sys_version = "edl", ""
 
@@ -76,7 +76,7 @@ class MonitoringServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Nothing: there is a request every few seconds."""
 
-        self._server = BoundedHttpServer(host, port, Handler, _MOST_CONNECTIONS)
+        self._server = BoundedHttpServer(host, port, MonitoringHandler, _MOST_CONNECTIONS)
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="monitoring", daemon=True

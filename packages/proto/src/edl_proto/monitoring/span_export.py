@@ -150,7 +150,7 @@ class SpanExport:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
-        class Identities(RandomIdGenerator):
+        class GivenIds(RandomIdGenerator):
             """Random ones, unless the next one is given."""
 
             next: SpanIdentity | None = None
@@ -164,7 +164,7 @@ class SpanExport:
         # It reports each batch that fails; the counts and the last line of close say enough.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._most_waiting = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _MOST_WAITING)
-        self._identities = Identities()
+        self._identities = GivenIds()
         named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
         provider = TracerProvider(
             resource=Resource.create({**named, **resource}),
