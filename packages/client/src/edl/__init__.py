@@ -1,3 +1,9 @@
 """The edl command, the Python API and the launcher of local jobs."""
 
+import os
+
 __version__ = "0.1.0"
+
+# gRPC reads this once, when it is first used: its messages about connections that have ended are
+# about jobs that are over, and would stand between the lines of whoever runs them.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -63,8 +63,6 @@ def _interrupt_soon() -> None:
 
 def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     """Carry out one command line and report errors; returns the exit code."""
-    # gRPC's own messages about ended connections would disturb the display.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Here and not above: completion and errors aside, nothing else is needed to parse.
     from edl.cli.root import command
 
