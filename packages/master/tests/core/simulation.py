@@ -1,4 +1,4 @@
-"""A small world around the heart: a plane, a platform, workers and a network that misbehaves.
+"""A small world around the state machine: a plane, a platform, workers and a network that misbehaves.
 
 The world is played by one seeded random generator. First come storms: instances die, are taken
 away or fall silent, messages are lost, repeated or come late, the job is scaled, the master
@@ -120,10 +120,10 @@ class World:
         """What happened, in words, for whoever wants to read it."""
         self.saved = self._save()
 
-    # --- the owner of the heart ------------------------------------------------------------
+    # --- the owner of the job --------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> list[fx.Effect]:
-        """Hand a fact to the heart and carry out what it decides; return the effects."""
+        """Hand a fact to the state machine and carry out what it decides; return the effects."""
         effects = self.job.handle(event, self.now)
         self.happened[type(event).__name__] += 1
         self.happened.update(type(effect).__name__ for effect in effects)

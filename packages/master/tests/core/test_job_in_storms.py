@@ -17,7 +17,7 @@ a_few = settings(max_examples=80, deadline=None)
 
 
 def rules(type_: JobType, **options: object) -> JobSettings:
-    """WorkerCountRules under which only a defect of the heart can fail the job."""
+    """WorkerCountRules under which only a defect of the state machine can fail the job."""
     return job_settings(type_, task_attempts=10_000, worker_crashes=10_000, **options)
 
 

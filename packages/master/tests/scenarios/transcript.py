@@ -1,12 +1,12 @@
-"""Reads a transcript of a job, plays its facts to the heart, and tells what came of them.
+"""Reads a transcript of a job, applies its facts to the state machine, and writes its effects.
 
 A transcript is plain text. Lines at the margin are facts, one each, in the grammar below;
 the lines under a fact that begin with ``->`` are all the effects that it must have, in order.
 Lines that begin with ``#`` are for the reader.
 
     job: train, data 10 6, ...        how the job is made, first of all (see ``make_job``)
-    at 12.5 [while worker 1 beats]    time passes; the clock is looked at every second
-    tick                              the clock is looked at once more
+    at 12.5 [while worker 1 beats]    time passes; the clock ticks every second
+    tick                              the clock ticks once more
     held up to 12.5                   time passes while the master does nothing at all
     worker 0 joins                    it registers (as instance 0a, 0b, ...) and is ready
     worker 0 registers [as 0a] | is ready[: without x] | asks | beats [holding T#3 T#4] [as 0a]
@@ -21,7 +21,7 @@ Lines that begin with ``#`` are for the reader.
     restart the master                snapshot, through JSON, and restore; workers are gone
     resume                            the same
     export the model                  the same, in a job that only exports
-    look: phase running, done 4/16    what the view must show (see ``LOOKS``)
+    view: phase running, done 4/16    what the view must show (see ``VIEWS``)
 
 ``T#3`` is the task ``T`` (``training/0/1``) under token 3.
 """
@@ -95,7 +95,7 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
 
 
 SLOW = Timings(worker_grace_s=10.0, heartbeat_loss_s=5.0, pause_s=2.0)
-"""With the clock looked at every second, and times that are easy to follow."""
+"""With a tick every second, and times that are easy to follow."""
 
 # --- effects in words ----------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def _tasks(view: JobView, type_: str) -> str:
     return " ".join(f"{getattr(counts, w)} {w}" for w in words if getattr(counts, w))
 
 
-LOOKS: dict[str, Callable[[JobView, list[str]], str]] = {
+VIEWS: dict[str, Callable[[JobView, list[str]], str]] = {
     "phase": lambda view, _: view.phase.value,
     "done": lambda view, _: f"{view.progress.records_done}/{view.progress.records_total}",
     "epoch": lambda view, _: f"{view.progress.epoch}/{view.progress.num_epochs}",
@@ -211,11 +211,11 @@ LOOKS: dict[str, Callable[[JobView, list[str]], str]] = {
 }
 
 
-def _look(view: JobView, what: str) -> str:
+def _describe_view(view: JobView, what: str) -> str:
     shown = []
     for part in what.split(","):
         name, *args = part.split()
-        shown.append(f"{name} {LOOKS[name](view, args)}")
+        shown.append(f"{name} {VIEWS[name](view, args)}")
     return ", ".join(shown)
 
 
@@ -251,7 +251,7 @@ class Player:
     ranges: dict[TaskKey, int] = field(default_factory=dict)
 
     def play(self, line: str) -> list[str]:
-        """Play one fact; return its effects in words, or what a look showed."""
+        """Play one fact; return its effects in words, or what the view showed."""
         match line.split():
             case ["job:", *_]:
                 self.made = make_job(line.removeprefix("job:").strip())
@@ -264,10 +264,10 @@ class Player:
             case ["held", "up", "to", time]:
                 self.now = float(time)
                 return []
-            case ["look:", *_]:
+            case ["view:", *_]:
                 assert self.job is not None
-                seen = _look(self.job.view(self.now), line.removeprefix("look:"))
-                return [f"look: {seen}"]
+                seen = _describe_view(self.job.view(self.now), line.removeprefix("view:"))
+                return [f"view: {seen}"]
             case ["restart", "the", "master"] | ["resume"]:
                 self._restore()
                 return []
@@ -467,7 +467,7 @@ def rewrite(path: Path) -> str:
             effects = player.play(line.strip())
         except Exception as error:
             raise AssertionError(f"{path.name}:{number}: {line}") from error
-        if line.startswith("look:"):
+        if line.startswith("view:"):
             lines.extend(effects)
         else:
             lines.append(line)
