@@ -60,7 +60,6 @@ LONG_MODULES = {
     "packages/client/tests/conformance/test_job_backend.py": "the suite of one port",
     "packages/master/tests/core/simulation.py": "one random job: what it does and what must hold",
     "packages/master/tests/scenarios/transcript.py": "one grammar: it runs and writes transcripts",
-    "tests/test_sql.py": "the cases of one command, on one database",
 }
 """Modules with more lines than the limit, and why they are not split."""
 

@@ -1,4 +1,4 @@
-"""A small world around the state machine: a plane, a platform, workers and a network that misbehaves.
+"""A small world around the state machine: plane, platform, workers, and a network that misbehaves.
 
 The world is played by one seeded random generator. First come storms: instances die, are taken
 away or fall silent, messages are lost, repeated or come late, the job is scaled, the master
