@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, Done, Edl
+from conftest import ROOT, Done, Edl, eventually
 
 import recordio
 import recordio.example
@@ -95,6 +95,20 @@ def test_the_model_file_of_these_tests_is_right(
 ) -> None:
     done = attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(GOOD))
     assert done.code == 0, str(done)
+
+
+def test_a_check_that_is_killed_leaves_no_process(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    source = f"import pathlib, time\npathlib.Path({str(tmp_path / 'loads')!r}).touch()\n"
+    place = zoo(source + "time.sleep(600)\n" + GOOD)
+    model = ("--model-zoo", str(place), "--model-def", "mine", "--data", f"{digit_data}/train")
+    command = edl.start("zoo", "check", *model)
+    eventually((tmp_path / "loads").exists, "the model file is loaded")
+    assert edl.processes()
+    command.kill()
+    command.communicate()
+    eventually(lambda: not edl.processes(), "the check has ended", timeout=60)
 
 
 # --- data ----------------------------------------------------------------------------------

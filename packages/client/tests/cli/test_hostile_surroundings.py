@@ -249,13 +249,15 @@ def test_a_library_that_does_not_fit_into_memory_is_no_defect() -> None:
     [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 7), ("2>/dev/full", 0)],
 )
 def test_streams_that_are_closed_or_full(edl: Edl, redirection: str, code: int) -> None:
-    command = f'exec "$0" -m edl version {redirection}'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable],
-        capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=200, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    refused_or_done(code, done.stderr, redirection)
+    for words in ("version", "--help"):
+        command = f'exec "$0" -m edl {words} {redirection}'
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable],
+            capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=200, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        refused_or_done(code, done.stderr, redirection)
+        assert not code or "where: standard output" in done.stderr
 
 
 @pytest.mark.parametrize(

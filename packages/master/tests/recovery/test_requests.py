@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,30 @@ def test_the_next_master_finds_what_was_acknowledged(tmp_path: Path) -> None:
     assert later.events(1, 2) == (ScaleRequested(1, 4), StopRequested("enough"))
     recorded = json.loads((tmp_path / "requests.json").read_bytes())
     assert recorded == {"workers": {"min": 1, "max": 4}, "stop": {"reason": "enough"}}
+
+
+def test_a_command_survives_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is flushed before it gets its name, and the name before the answer."""
+    calls: list[str] = []
+    flush, rename = os.fsync, Path.replace
+
+    def noted_flush(fd: int) -> None:
+        calls.append("flush folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "flush file")
+        flush(fd)
+
+    def noted_rename(path: Path, target: Path) -> Path:
+        calls.append(f"rename to {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_flush)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    requests = RecordedRequests(JobDirectory(tmp_path))
+    for record in (lambda: requests.record_stop("enough"), lambda: requests.record_scale(1, 2)):
+        calls.clear()
+        record()
+        assert calls == ["flush file", "rename to requests.json", "flush folder"]
 
 
 def test_a_job_on_a_full_disk_can_be_stopped(

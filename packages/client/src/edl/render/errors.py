@@ -91,9 +91,15 @@ def _system_error(error: OSError) -> EdlError:
     return EdlError(
         ErrorCode.DISK_FULL if full else ErrorCode.SYSTEM,
         f"the operating system refuses: {error.strerror or error}",
-        where=os.fsdecode(error.filename) if error.filename else _place(error),
+        where=os.fsdecode(error.filename) if error.filename else _place_of_output(error),
         remedy="Free some space there." if full else "Correct this name, or your access to it.",
     )
+
+
+def _place_of_output(error: OSError) -> str:
+    """Where a call failed that names no file; help and completion are printed by a library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "standard output" if frames and frames[-1].name == "echo" else _place(error)
 
 
 def _has_working_directory() -> bool:
