@@ -60,6 +60,31 @@ def test_one_of_several_callers_resumes_a_stopped_job(other_resumes: bool) -> No
     assert objects.ANNOTATION_STOPPED not in api.annotations
 
 
+class Events(Api):
+    """The API of a cluster that has events of a former Job of the name, too."""
+
+    def __init__(self) -> None:
+        Api.__init__(self, lambda found: None)
+
+    def list(self, path: str, selector: str = "", fields: str = "") -> Listing:
+        assert path == "/api/v1/namespaces/team/events"
+        wanted = dict(field.split("=") for field in fields.split(","))
+        assert wanted.pop("involvedObject.kind") == "Job"
+        assert wanted.pop("involvedObject.name") == "edl-digits"
+        uid = wanted.pop("involvedObject.uid", "")
+        said = {"0": "exceeded quota", "1": "Created pod"}
+        return Listing([{"message": said[it]} for it in said if uid in ("", it)], "1")
+
+
+def test_what_was_said_of_a_former_job_is_left_out() -> None:
+    session = ClusterSession(ClusterChoice())
+    session._connection = ClusterConnection(Events(), "here", "team")
+    found = JobObjects(session)
+    assert found.events("digits", "Job") == ["exceeded quota", "Created pod"], "none was read"
+    found.read("digits", needs_spec=False)
+    assert found.events("digits", "Job") == ["Created pod"]
+
+
 class EmptyNamespace:
     """The API of a cluster that lists no jobs in any namespace, and answers so to who asks for one.
 

@@ -349,3 +349,13 @@ def test_whoever_waits_for_long_asks_less_often(monkeypatch: pytest.MonkeyPatch)
     wait(objects, 600.0)
     assert pauses[0] == 0.3
     assert pauses[-1] == 2.0
+
+
+def test_a_refusal_that_has_passed_ends_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The pod that was made at last was deleted, and the next one takes a moment.
+    monkeypatch.setattr(start, "time", Clock())
+    objects = Objects()
+    refused = 'Error creating: pods "edl-digits" is forbidden: exceeded quota: q'
+    objects.master, objects.of_job = {}, [refused, "Created pod: edl-digits-x8lfd"]
+    objects.masters = iter([None] * 8 + [READY])
+    wait(objects, 600.0)

@@ -34,6 +34,7 @@ class JobObjects:
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
         self._specs: dict[str, job_pb2.JobSpec] = {}  # by uid: a Job's specification stays
+        self._uids: dict[str, str] = {}  # of the Jobs that were read last, by name
 
     def jobs(self) -> list[tuple[str, JsonObject]]:
         """All Jobs of the namespace, or of all namespaces if these were chosen, by name."""
@@ -79,6 +80,7 @@ class JobObjects:
             item = connection.api.get(f"{connection.place(_JOBS, namespace)}/{own}")
             if not is_managed(item):
                 raise self._unknown(name)
+            self._uids[name] = item["metadata"]["uid"]
             record = self._find(f"{connection.place('v1 configmaps', namespace)}/{own}")
             spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
             if needs_spec and not spec.name:
@@ -130,7 +132,8 @@ class JobObjects:
     ) -> Sequence[str]:
         """What Kubernetes' events say of the Job, or of another object; oldest first.
 
-        Empty if they cannot be read.
+        Empty if they cannot be read. What is said of former Jobs of the name, for an hour, is left
+        out, once the Job was read.
 
         Args:
             kind: of the object, such as ``Pod``.
@@ -138,8 +141,11 @@ class JobObjects:
             warnings: only what is said against the object.
         """
         namespace, job = self.locate(name)
-        whom = whom or objects.object_name(job)
-        fields = f"involvedObject.kind={kind},involvedObject.name={whom}"
+        fields = (
+            f"involvedObject.kind={kind},involvedObject.name={whom or objects.object_name(job)}"
+        )
+        if not whom and (uid := self._uids.get(name)):
+            fields += f",involvedObject.uid={uid}"
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
             place = connection.place("v1 events", namespace)

@@ -134,7 +134,8 @@ class JobStart:
             )
 
     def _check_events(self) -> None:
-        for said in self.objects.events(self.name, "Job", warnings=True):
+        """Raises: EdlError: what Kubernetes has said last of the Job is that it gets no pod."""
+        for said in self.objects.events(self.name, "Job")[-1:]:
             if "forbidden" not in said and "quota" not in said:
                 continue
             quota = "quota" in said
