@@ -56,7 +56,6 @@ WIDE_CLASSES = {
 
 LONG_MODULES = {
     # Of tests; a module of a distribution was never worth an exception.
-    "packages/client/tests/cli/test_sql_command.py": "the cases of one command",
     "packages/client/tests/conformance/test_job_backend.py": "the suite of one port",
     "packages/master/tests/core/simulation.py": "one random job: what it does and what must hold",
     "packages/master/tests/scenarios/transcript.py": "one grammar: it runs and writes transcripts",
