@@ -151,6 +151,23 @@ def run_pods(api: FakeApi, platform: KubernetesPods, seen: Iterator[Observation]
     return [paths[number] for number in range(10)]
 
 
+@pytest.mark.parametrize("number", [None, "first"])
+def test_a_pod_without_its_number_is_deleted_and_stops_no_master(
+    api: FakeApi, start: Start, number: str | None
+) -> None:
+    # Somebody who may write pods has changed a label, and the next master starts.
+    paths = run_pods(api, first := start(), following(first))
+    changed = copy.deepcopy(api.objects[paths[3]])
+    changed["metadata"]["labels"].pop(objects.LABEL_NUMBER)
+    if number is not None:
+        changed["metadata"]["labels"][objects.LABEL_NUMBER] = number
+    api.put(paths[3], changed)
+    found = start().adopt()
+    assert sorted(each.worker for each in found) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    while paths[3] in api.objects:
+        pass  # the test's own limit ends this
+
+
 def test_logs_that_hang_keep_no_end_waiting_and_are_read_once(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.pod_status import PodEnd, StartProblem
+from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError
 from edl_proto.monitoring.log_lines import readable
 
@@ -56,6 +59,18 @@ class PodRecord:
             return (self.give_up_at,)
         self.give_up_at = now + _UNPREPARED_TIMEOUT_S
         return (now + _UNPREPARED_TOLD_S, self.give_up_at)
+
+
+def found(item: Mapping[str, Any]) -> PodRecord:
+    """A pod that an earlier master has made; its worker is -1 if somebody took its labels away."""
+    metadata = item["metadata"]
+    labels = metadata.get("labels") or {}
+    try:
+        worker = WorkerId(int(labels[objects.LABEL_NUMBER]))
+        attempt = int(labels[objects.LABEL_ATTEMPT])
+    except (KeyError, ValueError):
+        worker, attempt = WorkerId(-1), 0
+    return PodRecord(worker, attempt, InstanceId(metadata["name"]), is_created=True)
 
 
 @dataclass(slots=True)

@@ -121,19 +121,14 @@ class KubernetesPods:
                 instance = InstanceId(item["metadata"]["name"])
                 if instance in self._pods:
                     continue
-                labels = item["metadata"]["labels"]
-                pod = PodRecord(
-                    WorkerId(int(labels[objects.LABEL_NUMBER])),
-                    int(labels[objects.LABEL_ATTEMPT]),
-                    instance,
-                    is_created=True,
-                )
-                if pod_status.is_at_work(item, objects.CONTAINER):
+                pod = pod_record.found(item)
+                if pod_status.is_at_work(item, objects.CONTAINER) and pod.worker >= 0:
                     pod.is_started = True
                     self._pods[instance] = pod
                     found.append(pod)
                 else:
-                    # It has ended, or waits for a place: the new master decides what it needs.
+                    # It has ended, waits for a place, or is nobody's: the new master decides what
+                    # it needs.
                     self._ends.submit(self._delete, pod, 0)
         return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
