@@ -183,8 +183,9 @@ def zoo_quality(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """The product as a whole, through its command line; also with an engine, and on a cluster.
 
-    What needs the engine is one group and runs in one process, beside the others: see ``engine``.
-    The tests on a cluster run beside all of them: see ``cluster``.
+    What needs the engine is one group and runs in one process, in parallel with the others: see
+    ``engine``.
+    The tests on a cluster run in parallel with all of them: see ``cluster``.
     """
     if session.posargs:
         pytest(session, processes=PROCESSES + 1, dist="loadscope")
@@ -192,9 +193,9 @@ def integration(session: nox.Session) -> None:
     missing = _missing_for_cluster(session)
     if missing:
         session.warn(f"no tests on Kubernetes, for this is missing: {missing}")
-    beside = contextlib.nullcontext() if missing else _in_background(session, "tests/kubernetes")
+    cluster = contextlib.nullcontext() if missing else _in_background(session, "tests/kubernetes")
     # These tests mostly wait: for processes to start, for silence to be noticed, for images.
-    with beside:
+    with cluster:
         pytest(
             session,
             *("tests", "--ignore=tests/kubernetes"),

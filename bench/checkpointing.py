@@ -4,11 +4,11 @@ One worker pushes gradients of a model of 1 GB, SGD, without computing, while th
 checkpoints to a disk.
 
 - pause: the longest push that met the beginning of a checkpoint, less the median of those that met
-  none, beside the time to copy 1 GB from memory to memory in one thread, into memory that was
+  none, next to the time to copy 1 GB from memory to memory in one thread, into memory that was
   used before. At most 1.2 of it is asked for; the ratio here is the other way round, so that more
   is better as everywhere: at least 1 / 1.2. The first checkpoint is one of its own.
 - memory: of the serving process less what it has before there is a model, some seconds after the
-  last push, beside the bytes of parameters and slots; at most 1.25, here at least 1 / 1.25. While
+  last push, next to the bytes of parameters and slots; at most 1.25, here at least 1 / 1.25. While
   gradients arrive it has one more buffer for each that arrives at a time.
 
 ``EDL_BENCH_LARGE=0`` takes 64 MB instead.

@@ -115,7 +115,7 @@ def _run(place: Path, name: str, seconds: float, period_s: float | None) -> tupl
 
 
 def measures() -> list[dict[str, object]]:
-    """Each period beside a run in peace of the same length."""
+    """Each period next to a run in peace of the same length."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="edl-bench-") as folder:
         place = Path(folder)

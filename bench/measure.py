@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure beside its peer's from the same run.
+    """One figure next to its peer's from the same run.
 
     Attributes:
         value, peer_value: medians over the runs, in ``unit``.

@@ -1,4 +1,4 @@
-"""What metrics, timeline and traces cost: jobs with one of them beside jobs without it.
+"""What metrics, timeline and traces cost: jobs with one of them next to jobs without it.
 
 The small model has short steps, of which each is measured: a larger one hides more.
 """

@@ -131,5 +131,5 @@ def _transfers() -> list[dict[str, Any]]:
 
 
 def measures() -> list[dict[str, Any]]:
-    """Accuracy, bytes and GB/s beside those of float32."""
+    """Accuracy, bytes and GB/s next to those of float32."""
     return [*_transfers(), *_training()]

@@ -1,4 +1,4 @@
-"""What kills cost in accuracy: jobs under mixed kills beside jobs that nobody disturbs, by seed.
+"""What kills cost in accuracy: jobs under mixed kills next to jobs that nobody disturbs, by seed.
 
 A small model of the digits with Adam and a learning-rate schedule, two workers. Each seed trains
 four times: async and sync, disturbed and not. A permutation test over the pairs says how probable a
@@ -6,8 +6,8 @@ difference of means as large as this would be if kills made none.
 
 ``EDL_BENCH_SEEDS`` is the number of seeds (10), ``EDL_BENCH_EPOCHS`` that of epochs (40),
 ``EDL_BENCH_KILLS`` that of kills in each disturbed job (8). With ``EDL_BENCH_RESULTS``, a file, a
-later call goes on where an earlier one has ended; ``EDL_BENCH_MINUTES`` is the time after which no
-pair of jobs begins any more.
+later call continues where an earlier one has ended; ``EDL_BENCH_MINUTES`` is the time after which
+no pair of jobs begins any more.
 """
 
 from __future__ import annotations

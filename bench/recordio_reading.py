@@ -100,7 +100,7 @@ def _rate(dataset: Any, number: int) -> Callable[[], float]:
 
 
 def _positions(ours: str, theirs: str, number: int) -> list[dict[str, Any]]:
-    """What a task of the middle of a file costs, and counting, beside TensorFlow's only ways."""
+    """What a task of the middle of a file costs, and counting, next to TensorFlow's only ways."""
     import tensorflow as tf
 
     start = number * 3 // 4

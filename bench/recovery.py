@@ -1,4 +1,4 @@
-"""How long it takes until a death is noticed and work goes on: medians and worst of some kills.
+"""How long it takes until a death is noticed and work continues: medians and worst of some kills.
 
 Two workers on the counting model, one machine; one job without and one with two parameter servers.
 ``EDL_BENCH_KILLS`` is how often each is tried (20), ``EDL_BENCH_FAULTS`` which faults, by a part of
@@ -44,7 +44,7 @@ _DEADLINE_S = 240.0
 
 
 class Running:
-    """A job that goes on for long enough.
+    """A job that runs for long enough.
 
     Args:
         place: for its files.
@@ -204,7 +204,7 @@ class Fault:
 
     Attributes:
         name: of the row.
-        until: what is measured beside the noticing.
+        until: what is measured in addition to the noticing.
         limit_s: that it is held against.
         act: does it once.
     """

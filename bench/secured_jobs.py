@@ -1,6 +1,6 @@
-"""Jobs of processes with identities beside the same jobs without: records per second, the start.
+"""Jobs of processes with identities next to the same jobs without: records per second, the start.
 
-The start is how long the command takes until the job's master listens, and the job goes on by
+The start is how long the command takes until the job's master listens, and the job continues by
 itself.
 """
 
@@ -38,7 +38,7 @@ def _start_s(work: Path, command: tuple[str, ...]) -> float:
 
 
 def measures() -> list[dict[str, Any]]:
-    """Secured beside unsecured, in pairs."""
+    """Secured next to unsecured, in pairs."""
     found = []
     for job in small_jobs():
         found.append(

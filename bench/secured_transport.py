@@ -1,4 +1,4 @@
-"""Dense parameters as a secured job of processes moves them: unsecured, and plain TLS beside them.
+"""Dense parameters as a secured job of processes moves them: unsecured, and plain TLS next to them.
 
 One variable of 64 MB or 1 GB, one worker and one server in processes of their own on this machine,
 and each peer in turn with them. Pull and push as in ``transport``.
@@ -58,7 +58,7 @@ class _Place:
 
 
 def measures() -> list[dict[str, Any]]:
-    """GB/s of each transfer beside its peers."""
+    """GB/s of each transfer next to its peers."""
     found = []
     for size, (nbytes, runs, times) in sizes().items():
         for peer, make, target in (

@@ -116,7 +116,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
 
 
 def measures() -> list[dict[str, Any]]:
-    """Each number of servers and workers, beside the master alone."""
+    """Each number of servers and workers, next to the master alone."""
     rows = []
     most = max(WORKERS)
     for kind, (floats, dim) in KINDS.items():

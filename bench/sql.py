@@ -1,4 +1,4 @@
-r"""Rows of PostgreSQL per second: ``elasticdl.convert_data`` beside ``\copy`` of psql to a file."""
+r"""Rows of PostgreSQL per second: ``elasticdl.convert_data`` and ``\copy`` of psql to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records from an object store beside a plain download of the same bytes from the same server.
+"""Records from an object store next to a plain download of the same bytes from the same server.
 
 The server is a process of its own on loopback that speaks as much of S3 as reading needs, from
 memory, and adds a latency to every request. The plain download is one request for the whole

@@ -115,7 +115,7 @@ def sizes() -> dict[str, tuple[int, int, int]]:
 
 
 def measures() -> list[dict[str, Any]]:
-    """GB/s of each transfer beside plain TCP in the same direction."""
+    """GB/s of each transfer next to plain TCP in the same direction."""
     found = []
     for size, (nbytes, runs, times) in sizes().items():
         for name, what, optimizer in (

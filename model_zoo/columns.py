@@ -70,7 +70,7 @@ class Columns(tf.keras.layers.Layer):
         if not self._terms:
             raise ValueError(
                 "this model needs the parameter schema: the content of the schema.json that "
-                "edl data convert writes beside the records"
+                "edl data convert writes next to the records"
             )
         return len(self._terms)
 

@@ -1,6 +1,6 @@
 """What a model of a table's rows knows of their columns: the content of ``schema.json``.
 
-``edl data convert`` writes that file beside the records. A model gets the content as the parameter
+``edl data convert`` writes that file next to the records. A model gets the content as the parameter
 ``schema``, and so the trained model has it, too: the statistics are always those of the training.
 """
 
@@ -82,7 +82,7 @@ def columns_of(schema, label=None):
     wanted = (each for each in schema["columns"] if each["name"] != label_of(schema, label))
     found = sorted(map(_column, wanted), key=lambda column: column.name)
     if not found:
-        raise ValueError("the data has no column beside the label: select some to learn from")
+        raise ValueError("the data has only the column of the label: select others to learn from")
     return found
 
 

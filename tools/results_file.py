@@ -1,4 +1,4 @@
-"""Results of long measurements, kept in a file: a later call goes on where an earlier one ended."""
+"""Results of long measurements, kept in a file: a later call continues where one has ended."""
 
 from __future__ import annotations
 

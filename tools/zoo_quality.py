@@ -6,7 +6,7 @@ synchronously. A run that ends below the model's bound is a failure: the bound i
     ./dev zoo_quality                                  all models, ten seeds: hours on two cores
     ./dev zoo_quality mnist.mnist_spec --seeds 3
     ./dev zoo_quality --minutes 30                     as many seeds of all models as fit
-    ./dev zoo_quality --results FILE --minutes 30      the same, and go on from earlier results
+    ./dev zoo_quality --results FILE --minutes 30      the same, and continue from earlier results
 
 ``bench/results/zoo_quality.jsonl`` has what was measured so far, with the commit of each run.
 """
@@ -260,7 +260,7 @@ def main() -> int:
         "--minutes", type=float, default=math.inf, help="after which no job begins any more"
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FILE", help="go on from this file's results, and add to it"
+        "--results", type=Path, metavar="FILE", help="continue from its results, and add to it"
     )
     chosen = parser.parse_args()
     models = chosen.model or list(ZOO)

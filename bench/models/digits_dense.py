@@ -31,7 +31,7 @@ def loss(labels, predictions):
 
 
 def optimizer():
-    # With slots and a schedule: both have to outlive a master.
+    # With slots and a schedule: both have to survive a master.
     rate = tf.keras.optimizers.schedules.CosineDecay(0.003, 2000)
     return tf.keras.optimizers.Adam(rate)
 

@@ -1,7 +1,7 @@
 """What is trained in benchmarks, as the peers have it: with Keras, and with TensorFlow alone.
 
 The networks of TensorFlow alone are those of the model files, variable by variable. Keras 3 does
-not know ParameterServerStrategy, so this is what runs there; and it is the plain loop beside which
+not know ParameterServerStrategy, so this is what runs there; and it is the plain loop next to which
 a share is given. The update is plain gradient descent, sparse for rows.
 """
 

@@ -10,7 +10,7 @@ INTERVAL = "[$__rate_interval]"
 
 def build() -> Dashboard:
     """The dashboard."""
-    made = dashboard("edl job", "edl-job", "One job: how far, how fast, what died, what it cost.")
+    made = dashboard("edl job", "edl-job", "One job: how far, how fast, what failed, what it cost.")
     made = made.with_variable(
         choice("namespace", "Namespace", "label_values(edl_job_info, namespace)")
     )

@@ -1,4 +1,4 @@
-"""Write the dashboards as JSON beside this file; ``--check`` only compares.
+"""Write the dashboards as JSON next to this file; ``--check`` only compares.
 
 Run by ``./dev generate``. To load one, import the file in Grafana.
 """

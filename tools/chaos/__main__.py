@@ -162,7 +162,7 @@ def left_behind(job: Job, output: Path) -> list[str]:
 
 
 class EndingRequest:
-    """A command that ends a job, given by a client while the faults go on.
+    """A command that ends a job, given by a client while the faults continue.
 
     Args:
         job: to end.

@@ -185,7 +185,7 @@ def test_rows_that_are_not_as_in_training_are_refused(change: Row, message: str)
     ("model_def", "rows", "message"),
     [
         ("regressor.DNN", [{"x": None, "label": 1.0}], "the column x has no values at all"),
-        ("regressor.DNN", [{"label": 1.0}], "no column beside the label"),
+        ("regressor.DNN", [{"label": 1.0}], "the data has only the column of the label"),
         ("regressor.DNN", [{"x": 1.0, "label": b"yes"}], "the label label is a text"),
         (
             "regressor.DNN",

@@ -1,4 +1,4 @@
-// One curve, drawn by uPlot: a reading under pointer, finger or keys, zoom, and what died meanwhile.
+// One curve, drawn by uPlot: a reading under pointer, finger or keys, zoom, and what failed meanwhile.
 
 import { colour, element, setText } from "./dom.js";
 import { count, duration, measure, number, tickNumber, tickTime, TIME_STEPS_S } from "./format.js";

@@ -1,4 +1,4 @@
-// The panel of curves: what the reader wants to see of all of them, and what died meanwhile.
+// The panel of curves: what the reader wants to see of all of them, and what failed meanwhile.
 
 import { Chart } from "./chart.js";
 import { byId, element, fillFacts, mirror, setText, show } from "./dom.js";
