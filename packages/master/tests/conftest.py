@@ -10,3 +10,6 @@ settings.register_profile("usual", deadline=None)
 settings.load_profile("usual")
 
 pytest.register_assert_rewrite("conformance.platform_suite", "conformance.checkpoint_suite")
+pytest.register_assert_rewrite(
+    "edl_testing.master_conformance", "edl_testing.parameter_server_conformance"
+)

@@ -1,8 +1,10 @@
 """Doubles of the processes of a job, for tests, and the rules that doubles and services share.
 
 - ``fake_master``: the services Tasks and Parameters of one job, for tests of workers.
+- ``fake_parameter_servers``: Coordinator and Shard, for tests of workers.
 - ``fake_job``: a process with the service Job and a job's directory, for tests of the client.
 - ``fake_worker``: a worker without TensorFlow, for tests of masters.
 - ``scrape``: the metrics of a job that runs.
-- ``conformance``: the suite that the fake master and the real one pass.
+- ``master_conformance``, ``parameter_server_conformance``: the suites that fakes and real services
+  pass.
 """
