@@ -231,6 +231,13 @@ def test_a_table_with_another_delimiter(attempt: Attempt, tmp_path: Path) -> Non
     told(attempt(data=str(tmp_path / "t.csv")), 3, "separated by ';'", "edl data convert")
 
 
+def test_a_table_with_two_columns_of_one_name(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,a\n1,2\n")
+    done = attempt(data=str(tmp_path / "t.csv"))
+    told(done, 3, "t.csv", "'a' twice", "Correct the file")
+    assert "--data-format" not in done.err
+
+
 def test_a_column_to_keep_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("ident,b\n1,2\n")
     (tmp_path / "m").mkdir()

@@ -67,6 +67,17 @@ def test_damage_is_found_by_check(edl: Call, tmp_path: Path) -> None:
     assert "nothing matches" in edl("data", "inspect", "b*", code=3).err
 
 
+@pytest.mark.parametrize(
+    ("header", "reason"), [("a,a", "'a' twice"), ("a,", "a name is missing"), ("1,2", "numbers")]
+)
+def test_a_header_to_correct(edl: Call, tmp_path: Path, header: str, reason: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2\n")
+    err = edl("data", "inspect", "t.csv", code=3).err
+    assert reason in err
+    assert "Correct the file" in err
+    assert "before this offset" not in err
+
+
 def test_inspecting_json_lines(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a", "p": [0.5, 0.25]}\n\n{"id": "b", "p": []}\n')
     done = edl("data", "inspect", "p.jsonl", "--check")

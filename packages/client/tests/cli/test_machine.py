@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -67,6 +68,13 @@ def test_a_new_zoo_spares_what_is_there(edl: Edl) -> None:
     assert [path.name for path in (edl.place / "zoo").iterdir()] == ["mine.py"]
     (edl.place / "empty").mkdir()
     assert "edl train" in edl("zoo", "init", "empty").out
+
+
+def test_the_command_of_a_new_zoo_can_be_pasted(edl: Edl) -> None:
+    done = edl("zoo", "init", "l'été 1")
+    words = shlex.split(done.out.splitlines()[-1])
+    for option in ("--model-zoo", "--data", "--validation-data"):
+        assert (edl.place / words[words.index(option) + 1]).exists()
 
 
 def test_check_reports_all_errors_at_once(checked: Edl) -> None:

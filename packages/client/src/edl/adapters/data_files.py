@@ -119,7 +119,9 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
             ErrorCode.DATA_DAMAGED,
             f"the file is damaged: {error.reason}",
             where=f"{error.uri}: {chunk}offset {error.offset}",
-            remedy="Fetch or write it again; the records before this offset can be read.",
+            remedy="Fetch or write it again; the records before this offset can be read."
+            if error.offset
+            else "Correct the file, or fetch it again.",
         )
     return EdlError(
         ErrorCode.DATA_UNREADABLE,
@@ -220,6 +222,8 @@ def _check_format(file: str, option: str) -> None:
     except recordio.RecordError as error:
         if scheme(file):
             return  # the master will check; this machine may lack the credentials
+        if isinstance(error, recordio.DamagedFile):
+            raise record_error(error, file) from error
         raise EdlError(
             ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +41,7 @@ def init(
             )
         folder = Path(directory).expanduser().absolute()
         written = create(folder)
+        zoo, data = shlex.quote(directory), f"{directory}/data"
         print_result(
             {"model_zoo": str(folder), "files": written},
             output_format,
@@ -47,9 +49,9 @@ def init(
                 *(str(Path(directory) / name) for name in written),
                 "",
                 "Try it:",
-                f"  edl train --model-zoo {directory} --model-def circle"
-                f" --data {directory}/data/train.recordio"
-                f" --validation-data {directory}/data/test.recordio"
+                f"  edl train --model-zoo {zoo} --model-def circle"
+                f" --data {shlex.quote(f'{data}/train.recordio')}"
+                f" --validation-data {shlex.quote(f'{data}/test.recordio')}"
                 " --num-epochs 20 --output trained",
             ],
             [str(folder)],
