@@ -266,15 +266,22 @@ def test_a_start_that_takes_longer_than_usual_says_how_far_it_is(
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ("Job resumed", "Kubernetes has not made its pod yet: Job resumed"),
+        ("Created pod: edl-digits-x8lfd", "its pod was taken away, and another one follows"),
+    ],
+)
 def test_a_start_without_a_pod_quotes_what_kubernetes_says_of_the_job(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, event: str, words: str
 ) -> None:
     monkeypatch.setattr(start, "time", Clock())
     objects, said = Objects(), list[str]()
-    objects.master, objects.of_job = {}, ["Job resumed"]
+    objects.master, objects.of_job = {}, [event]
     objects.masters = iter([None] * 8 + [READY])
     wait(objects, 600.0, said.append)
-    assert said == ["digits waits for its master: Kubernetes has not made its pod yet: Job resumed"]
+    assert said == [f"digits waits for its master: {words}"]
 
 
 def test_a_quota_that_keeps_the_master_from_its_pod_names_what_is_short(

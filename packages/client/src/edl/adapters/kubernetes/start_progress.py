@@ -29,6 +29,9 @@ _REFRESH_S = 10.0
 _AGAIN_S = 60.0
 """A sentence is said again after so long, if there was another one meanwhile."""
 
+_CREATED = "Created pod"
+"""What Kubernetes says of a Job; if that was last and there is no pod, somebody deleted it."""
+
 _MOST_A_MINUTE = 10
 """Sentences: a busy scheduler counts other nodes in each of its own."""
 
@@ -86,6 +89,8 @@ class StartProgress:
         words = str(phase)
         if pod is None:
             said = self.objects.events(self.name, "Job")
+            if said and said[-1].startswith(_CREATED):
+                return str(StartPhase.DISRUPTED)
             return f"{words}: {said[-1]}" if said else words
         named = pod["metadata"]["name"]
         match phase:
