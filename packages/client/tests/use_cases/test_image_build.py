@@ -25,7 +25,9 @@ from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
 
-IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
+REPOSITORY = "registry.example.com/me/zoo"
+D = "sha256:" + "a" * 64
+IMAGE = f"{REPOSITORY}@{D}"
 
 
 def status(phase: pb.BuildPhase.ValueType, **more: Any) -> pb.BuildProgress:
@@ -215,7 +217,7 @@ def test_a_broken_connection_is_taken_up_where_it_broke(
     stand_in.script = breaks
     stand_in.rest = [status(pb.BUILDING), line(2), line(3), DONE]
     notes = Notes()
-    assert build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), notes).name == IMAGE
+    assert build(BuildRequest(str(zoo), REPOSITORY), BuilderEndpoint(address), notes).name == IMAGE
     assert notes.lines == ["line 1", "line 2", "line 3"]
     assert stand_in.watched == [2]
 
@@ -232,7 +234,7 @@ def test_a_failure_of_the_service_is_passed_on_unchanged(
 
     stand_in.script = fails
     with pytest.raises(EdlError) as caught:
-        build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Notes())
+        build(BuildRequest(str(zoo), REPOSITORY), BuilderEndpoint(address), Notes())
     assert caught.value.code == ErrorCode.IMAGE_BUILD_FAILED
     assert caught.value.code == ErrorCode.IMAGE_BUILD_FAILED
 
@@ -247,7 +249,7 @@ def test_time_passes_while_nothing_is_heard(service: tuple[StandIn, str], zoo: P
         yield DONE
 
     stand_in.script = slow
-    build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), notes)
+    build(BuildRequest(str(zoo), REPOSITORY), BuilderEndpoint(address), notes)
     assert notes.phases == ["queued", "done"]
 
 
@@ -268,7 +270,7 @@ def test_ctrl_c_leaves_a_service_and_says_what_it_does(
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as interrupt:
-        build(BuildRequest(str(zoo), "r/x"), BuilderEndpoint(address), Impatient())
+        build(BuildRequest(str(zoo), REPOSITORY), BuilderEndpoint(address), Impatient())
     (note,) = interrupt.value.__notes__
     assert "b1" in note
     assert address in note
@@ -314,3 +316,82 @@ def test_the_needs_of_an_image_are_checked_before_anything_starts(edl: Edl) -> N
     afar = edl.run(*edl.job("--platform", "docker", "--engine", "tcp://10.0.0.1:2375"))
     assert (afar.code, "this machine" in afar.err) == (2, True)
     assert not (edl.home / "jobs").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "x", D, f"@{D}", REPOSITORY, f"{REPOSITORY}:latest", f"{REPOSITORY}@latest"),
+        *(f"{REPOSITORY}:v1@{D}", f"{REPOSITORY}@{D}0", f"{REPOSITORY}@{D[:-1]}"),
+        *(f"{REPOSITORY}@{D}\n", f"{REPOSITORY}@{D}@{D}", f"{REPOSITORY}@{D.upper()}"),
+        *(f"evil.example.com/me/zoo@{D}", f"registry.example.com/me/zoo2@{D}"),
+        *(f"registry.example.com/me@{D}", f"{REPOSITORY}/../other@{D}", f"/{REPOSITORY}@{D}"),
+        *(f"REGISTRY.example.com/me/zoo@{D}", f"{REPOSITORY}\x1b[2J@{D}", f"--privileged@{D}"),
+        *(f"me/zoo@{D}", f"unix:///var/run/docker.sock@{D}", "x" * 1_000_000),
+    ],
+    ids=range(24),
+)
+def test_no_image_but_one_of_the_repository_is_taken_from_a_builder(
+    service: tuple[StandIn, str], zoo: Path, name: str
+) -> None:
+    stand_in, address = service
+    result = pb.BuildResult(image=name)
+    stand_in.script = lambda context: iter([status(pb.DONE, result=result)])
+    request = BuildRequest(str(zoo), REPOSITORY, "v1", "base:1")
+    with pytest.raises(EdlError, match=r"no image of registry\.example\.com/me/zoo") as caught:
+        build(request, BuilderEndpoint(address), Notes())
+    assert caught.value.code == ErrorCode.BUILDER_UNAVAILABLE
+    assert len(str(caught.value)) < 1000
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_builder_that_never_stops_to_talk_fills_no_memory(
+    service: tuple[StandIn, str], zoo: Path
+) -> None:
+    """What waits to be shown has a limit, and the rest stays with the builder."""
+    stand_in, address = service
+    sent = 0
+
+    def talk(context: Any) -> Iterator[pb.BuildProgress]:
+        nonlocal sent
+        while context.is_active():
+            sent += 1
+            yield pb.BuildProgress(line=pb.LogLine(number=sent, text="x" * 100_000))
+
+    stand_in.script = talk
+
+    class Slow(Notes):
+        def line(self, text: str) -> None:
+            eventually(self.stalls, "the builder waits for the client")
+            raise KeyboardInterrupt
+
+        def stalls(self) -> bool:
+            before = sent
+            return before > 0 and not self.gone.wait(1) and sent == before
+
+        gone = threading.Event()
+
+    with pytest.raises(KeyboardInterrupt):
+        build(BuildRequest(str(zoo), REPOSITORY, "v1", "base:1"), BuilderEndpoint(address), Slow())
+    assert sent < 5000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pb.BuildProgress(),
+        pb.BuildProgress(line=pb.LogLine(number=2**63 - 1, text="\x1b]0;x\x07")),
+        status(pb.BUILD_FAILED),
+        pb.BuildProgress(status=pb.BuildStatus(phase=pb.QUEUED, queue_position=2**31 - 1)),
+        pb.BuildProgress(line=pb.LogLine(number=1, text="x" * 10_000_000)),
+    ],
+    ids=["nothing", "number", "no reason", "position", "10 MB"],
+)
+def test_answers_of_any_kind_are_errors(
+    service: tuple[StandIn, str], zoo: Path, answer: pb.BuildProgress
+) -> None:
+    stand_in, address = service
+    stand_in.script = lambda context: iter([answer])
+    with pytest.raises(EdlError) as caught:
+        build(BuildRequest(str(zoo), REPOSITORY, "v1", "base:1"), BuilderEndpoint(address), Notes())
+    assert len(str(caught.value)) < 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 
 from edl_builder.core.names import BuilderError, Reason
@@ -16,6 +15,7 @@ from edl_proto.images.registry import (
     RegistryError,
     RegistryFault,
 )
+from edl_proto.json_texts import parse_object
 
 _CREDENTIAL = "Check the name, and the builder's credential for this registry."
 
@@ -38,10 +38,12 @@ class HttpRegistry:
             if found is None:
                 return None
             try:
-                manifest = json.loads(found.content)
+                manifest = parse_object(found.content)
                 parts = [*manifest.get("layers", ()), manifest.get("config", {})]
                 nbytes = sum(int(part.get("size", 0)) for part in parts)
-            except (ValueError, TypeError, AttributeError, RecursionError):
+                if not 0 <= nbytes < 1 << 63:
+                    raise ValueError
+            except (ValueError, TypeError, AttributeError, OverflowError):
                 raise RegistryError(
                     RegistryFault.UNREADABLE,
                     f"the registry {name.registry} gave a manifest that cannot be read",

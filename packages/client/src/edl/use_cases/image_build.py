@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import tempfile
 import threading
 from contextlib import ExitStack, suppress
@@ -20,8 +21,14 @@ from edl.core.image_build import (
     BuiltImage,
 )
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.images.names import repository_of
+from edl_proto.printable import one_line
 
 _TICK_S = 0.2
+_MOST = 1000
+"""Messages of a build that wait to be shown."""
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_LONGEST_NAME = 300
 
 
 class BuildDisplay(Protocol):
@@ -80,9 +87,8 @@ class _BuildSession:
         self._archive = archive
         self._is_local = is_local
         self._display = display
-        self._messages: queue.SimpleQueue[BuildStatus | BuildLogLine | Exception] = (
-            queue.SimpleQueue()
-        )
+        # No longer than this, because a service may send lines faster than anybody shows them.
+        self._messages: queue.Queue[BuildStatus | BuildLogLine | Exception] = queue.Queue(_MOST)
         self._last = BuildStatus("", "starting")
 
     def run(self) -> BuiltImage:
@@ -107,7 +113,7 @@ class _BuildSession:
             raise
         if self._last.image is None:
             raise self._failed()
-        return self._last.image
+        return self._checked(self._last.image)
 
     def _read(self) -> None:
         try:
@@ -127,6 +133,24 @@ class _BuildSession:
         return (
             f"Build {build} continues for about a minute, longer if other callers wait for it; then"
             f" {self._client.address} cancels it. The same command attaches to it again."
+        )
+
+    def _checked(self, image: BuiltImage) -> BuiltImage:
+        """An image of the repository that was asked for, by its digest: what else runs as such?
+
+        Raises:
+            EdlError: BUILDER_UNAVAILABLE; it is another one.
+        """
+        repository = repository_of(self._request.repository)
+        _, _, digest = image.name.partition("@")
+        if repository_of(image.name) == repository and _DIGEST.fullmatch(digest):
+            return image
+        raise EdlError(
+            ErrorCode.BUILDER_UNAVAILABLE,
+            f"the builder has built {one_line(image.name[:_LONGEST_NAME])}, which is no image of"
+            f" {repository} by its digest",
+            where=self._client.address,
+            remedy="Check host and port in --builder, and whether the builder is edl's.",
         )
 
     def _failed(self) -> EdlError:

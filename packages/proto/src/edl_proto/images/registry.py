@@ -9,6 +9,7 @@ import base64
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,10 +19,16 @@ import requests
 import urllib3
 
 from edl_proto.images.names import DOCKER_HUB, Repository
+from edl_proto.json_texts import parse_object
 
 MANIFEST_NBYTES = 8 << 20
 """Largest manifest that is read."""
 
+ANSWER_S = 300.0
+"""Longest time for an answer of that size."""
+
+_PIECE_NBYTES = 64 << 10
+_TOKEN_NBYTES = 1 << 20
 _TIMEOUT_S = (5.0, 30.0)
 _OK, _CREATED, _ACCEPTED, _UNAUTHORIZED, _MISSING = 200, 201, 202, 401, 404
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -33,6 +40,7 @@ _KINDS = (
 )
 _FIELD = re.compile(r'([a-zA-Z]+)="([^"]*)"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_TOKEN = re.compile(r"[!-~]{1,65536}")
 
 
 class RegistryFault(StrEnum):
@@ -185,7 +193,7 @@ class RegistryClient:
                 answer = send()
                 if answer.status_code == _UNAUTHORIZED:
                     challenge = answer.headers.get("WWW-Authenticate", "")
-                    authorized = _authorized(send, session, access, challenge)
+                    authorized = _authorized(send, session, access, challenge, repository)
                     # Not `authorized or answer`: a response of 404 is false.
                     answer = answer if authorized is None else authorized
                 if method == "GET" and answer.status_code in _REDIRECTS:
@@ -209,10 +217,19 @@ class _Answer:
 
 
 def _read(answer: requests.Response, most: int, repository: Repository) -> _Answer:
-    content = answer.raw.read(most + 1, decode_content=True)
-    if len(content) > most:
-        raise _unreadable(repository)
-    return _Answer(answer.status_code, answer.headers, content, answer.url)
+    """The whole answer. Its sender chooses neither how large it is, nor how long it takes."""
+    content, end = bytearray(), time.monotonic() + ANSWER_S
+    while piece := answer.raw.read1(_PIECE_NBYTES, decode_content=True):
+        content += piece
+        if len(content) > most:
+            raise _unreadable(repository)
+        if time.monotonic() > end:
+            raise RegistryError(
+                RegistryFault.UNREACHABLE,
+                f"the registry {repository.registry} took too long for an answer",
+                repository,
+            )
+    return _Answer(answer.status_code, answer.headers, bytes(content), answer.url)
 
 
 def _followed(
@@ -230,6 +247,7 @@ def _authorized(
     session: requests.Session,
     access: RegistryAccess,
     challenge: str,
+    repository: Repository,
 ) -> requests.Response | None:
     pair = (access.username, access.password) if access.username else None
     scheme, _, rest = challenge.partition(" ")
@@ -240,8 +258,10 @@ def _authorized(
         return None
     fields = dict(_FIELD.findall(rest))
     realm = fields.pop("realm", "")
-    # A password goes nowhere in the clear that the operator did not allow it.
-    if not realm.startswith("https://") and not access.plain_http:
+    # In the clear a password goes to the registry alone, and only where the operator allows it; nor
+    # does a registry send its caller to what else answers there, such as a cloud's metadata.
+    own = access.plain_http and urlsplit(realm)[:2] == ("http", repository.registry)
+    if not realm.startswith("https://") and not own:
         return None
     answer = session.get(
         realm,
@@ -249,11 +269,18 @@ def _authorized(
         auth=pair,
         timeout=_TIMEOUT_S,
         allow_redirects=False,
+        stream=True,
     )
     if answer.status_code != _OK:
         return None
-    token = answer.json()
-    return send(f"Bearer {token.get('token') or token.get('access_token', '')}")
+    try:
+        said = parse_object(_read(answer, _TOKEN_NBYTES, repository).content)
+    except ValueError:
+        raise _unreadable(repository) from None
+    token = str(said.get("token") or said.get("access_token", ""))
+    if not _TOKEN.fullmatch(token):
+        raise _unreadable(repository)
+    return send(f"Bearer {token}")
 
 
 def _expect(answer: _Answer, status: int, repository: Repository) -> None:

@@ -1,0 +1,51 @@
+"""JSON that others may have written, such as a master in a container: what is wrong is one error.
+
+Python's parser gives up with another kind of error at a text that is nested too deeply.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    M = TypeVar("M", bound=Message)
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The object that a text holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is not an object")
+    return found
+
+
+def parse_message(text: str | bytes, message: M) -> M:
+    """The message that a text holds; fields that this version does not know are left out.
+
+    Args:
+        message: of the kind, which is filled and returned.
+
+    Raises:
+        google.protobuf.json_format.ParseError: it holds none.
+    """
+    from google.protobuf import json_format
+
+    try:
+        found = parse_object(text)
+    except ValueError as error:
+        raise json_format.ParseError(f"Failed to load JSON: {error}") from error
+    try:
+        return json_format.ParseDict(found, message, ignore_unknown_fields=True)
+    # Where a field is of another kind.
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise json_format.ParseError(str(error)) from error
