@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,3 +105,75 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path: Pa
         checkpoints.write(unwritable)
     assert checkpoints.names() == ["job-00000001"]
     assert json.loads((tmp_path / "job-00000001" / "plane.json").read_text()) == {"version": 1}
+
+
+def sealed(body: object) -> str:
+    """A manifest that somebody has made for himself: its checksum is right."""
+    text = json.dumps(body, sort_keys=True).encode()
+    return json.dumps({"crc32": zlib.crc32(text), "body": body})
+
+
+def described(path: Path) -> dict[str, int]:
+    content = path.read_bytes()
+    return {"bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+@pytest.mark.parametrize(
+    "name", ["../../secret.json", "{root}/secret.json", "a/../../../secret.json"]
+)
+def test_a_checkpoint_of_others_names_only_its_own_files(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "kept"
+    checkpoints = kept(root)
+    checkpoints.write(checkpoint(1))
+    (tmp_path / "secret.json").write_text('{"key": "mine"}')
+    place = root / "job-00000001"
+    (place / "a").mkdir()
+    body = json.loads((place / "manifest.json").read_bytes())["body"]
+    body["files"][name.format(root=tmp_path)] = described(tmp_path / "secret.json")
+    (place / "manifest.json").write_text(sealed(body))
+    with pytest.raises(EdlError, match="invalid name"):
+        newest(checkpoints)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "deep", "device", "part of itself", "pickle"])
+def test_a_checkpoint_of_others_is_damaged_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    """Whoever made it: no wait for ever, no code, no endless depth."""
+    checkpoints = kept(tmp_path)
+    checkpoints.write(checkpoint(1))
+    place = tmp_path / "job-00000001"
+    manifest = place / "manifest.json"
+    body = json.loads(manifest.read_bytes())["body"]
+    mark = tmp_path / "it ran"
+    if kind == "pickle":
+        array = next(iter(body["arrays"].values()))
+        np.save(place / array, np.array([Pickled(mark)], dtype=object), allow_pickle=True)
+        body["files"][array] = described(place / array)
+        manifest.write_text(sealed(body))
+    elif kind == "part of itself":
+        (place / "part").mkdir()
+        (place / "part" / "part").symlink_to(".")
+        inner = {**body, "files": {}, "arrays": {}, "parts": {"part": {}}}
+        (place / "part" / "manifest.json").write_text(sealed(inner))
+        body["parts"] = {"part": described(place / "part" / "manifest.json")}
+        manifest.write_text(sealed(body))
+    else:
+        manifest.unlink()
+        if kind == "pipe":
+            os.mkfifo(manifest)
+        elif kind == "device":
+            manifest.symlink_to("/dev/zero")
+        else:
+            manifest.write_text("[" * 200_000)
+    with pytest.raises(EdlError) as caught:
+        newest(checkpoints)
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
+    assert checkpoints.newest_at() >= 0
+    assert not mark.exists()
+
+
+class Pickled:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.mark),)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import IO, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 # The same interface as zlib; its CRC-32 is about fourteen times as fast.
 from zlib_ng import zlib_ng as zlib
 
-from edl_proto.files import flush
+from edl_proto.files import flush, open_regular, read_regular
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -117,7 +117,7 @@ def described_files(manifest: Path) -> tuple[dict[str, int], list[str]]:
     Raises:
         OSError, ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
-    body = _unsealed(manifest.read_bytes())
+    body = _unsealed(read_regular(manifest))
     files = {_plain(file): int(described["bytes"]) for file, described in body["files"].items()}
     return files, [_plain(part) for part in body.get("parts", {})]
 
@@ -171,24 +171,25 @@ def write_files(
 
 
 def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
-    body = _unsealed((directory / MANIFEST).read_bytes())
+    body = _unsealed(read_regular(directory / MANIFEST))
     if body["format"] != _FORMAT:
         raise ValueError(f"format {body['format']} is unknown; this version reads format {_FORMAT}")
     array_files = {file: key for key, file in body["arrays"].items()}
     documents: dict[str, Any] = {}
     arrays: dict[str, Array] = {}
     for file, expected in body["files"].items():
-        path = directory / file
+        path = directory / _plain(file)
         if check and (found := _described(path)) != expected:
             raise ValueError(f"{file} is now {found}, and was {expected}")
         if file in array_files:
             arrays[array_files[file]] = _load(path)
         else:
-            documents[file.removesuffix(".json")] = json.loads(path.read_bytes())
+            documents[file.removesuffix(".json")] = _parsed(read_regular(path))
     if missing := body["arrays"].keys() - arrays.keys():
         raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
     parts = []
     for part, expected in body.get("parts", {}).items():
+        _plain(part)
         if check and (found := _described(directory / part / MANIFEST)) != expected:
             raise ValueError(f"{part} is now {found}, and was {expected}")
         parts.append(_read(directory / part, f"{name}/{part}", check=check))
@@ -198,13 +199,23 @@ def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
 
 def _load(path: Path) -> Array:
     """An array of a file, read when it is used if it is large."""
-    mode: Literal["r"] | None = "r" if path.stat().st_size > _CRC_CHUNK else None
-    array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
-    return array
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size <= _CRC_CHUNK:
+            small: Array = np.load(file, allow_pickle=False)
+            return small
+    large: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return large
 
 
 def _described(path: Path) -> dict[str, int]:
     return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _write(path: Path, content: bytes) -> dict[str, int]:
@@ -241,7 +252,7 @@ def _save_pieces(file: IO[bytes], array: PiecewiseArray) -> None:
 
 def _crc32_of(path: Path) -> int:
     crc = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for chunk in _chunks(file.read):
             crc = zlib.crc32(chunk, crc)
     return crc
@@ -261,7 +272,7 @@ def _sealed(body: Mapping[str, Any]) -> bytes:
 
 
 def _unsealed(content: bytes) -> dict[str, Any]:
-    sealed = json.loads(content)
+    sealed = _parsed(content)
     if sealed["crc32"] != zlib.crc32(_canonical(sealed["body"])):
         raise ValueError(f"{MANIFEST} does not match its checksum")
     body: dict[str, Any] = sealed["body"]

@@ -29,7 +29,7 @@ from edl_master.adapters.checkpoint_files import (
 )
 from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import flush
+from edl_proto.files import flush, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class LocalCheckpoints:
         """When the newest one was complete, in seconds since 1970; 0 if there is none."""
         for name in reversed(self.names()):
             with contextlib.suppress(*DAMAGE):
-                return taken_at((self._directory / name / MANIFEST).read_bytes())
+                return taken_at(read_regular(self._directory / name / MANIFEST))
         return 0.0
 
 
