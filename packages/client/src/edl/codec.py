@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.json_texts import parse_message, parse_object
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 
 JOB_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
@@ -231,7 +231,7 @@ def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
     for line in lines:
         message = job_pb2.Event()
         try:
-            json_format.Parse(line, message, ignore_unknown_fields=True)
+            parse_message(line, message)
         except json_format.ParseError:
             continue
         if message.number > after:
@@ -251,7 +251,7 @@ def decode_timeline(lines: Iterable[str | bytes]) -> list[TimelineSpan]:
 
 def _span(line: str | bytes) -> TimelineSpan | None:
     try:
-        found = json.loads(line)
+        found = parse_object(line)
         span = TimelineSpan(
             at=float(found["at"]),
             seconds=float(found["seconds"]),
@@ -260,7 +260,7 @@ def _span(line: str | bytes) -> TimelineSpan | None:
             outcome=str(found.get("outcome", "")),
             phases={str(name): float(spent) for name, spent in found.get("phases", {}).items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
     times = (span.at, span.seconds, *span.phases.values())
     return span if all(0 <= each < math.inf for each in times) else None

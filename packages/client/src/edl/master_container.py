@@ -13,11 +13,13 @@ authority (docs/adr/0021).
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import logging
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -46,6 +48,10 @@ from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
 
+LEAVE_S = 60.0
+"""A master needs less than this from the end of its job to its own, beside the time for which it
+keeps its page."""
+
 _AGAIN_S = 0.5
 _CHECK_EVERY_S = 1.0
 _PROBE = (
@@ -60,6 +66,12 @@ _OURS = (
     f"{job_directory.LOGS}/supervisor.log",
 )
 """What processes of this machine take at its word, or write to: the master must not change it."""
+
+_MOST_TASKS = 16_384
+"""Processes and threads of a master with its parameter servers: one or two for each connection."""
+
+_KEPT_S = 30 * 24 * 3600.0
+"""What masters of an image have compiled is removed if the image was not used for so long."""
 
 _SIGNALLED = 128  # shells and engines add a signal's number to this
 
@@ -101,6 +113,7 @@ def run(job_dir: Path) -> int:
         try:
             workers = WorkerContainers(spec, job_dir, identities, stores)
             with CallListener(job_dir, workers.handle):
+                _watch_end(job_dir, container, spec.serving.keep_page_s + LEAVE_S)
                 if not runs:
                     with container_engine.translated_errors(container.engine):
                         _start(container, spec, job_dir, identities, stores)
@@ -135,6 +148,23 @@ def _watch_supervisor(job_dir: Path) -> None:
                 log.warning("the job has no supervisor: one is started")
 
     threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
+
+
+def _watch_end(job_dir: Path, container: container_engine.Container, stay_s: float) -> None:
+    """Kill a master that stays longer than ``stay_s`` after the end of its job."""
+
+    def check() -> None:
+        over_at: float | None = None
+        while over_at is None or time.monotonic() - over_at < stay_s:
+            if not supervision.final_state(job_dir):
+                over_at = None
+            elif over_at is None:
+                over_at = time.monotonic()
+            time.sleep(_CHECK_EVERY_S)
+        log.warning("the job is over, but its master does not end: it is killed")
+        container.send(signal.SIGKILL)
+
+    threading.Thread(target=check, name="end-watch", daemon=True).start()
 
 
 def _keep_renewed(identities: IdentityFolder) -> None:
@@ -179,20 +209,20 @@ def _start(
     from docker.types import Mount
 
     client = container_engine.client(container.engine)
-    kernels = job_directory.home() / "kernels"
-    kernels.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not ownership.is_own(kernels):  # compiled code lies there
-        kernels = job_dir / "kernels"
-        kernels.mkdir(mode=0o700, exist_ok=True)
-    (job_dir / job_directory.LOGS).mkdir(exist_ok=True)
+    image = spec.containers.master_image or spec.image
+    kernels = _kernels(job_dir, image)
     output = job_dir / job_directory.LOGS / "master.log"
     places = {mount.path: mount.writable for mount in spec.containers.mounts}
     for place, writable in places.items():
         if writable:  # else the engine makes it, and it is root's
             Path(place).mkdir(parents=True, exist_ok=True)
-    places |= {str(job_dir): True, str(kernels.absolute()): True}
-    # A mount cannot be renamed or removed in the container, so no link can take its place there.
-    places[str(job_dir / job_directory.LOGS)] = True
+    places |= {str(job_dir): True, str(kernels): True}
+    # A mount cannot be renamed or removed in the container, so no link can take its place there:
+    # processes of this machine write to the logs, and a job that exports the model is shown the
+    # snapshots.
+    for name in (job_directory.LOGS, job_directory.SNAPSHOTS):
+        (job_dir / name).mkdir(exist_ok=True)
+        places[str(job_dir / name)] = True
     places |= {str(job_dir / name): False for name in _OURS if (job_dir / name).exists()}
     hidden = []
     if identities is not None:
@@ -212,7 +242,7 @@ def _start(
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
     master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
     client.create_container(
-        image=spec.containers.master_image or spec.image,
+        image=image,
         name=container.name,
         user=spec.containers.user,
         entrypoint=["sh", "-c", f'{_PROBE} exec "$@" >>{shlex.quote(str(output))} 2>&1', "sh"],
@@ -232,10 +262,30 @@ def _start(
                 ),
             ],
             auto_remove=True,
-            **CONFINEMENT,
+            **{**CONFINEMENT, "pids_limit": _MOST_TASKS},
         ),
     )
     client.start(container.name)
+
+
+def _kernels(job_dir: Path, image: str) -> Path:
+    """Where masters of an image keep what they have compiled.
+
+    It is code, which the next master runs: so the containers of another image never see it.
+    """
+    name = hashlib.sha256(image.encode()).hexdigest()[:32]
+    kernels = job_directory.home().absolute() / "kernels"
+    kernels.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if ownership.is_own(kernels):
+        for other in kernels.iterdir():
+            if time.time() - other.lstat().st_mtime > _KEPT_S:
+                shutil.rmtree(other, ignore_errors=True)
+    else:
+        kernels = job_dir / job_directory.CONTAINER_FILES
+        kernels.mkdir(mode=0o700, exist_ok=True)
+    (kernels / name).mkdir(mode=0o700, exist_ok=True)
+    os.utime(kernels / name)
+    return kernels / name
 
 
 def _await_end(container: container_engine.Container, job_dir: Path) -> int:
@@ -263,10 +313,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and end as the container did."""
     parser = argparse.ArgumentParser(prog="edl.master_container", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
-    job_dir = parser.parse_args(arguments).job_dir.absolute()
+    parser.add_argument("--remove", action="store_true", help="all containers of the job instead")
+    parsed = parser.parse_args(arguments)
+    job_dir = parsed.job_dir.absolute()
     logs.set_up(logging.WARNING)
     logs.identify("companion", job=job_dir.name)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if parsed.remove:
+        container_engine.sweep(job_dir)
+        return 0
     signal.signal(signal.SIGTERM, _on_term)
     try:
         code = run(job_dir)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import shlex
@@ -24,7 +23,8 @@ from typing import Any
 
 from edl.adapters import processes
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
-from edl_proto.files import open_regular, read_regular
+from edl_proto.files import open_appending, open_regular, read_regular
+from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.monitoring import logs
 from edl_proto.monitoring.log_lines import readable
@@ -44,6 +44,7 @@ GAVE_UP = 1
 
 _MASTER_GRACE_S = 5.0
 _WORKER_GRACE_S = 2.0
+_REMOVE_S = 120.0
 _TAIL_BYTES = 4000
 
 
@@ -148,7 +149,7 @@ class Supervisor:
         self._started_at = time.monotonic()
         self._write_report(starts=int(self._report.get("starts", 0)) + 1)
         try:
-            with (self._job_dir / job_directory.LOGS / "master.log").open("ab") as output:
+            with open_appending(self._job_dir / job_directory.LOGS / "master.log") as output:
                 self._child = subprocess.Popen(
                     [*self._command, "--job-dir", str(self._job_dir)],
                     stdin=subprocess.DEVNULL,
@@ -173,16 +174,37 @@ class Supervisor:
             processes.end([master], _MASTER_GRACE_S)
 
     def _end_workers(self) -> None:
+        if (self._job_dir / job_directory.CONTAINER).exists():
+            self._remove_containers()
+            return
         workers = []
         for path in (self._job_dir / job_directory.INSTANCES).glob("*.json"):
             try:
-                facts = json.loads(read_regular(path))
+                facts = parse_object(read_regular(path))
                 workers.append(
                     process_identity.Process(int(facts["pid"]), int(facts["start_time"]))
                 )
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         processes.end(workers, _WORKER_GRACE_S)
+
+    def _remove_containers(self) -> None:
+        """Remove what is left of a job of containers; records of processes are its master's word.
+
+        Another process does it, because this one is light, and knows no engine.
+        """
+        with (
+            contextlib.suppress(OSError, subprocess.TimeoutExpired),
+            open_appending(self._job_dir / job_directory.LOGS / "supervisor.log") as output,
+        ):
+            subprocess.run(
+                [*self._command, "--job-dir", str(self._job_dir), "--remove"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_REMOVE_S,
+                check=False,
+            )
 
     def _give_up(self, why: str) -> None:
         """Report the error with which the job ends."""
@@ -215,7 +237,7 @@ def _now() -> str:
 
 def _tail(path: Path) -> str:
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             return readable(file.read().decode(errors="replace"))

@@ -82,6 +82,7 @@ def test_a_container_is_the_job_s_whatever_the_master_asks_for(
     (made,) = engine.created
     assert (made["image"], made["user"], made["name"]) == ("zoo@sha256:1", "1000:1000", NAME)
     assert made["host_config"]["cap_drop"] == ["ALL"]
+    assert 0 < made["host_config"]["pids_limit"] <= 4096
     assert [each["Target"] for each in made["host_config"]["mounts"]] == ["/run/edl.log"]
 
 

@@ -52,17 +52,39 @@ def flush(path: Path) -> None:
         os.close(fd)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
     """Open a regular file for reading. To open a pipe that nobody writes to would take for ever.
+
+    Args:
+        follow: a link as the last part of the path. It is not to be followed where containers
+            write, and the content goes elsewhere.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    fd = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "the path is not a regular file", str(path))
     return open(fd, "rb")
+
+
+def open_appending(path: Path) -> BinaryIO:
+    """Open a regular file to write at its end, made if there is none.
+
+    For folders that containers write to: a link there would lead to any file of the user, and
+    to open a pipe that nobody reads would take for ever.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(fd, "ab")
 
 
 def read_regular(path: Path) -> bytes:

@@ -23,8 +23,9 @@ def listen(path: Path, backlog: int) -> socket.socket:
         with _address(path) as address:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(address)
+            # Before it has a name, which somebody could give to another file meanwhile.
+            os.fchmod(listening.fileno(), 0o600)
             listening.bind(address)
-            os.chmod(address, 0o600)  # nobody can connect before it listens
         listening.listen(backlog)
     except BaseException:
         listening.close()

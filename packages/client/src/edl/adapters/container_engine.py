@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import read_regular
+from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory
 from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
@@ -94,7 +94,7 @@ def sweep(path: Path) -> None:
 def read(path: Path) -> Container | None:
     """The container of a job's master, from the job's directory; None for local processes."""
     try:
-        facts = json.loads(read_regular(path / job_directory.CONTAINER))
+        facts = parse_object(read_regular(path / job_directory.CONTAINER))
         return Container(str(facts["engine"]), str(facts["name"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
 from edl.adapters import processes
-from edl.adapters.local_runtime import LocalRuntime
 from edl.adapters.processes import LocalInstance
 from edl_proto.files import read_regular
+from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory, process_identity, supervision
 
 
-def job_workers(runtime: LocalRuntime, path: Path) -> list[LocalInstance]:
-    """Processes or containers that the master of the job in ``path`` started."""
-    found = runtime.workers(path)
+def recorded_workers(path: Path) -> list[LocalInstance]:
+    """Processes of this machine that the master of the job in ``path`` has written down."""
+    found: list[LocalInstance] = []
     for record in sorted((path / job_directory.INSTANCES).glob("*.json")):
         try:
-            facts = json.loads(read_regular(record))
+            facts = parse_object(read_regular(record))
             found.append(process_identity.Process(int(facts["pid"]), int(facts["start_time"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue

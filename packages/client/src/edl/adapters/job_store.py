@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import tempfile
@@ -25,6 +24,7 @@ from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import flush, open_regular, read_regular
+from edl_proto.json_texts import parse_message, parse_object
 from edl_proto.local import job_directory, ownership, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.timestamps import rfc3339
@@ -119,9 +119,9 @@ class JobStore:
         """The platform that a job was submitted to, also if its specification is damaged."""
         path = self.path(name)
         try:
-            spec = json.loads(read_regular(path / job_directory.SPEC))
+            spec = parse_object(read_regular(path / job_directory.SPEC))
             return str(spec.get("platform") or PROCESSES.name)
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError):
             has_container = (path / job_directory.CONTAINER).exists()
             return (DOCKER if has_container else PROCESSES).name
 
@@ -192,9 +192,8 @@ class JobStore:
             raise self.unknown(name)
         spec = job_pb2.JobSpec()
         try:
-            text = read_regular(path / job_directory.SPEC).decode()
-            json_format.Parse(text, spec, ignore_unknown_fields=True)
-        except (OSError, json_format.ParseError, UnicodeDecodeError) as error:
+            parse_message(read_regular(path / job_directory.SPEC), spec)
+        except (OSError, json_format.ParseError) as error:
             reason = getattr(error, "strerror", None) or error
             raise EdlError(
                 ErrorCode.DATA_DAMAGED,
@@ -240,7 +239,7 @@ class JobStore:
     def master(self, name: str) -> MasterRecord | None:
         """What master.json says; None while there is none."""
         try:
-            facts = json.loads(read_regular(self.path(name) / job_directory.MASTER))
+            facts = parse_object(read_regular(self.path(name) / job_directory.MASTER))
             return MasterRecord(
                 address=str(facts["address"]),
                 process=self.runtime.master(
@@ -249,7 +248,7 @@ class JobStore:
                 dashboard_url=str(facts.get("dashboard_url", "")),
                 incarnation=str(facts.get("incarnation", "")),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
             return None
 
     def status(self, name: str, spec: job_pb2.JobSpec | None = None) -> JobStatus:

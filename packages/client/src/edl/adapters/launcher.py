@@ -14,7 +14,7 @@ from dataclasses import replace
 from edl import codec
 from edl.adapters import processes
 from edl.adapters.job_log_files import log_file, master_log_tail
-from edl.adapters.job_processes import end_supervision, job_workers
+from edl.adapters.job_processes import end_supervision
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, supervision
@@ -156,5 +156,5 @@ class LocalLauncher:
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
         processes.end(end_supervision(self._store.path(name)), _END_S)
-        processes.end(job_workers(self._store.runtime, self._store.path(name)), _END_S)
+        processes.end(self._store.runtime.workers(self._store.path(name)), _END_S)
         self._store.runtime.remove(self._store.path(name))

@@ -41,6 +41,8 @@ class ContainerRuntime:
         return container_engine.read(job_dir) or process_identity.Process(pid, start_time)
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
+        # What lies in the job's directory was written in a container: a record of a process there
+        # would name any process of the user.
         return list(container_engine.of_job(job_dir, "worker"))
 
     def remove(self, job_dir: Path) -> None:

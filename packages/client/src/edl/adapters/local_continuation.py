@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from edl import codec
 from edl.adapters import processes
-from edl.adapters.job_processes import end_supervision, job_workers
+from edl.adapters.job_processes import end_supervision
 from edl.adapters.job_store import JobStore, MasterRecord, StoredJob, submission_time
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_runtime import LocalRuntime
@@ -25,7 +25,8 @@ from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import read_regular, replace_file
+from edl_proto.files import open_appending, read_regular, replace_file
+from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
@@ -97,7 +98,7 @@ def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> N
     # A master that only serves the page of its finished job ends with the job.
     if master is not None:
         processes.end([master.process], _GRACE_S)
-    processes.end(job_workers(runtime, path), _GRACE_S)
+    processes.end(runtime.workers(path), _GRACE_S)
 
 
 # --- resuming ----------------------------------------------------------------------------------
@@ -105,8 +106,16 @@ def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> N
 
 @contextlib.contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """A context that one process at a time is in, for each job."""
-    with (path / job_directory.RESUME_LOCK).open("a") as lock:
+    """A context that one process at a time is in, for each job.
+
+    Raises:
+        EdlError: OUTPUT_UNWRITABLE.
+    """
+    try:
+        lock = open_appending(path / job_directory.RESUME_LOCK)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -145,12 +154,16 @@ def _reopen(path: Path) -> bool:
                 (path / name).unlink(missing_ok=True)
             return True
     except OSError as error:
-        raise EdlError(
-            ErrorCode.OUTPUT_UNWRITABLE,
-            f"the job's directory cannot be written: {error.strerror or error}",
-            where=str(path),
-            remedy="Free some space there, and try again.",
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> EdlError:
+    return EdlError(
+        ErrorCode.OUTPUT_UNWRITABLE,
+        f"the job's directory cannot be written: {error.strerror or error}",
+        where=str(path),
+        remedy="Free some space there, and try again.",
+    )
 
 
 @contextlib.contextmanager
@@ -177,10 +190,9 @@ def _sole_owner(path: Path) -> Iterator[None]:
 
 def _read_object(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(read_regular(path))
+        return parse_object(read_regular(path))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 # --- exporting ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from edl.adapters import processes
 from edl.adapters.dashboard_viewer import viewer
 from edl.adapters.job_identities import master_peer
 from edl.adapters.job_log_files import log_file, master_log_tail
-from edl.adapters.job_processes import end_supervision, job_workers
+from edl.adapters.job_processes import end_supervision
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_continuation import LocalContinuation, end_job
@@ -196,7 +196,7 @@ class LocalJobBackend:
         """The end of a job whose master is gone and left no final status."""
         ended = 0
         path = self._store.path(status.job)
-        while left := processes.end(job_workers(self._store.runtime, path), _WORKER_GRACE_S):
+        while left := processes.end(self._store.runtime.workers(path), _WORKER_GRACE_S):
             ended += len(left)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""

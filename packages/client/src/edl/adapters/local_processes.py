@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from edl.adapters.job_processes import recorded_workers
 from edl.adapters.job_store import JobStore, submission_time
 from edl.adapters.launcher import master_command
 from edl.adapters.local_jobs import LocalJobBackend
@@ -29,7 +30,7 @@ class ProcessRuntime:
         return process_identity.Process(pid, start_time)
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
-        return []
+        return recorded_workers(job_dir)
 
     def remove(self, job_dir: Path) -> None:
         """Processes leave nothing outside the job's directory."""

@@ -27,7 +27,7 @@ class LocalRuntime(Protocol):
         """
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
-        """Running workers that ``instances/*.json`` does not list."""
+        """The job's workers, as far as they are known; some may have ended."""
 
     def remove(self, job_dir: Path) -> None:
         """Remove everything of the job that is outside its directory. Harmless when repeated."""

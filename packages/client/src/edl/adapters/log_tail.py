@@ -47,7 +47,7 @@ class Tail:
 
     def _read_chunk(self) -> bytes:
         try:
-            with open_regular(self._path) as file:
+            with open_regular(self._path, follow=False) as file:
                 file.seek(self._offset)
                 chunk = file.read(_CHUNK)
         except OSError:
@@ -59,7 +59,7 @@ class Tail:
 def tail(path: Path, lines: int) -> str:
     """The last lines of a text file; empty if there is none."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, follow=False) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             content = file.read()

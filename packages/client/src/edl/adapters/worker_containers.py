@@ -46,6 +46,9 @@ CONFINEMENT: Mapping[str, Any] = {
     "read_only": True,
     "tmpfs": {"/tmp": "rw,nosuid,nodev,mode=1777"},
     "log_config": {"Type": "none"},
+    # Processes and threads. TensorFlow has some for each core; without a limit, a loop of forks
+    # would leave none to the machine.
+    "pids_limit": 4096,
     # The master listens on this machine's loopback, as it does without a container.
     "network_mode": "host",
 }

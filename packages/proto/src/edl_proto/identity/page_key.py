@@ -86,6 +86,8 @@ class PageKey:
         key = cls(given) if given else found or cls.create()
         if found is not None and found.text == key.text and metrics_token_file(folder).exists():
             return key
+        if folder.is_symlink():  # of a container, which could write into the job's directory
+            folder.unlink()
         folder.mkdir(0o700, exist_ok=True)
         token = key.metrics_token.encode("ascii")
         replace_file(metrics_token_file(folder), token, is_private=True)

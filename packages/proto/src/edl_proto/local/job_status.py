@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
 
 from google.protobuf import json_format
 
 from edl_proto.files import read_regular
+from edl_proto.json_texts import parse_message
 from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2
 
@@ -22,15 +25,15 @@ def read_status(job_dir: Path) -> job_pb2.JobStatus:
     """
     status = job_pb2.JobStatus()
     try:
-        text = read_regular(job_dir / job_directory.STATUS).decode()
-        json_format.Parse(text, status, ignore_unknown_fields=True)
-    except (OSError, json_format.ParseError, UnicodeDecodeError):
+        parse_message(read_regular(job_dir / job_directory.STATUS), status)
+    except (OSError, json_format.ParseError):
         status.Clear()
     report = supervision.read_report(job_dir)
     if "error" in report and status.state not in FINAL_STATES:
         status.state = job_pb2.FAILED
-        json_format.ParseDict(report["error"], status.error, ignore_unknown_fields=True)
+        with contextlib.suppress(json_format.ParseError):
+            parse_message(json.dumps(report["error"]), status.error)
         status.finished_at = str(report.get("finished_at", ""))
-    elif (end := report.get("end")) in supervision.FINAL_STATES and not status.state:
-        status.state = job_pb2.JobState.Value(str(end))
+    elif (end := str(report.get("end"))) in supervision.FINAL_STATES and not status.state:
+        status.state = job_pb2.JobState.Value(end)
     return status

@@ -22,7 +22,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any
 
-from edl_proto.files import read_regular, replace_file
+from edl_proto.files import open_appending, read_regular, replace_file
+from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory, ownership, process_environment
 
 FROZEN_S = 30.0
@@ -62,7 +63,7 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
     if not ownership.is_own(job_dir):
         return None
     try:
-        facts = json.loads(read_regular(job_dir / job_directory.SUPERVISOR))
+        facts = parse_object(read_regular(job_dir / job_directory.SUPERVISOR))
         return [str(word) for word in facts["supervisor"]], [str(w) for w in facts["master"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -115,12 +116,12 @@ def is_over(job_dir: Path) -> bool:
     if final_state(job_dir):
         return True
     report = read_report(job_dir)
-    return "error" in report or report.get("end") in FINAL_STATES
+    return "error" in report or str(report.get("end")) in FINAL_STATES
 
 
 def final_state(job_dir: Path) -> str:
     """The state with which the master ended the job; empty if it continues."""
-    state = _read(job_dir / job_directory.STATUS).get("state")
+    state = str(_read(job_dir / job_directory.STATUS).get("state"))
     return state if state in FINAL_STATES else ""
 
 
@@ -149,7 +150,7 @@ def hold(job_dir: Path) -> IO[str] | None:
     Returns:
         None if the job has a supervisor already, or is gone.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         file = os.fdopen(os.open(job_dir / job_directory.SUPERVISOR_LOCK, flags, 0o666), "a")
     except OSError:
@@ -218,7 +219,7 @@ def master_process(job_dir: Path) -> tuple[int, int] | None:
     """
     for name in (job_directory.CONTAINER, job_directory.MASTER_PROCESS, job_directory.MASTER):
         facts = _read(job_dir / name)
-        with contextlib.suppress(KeyError, TypeError, ValueError):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             return int(facts["pid"]), int(facts["start_time"])
     return None
 
@@ -341,7 +342,7 @@ def _start(job_dir: Path) -> bool:
         return False
     log = job_dir / job_directory.LOGS / "supervisor.log"
     try:
-        with log.open("ab") as output:
+        with open_appending(log) as output:
             child = subprocess.Popen(
                 [*found[0], "--job-dir", str(job_dir)],
                 stdin=subprocess.DEVNULL,
@@ -385,7 +386,6 @@ def _is_locked(path: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_regular(path))
+        return parse_object(read_regular(path))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}

@@ -15,6 +15,7 @@ from edl import codec
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.json_texts import parse_message, parse_object
 from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
 
@@ -68,9 +69,7 @@ class ClusterJob:
         """The recorded status as the master's message."""
         message = job_pb2.JobStatus()
         try:
-            json_format.Parse(
-                self.record.get(objects.STATUS_KEY) or "{}", message, ignore_unknown_fields=True
-            )
+            parse_message(self.record.get(objects.STATUS_KEY) or "{}", message)
         except json_format.ParseError:
             message.Clear()  # the record is for reading only; the job continues without it
         message.name = self.name
@@ -97,7 +96,7 @@ class ClusterJob:
     def logs(self) -> Mapping[str, Sequence[str]]:
         """The recorded ends of logs as lines, by ``master`` and ``worker-N``."""
         try:
-            found = json.loads(self.record.get(objects.LOGS_KEY) or "{}")
+            found = parse_object(self.record.get(objects.LOGS_KEY) or "{}")
         except ValueError:
             return {}
         return {str(name): str(text).splitlines() for name, text in found.items()}
@@ -142,7 +141,7 @@ def decode_spec(secret: JsonObject, name: str) -> job_pb2.JobSpec:
 
     try:
         text = base64.b64decode((secret.get("data") or {})[objects.SPEC_KEY])
-        return json_format.Parse(text, job_pb2.JobSpec(), ignore_unknown_fields=True)
+        return parse_message(text, job_pb2.JobSpec())
     except (KeyError, ValueError, json_format.ParseError) as error:
         lacks = f"its Secret has no {objects.SPEC_KEY}" if secret else "its Secret was deleted"
         reason = lacks if isinstance(error, KeyError) else error

@@ -1,0 +1,154 @@
+"""Code of a model zoo and of an image that does all that it can, in the containers of real jobs.
+
+The user of these tests is root, so the code has root's number in its containers, and no right of
+root but that. What it may do is in docs/security.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Edl, eventually
+
+from edl_proto.local import container_calls
+
+from .conftest import of_jobs
+from .docker_environment import DockerEnvironment
+
+PROBE = Path(__file__).with_name("hostile_probe.py")
+TOKEN = "c0ffee-not-for-containers"
+MARK = "98765"  # seconds that a process sleeps which wants to stay
+
+HOSTILE = """
+
+import os, subprocess, sys
+from pathlib import Path
+if "EDL_INSTANCE" in os.environ:
+    said = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("probe.py")), {given!r}],
+        capture_output=True, text=True,
+    )
+    print("PROBE", said.stdout, said.stderr[-2000:], flush=True)
+"""
+
+
+@pytest.fixture
+def given(job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path) -> dict[str, Any]:
+    """What the code is told, so that it need not search."""
+    secret = tmp_path / "secret" / "id_rsa"
+    secret.parent.mkdir()
+    secret.write_text("a key of the user\n")
+    (in_containers.home / "jobs" / "other").mkdir(parents=True)
+    in_containers.env |= {"AWS_SECRET_ACCESS_KEY": TOKEN, "GITHUB_TOKEN": TOKEN}
+    return {
+        "secret": str(secret),
+        "home": str(in_containers.home / "jobs"),
+        "engine": job_docker_env.engine.removeprefix("unix://"),
+        "token": TOKEN,
+    }
+
+
+def probe_said(edl: Edl, job: str) -> dict[str, Any]:
+    """What the code of the model found in a worker."""
+    log = (edl.job_dir(job) / "logs" / "worker-0.log").read_text()
+    line = next(it for it in log.splitlines() if "PROBE {" in it)
+    found: dict[str, Any] = json.loads(line.partition("PROBE ")[2].strip())
+    return found
+
+
+def check(said: dict[str, Any], sees: set[str]) -> None:
+    """Nothing was done but what this container sees."""
+    found = said["found"]
+    assert len(found) > 50, found
+    assert {name for name, how in found.items() if how == "DONE"} == sees, found
+    assert said["tasks"] < 17_000
+
+
+def left_on_the_machine() -> list[str]:
+    """Processes that outlived their containers."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if MARK in place.read_bytes().decode(errors="replace").split("\0"):
+                found.append(place.parent.name)
+    return found
+
+
+def test_hostile_code_of_a_model_in_containers(
+    in_containers: Edl, given: dict[str, Any], tmp_path: Path
+) -> None:
+    edl, zoo, results = in_containers, tmp_path / "zoo", tmp_path / "results"
+    edl("zoo", "init", str(zoo))
+    (zoo / "probe.py").write_text(PROBE.read_text())
+    told = {**given, "output": str(results)}
+    results.mkdir()
+    model = (zoo / "circle.py").read_text()
+    (zoo / "circle.py").write_text(model + HOSTILE.format(given=json.dumps(told)))
+    # The data of another folder: what is in the zoo is in the image.
+    data = f"{zoo}/data/train.recordio"
+    edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "circle", "--data", data),
+        *("--name", "hostile", "--output", str(results / "model")),
+    )
+    check(probe_said(edl, "hostile"), set())
+    assert Path(given["secret"]).read_text() == "a key of the user\n"
+    (results / "to-secret").unlink()
+    predict = ("predict", "--trained-model", str(results / "model"), "--data", data)
+    edl(*predict, "--name", "use", "--output", str(tmp_path / "out" / "predictions"))
+    said = probe_said(edl, "use")
+    # The folder of the output is the master's: predictions are put together there.
+    assert {name for name, how in said["found"].items() if how == "DONE"} == set()
+    assert not left_on_the_machine()
+
+
+def test_hostile_code_of_an_image_in_the_container_of_a_master(
+    job_docker_env: DockerEnvironment, in_containers: Edl, given: dict[str, Any], tmp_path: Path
+) -> None:
+    edl, zoo = in_containers, tmp_path / "zoo"
+    edl("zoo", "init", str(zoo))
+    edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "circle", "--detach"),
+        *("--data", f"{zoo}/data/train.recordio", "--num-epochs", "100000", "--name", "boxed"),
+        *("--output", str(tmp_path / "results" / "model")),
+    )
+    place = edl.job_dir("boxed")
+    eventually(
+        lambda: int(edl.written_status("boxed").get("progress", {}).get("steps", 0)) > 20, "steps"
+    )
+    (master,) = of_jobs(job_docker_env, edl, "master")
+    told = {**given, "job": "boxed", "output": str(tmp_path / "results")}
+    done = master.exec_run(["python3", "-c", PROBE.read_text(), json.dumps(told)], demux=True)
+    assert done.exit_code == 0, done
+    said = json.loads(done.output[0])
+    own = {f"see {name}" for name in ("calls.sock", "page/key", "page/metrics-token", "spec.json")}
+    check(said, own)
+    assert said["keys"] == ["identity/master/identity.pem"]
+
+    # A worker that the job does not know, which wants to stay for ever.
+    stray = {"call": "start", "log_start": 0, "environment": {}, "command": ["sleep", MARK]}
+    container_calls.call(place, {**stray, "instance": "edl-boxed-worker-77-0-0123abcd"}, 60)
+    assert len(of_jobs(job_docker_env, edl, "worker")) == 2
+    # Where this machine reads and writes: only the log of the master can be exchanged at all.
+    secret = Path(given["secret"])
+    script = (
+        f"cd {place}; for it in logs snapshots containers spec.json supervisor.lock; do"
+        " mv $it moved; ln -sfn / $it; done; "
+        f"rm logs/master.log; ln -s {secret} logs/master.log; ls -l . logs"
+    )
+    tried = master.exec_run(["sh", "-c", script]).output.decode()
+    assert tried.count("busy") >= 5, tried
+    assert f"master.log -> {secret}" in tried
+    for name in ("logs", "snapshots", "containers", "spec.json", "supervisor.lock"):
+        assert not (place / name).is_symlink(), name
+    master.kill()
+    # The next one does not start, because its output would go to the user's file.
+    eventually(lambda: edl.status("boxed")["state"] == "FAILED", "the end of the job")
+    assert secret.read_text() == "a key of the user\n"
+    eventually(lambda: not of_jobs(job_docker_env, edl), "no container is left")
+    time.sleep(1)
+    assert not left_on_the_machine()
