@@ -305,6 +305,20 @@ def test_a_stopped_job_is_exported_and_resumed(tidy: Edl) -> None:
     assert "has succeeded" in again.err
 
 
+@pytest.mark.parametrize("options", [(), ("--now",)])
+def test_to_stop_a_job_that_was_not_started_loses_nothing(
+    tidy: Edl, options: tuple[str, ...]
+) -> None:
+    tidy(*tidy.job("--name", "mine"))
+    for file in tidy.job_dir("mine").glob("*.json"):
+        if file.name != "spec.json":
+            file.unlink()
+    assert "not started" in tidy("list").out
+    done = tidy("stop", "mine", *options)
+    assert done.out.strip() == "mine was not started"
+    assert done.err.strip() == "edl resume mine starts it."
+
+
 def test_a_large_zoo_has_to_be_accepted(tidy: Edl) -> None:
     zoo = tidy.place / "zoo"
     with (zoo / "weights.bin").open("wb") as file:

@@ -194,6 +194,7 @@ def stop(
         before = backend.status(name, ask=False)
         status = end(backend, name, reason, now=now)
         over = "is over already: " if before.is_over else ""
+        over = "was " if status.state is JobState.NOT_STARTED else over
         lines = [f"{name} {over}{status.state.words}"]
         if export and status.state is not JobState.SUCCEEDED:
             terminal.message(lines[0])
@@ -206,12 +207,15 @@ def stop(
 
 def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:
     """Stop a job and wait for its end; harmless if it is over."""
+    from edl.core.job_status import JobState
     from edl.render.line_display import SilentDisplay
     from edl.use_cases.job_watcher import JobWatcher
 
     if now:
         backend.stop(name, reason, now=True)
     report = backend.status(name, ask=False)
+    if report.status.state is JobState.NOT_STARTED:
+        return report.status  # nothing of it was lost
     if report.is_over:
         return backend.finalize(name, report.status)
     watcher = JobWatcher(backend, name, SilentDisplay())

@@ -169,6 +169,8 @@ def next_steps(status: JobStatus) -> str:
         return ""
     if status.failure is not None and _is_of_options(status.failure):
         return f"A job keeps its options: edl delete {name}, and submit it again."
+    if status.state is JobState.NOT_STARTED:
+        return f"edl resume {name} starts it."
     if version is None:
         return f"edl resume {name} starts it again."
     if status.verb is not Verb.TRAIN or not version:
