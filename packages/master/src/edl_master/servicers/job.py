@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -55,6 +56,8 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self._acknowledge = acknowledge
         self._recorded = recorded
         self._timeline = timeline
+        # Of two commands at once the later one is also recorded later.
+        self._scaling = threading.Lock()
 
     def GetStatus(
         self, request: job_pb2.GetStatusRequest, context: grpc.ServicerContext
@@ -87,19 +90,20 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
         wanted = request.workers
-        answer = self._controller.handle(
-            events.ScaleRequested(wanted.min, wanted.max or wanted.min)
-        )
-        if isinstance(answer, Refused):
-            raise EdlError(
-                ErrorCode.USAGE,
-                f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
-                where="edl scale",
-                remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not "
-                "exceed the maximum.",
+        with self._scaling:
+            answer = self._controller.handle(
+                events.ScaleRequested(wanted.min, wanted.max or wanted.min)
             )
-        view = self._controller.view()
-        self._recorded.record_scale(view.min_workers, view.max_workers)
+            if isinstance(answer, Refused):
+                raise EdlError(
+                    ErrorCode.USAGE,
+                    f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
+                    where="edl scale",
+                    remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not "
+                    "exceed the maximum.",
+                )
+            view = self._controller.view()
+            self._recorded.record_scale(view.min_workers, view.max_workers)
         return job_pb2.ScaleReply(
             workers=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers)
         )
