@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordio.errors import RecordError
+from recordio.storage.redirects import RedirectRefused
 
 _ACCESS = "Check the credentials, what they allow, and whether they have expired."
 _NAME = "Check the name of the bucket and the rest of the place."
@@ -70,6 +71,10 @@ def _of_surroundings(error: BaseException, text: str) -> tuple[str, str]:
         return _with("no credentials for the store were found", text), _KEYS
     if isinstance(error, ImportError):
         return text, _PACKAGE
+    if isinstance(error, RedirectRefused):
+        return _with("the store cannot be reached", text), _NETWORK
+    if (text and isinstance(error, KeyError)) or _is_one_of(error, _NO_STORE):
+        return "what answers there is no store", _NETWORK
     if isinstance(error, ConnectionError) or _is_one_of(error, _UNREACHED):
         return _with("the store cannot be reached", text), _NETWORK
     if isinstance(error, TimeoutError):
@@ -95,8 +100,9 @@ def _is_refused(error: BaseException, text: str, code: str) -> bool:
 def _text(error: BaseException) -> str:
     """What an error says, in one line."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else error
-    text = " ".join(str(said).split())
-    return _NOISE.sub("", text).strip("., ")
+    text = " ".join(str(said)[:_READ].split())
+    text = _NOISE.sub("", _PAGE.sub("(a page for browsers)", text)).strip("., ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -110,7 +116,8 @@ def _code(error: BaseException) -> str:
     """The store's own name or number of an error; empty without one."""
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, dict):
-        return str(answer.get("Error", {}).get("Code", ""))
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+        return str(answer.get("Error", {}).get("Code", "") or status)
     return str(getattr(error, "code", None) or "")
 
 
@@ -123,6 +130,10 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+_LONGEST, _READ = 300, 100_000
+"""Characters of a store's own words: that are shown, and that are looked at."""
+_PAGE = re.compile(r"<(!doctype )?html\b.*", re.I)
+_NO_STORE = frozenset(("botocore.parsers.ResponseParserError", "json.decoder.JSONDecodeError"))
 _NOISE = re.compile(r"^An HTTP Client raised an unhandled exception: |(?<=^Forbidden): \S+")
 _LASTING = frozenset(("s3fs.utils.FileExpired",))
 _TRANSIENT = frozenset(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from recordio.errors import UnreadableFile
+from recordio.storage import redirects
 from recordio.storage.direct_requests import DirectRequests
 from recordio.storage.store_errors import reason_of
+
+_SILENT = logging.NullHandler()
 
 
 def is_uri(place: str) -> bool:
@@ -26,15 +30,26 @@ def filesystem(uri: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    google = uri.lower().startswith(("gs://", "gcs://"))
-    options = _google_options(fsspec.config.conf) if google else {}
+    # What a client logs of an error would stand beside our message, with all of the store's answer.
+    for client in ("gcsfs", "s3fs"):
+        logging.getLogger(client).addHandler(_SILENT)
     try:
+        options = _options(uri.lower(), fsspec.config.conf)
         system, path = fsspec.core.url_to_fs(uri, **options)
     except Exception as error:  # a store's client has errors of its own
         raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
     # Clients keep listings for ever, but other processes have written since this one looked.
     system.invalidate_cache()
     return system, path
+
+
+def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Arguments for the client of a scheme."""
+    if uri.startswith(("gs://", "gcs://")):
+        return {**redirects.google_options(), **_google_options(configured)}
+    if uri.startswith(("s3://", "s3a://")):
+        return redirects.s3_options(configured.get("s3", {}))
+    return {}
 
 
 def _google_options(configured: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""The HTTP session of the client of S3, which follows no redirects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+
+from recordio.storage.redirects import refusal
+
+_REGION = "x-amz-bucket-region"
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+
+class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
+    """As the synchronous client's session: S3's own redirect is an answer, which the client reads.
+
+    It names the region of a bucket, and the client signs a new request for this region.
+    """
+
+    async def _get_session(self, proxy_url: Any) -> Any:
+        return _Straight(await super()._get_session(proxy_url))
+
+
+class _Straight:
+    """A session of aiohttp, as far as it is used here."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def request(self, *args: Any, **options: Any) -> Any:
+        answer = await self._session.request(*args, allow_redirects=False, **options)
+        if answer.status in _REDIRECTS and _REGION not in answer.headers:
+            answer.close()
+            raise refusal(answer)
+        return answer
