@@ -53,7 +53,7 @@ class Server:
         self._server.server_close()
 
 
-@pytest.fixture(params=["s3", "gs"])
+@pytest.fixture(params=["s3"])
 def scheme(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "secret")
