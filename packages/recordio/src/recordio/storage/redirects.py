@@ -6,7 +6,6 @@ token of a session of S3, which another server could use.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 
@@ -23,26 +22,6 @@ def google_options() -> dict[str, Any]:
     trace = TraceConfig()
     trace.on_request_redirect.append(_refuse)
     return {"session_kwargs": {"trace_configs": [trace]}}
-
-
-def s3_options(configured: dict[str, Any]) -> dict[str, Any]:
-    """Arguments for s3fs; none if it is not installed.
-
-    S3 tells the region of a bucket with a redirect; its client signs a new request for this region.
-
-    Args:
-        configured: those that the user has set for s3fs.
-    """
-    try:
-        from aiobotocore.config import AioConfig  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        return {}
-    from recordio.storage.s3_session import S3Session
-
-    if "http_session_cls" not in inspect.signature(AioConfig.__init__).parameters:
-        return {}
-    own = configured.get("config_kwargs", {})
-    return {"config_kwargs": {"http_session_cls": S3Session, **own}}
 
 
 def refusal(answer: Any) -> RedirectRefused:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
+from aiobotocore.config import AioConfig  # type: ignore[import-untyped]  # no types
+from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]  # no types
 
 from recordio.storage.redirects import refusal
 
@@ -34,3 +36,15 @@ class _Straight:
             answer.close()
             raise refusal(answer)
         return answer
+
+
+def s3_options(configured: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for s3fs.
+
+    Args:
+        configured: those that the user has set for s3fs.
+    """
+    if "http_session_cls" not in inspect.signature(AioConfig.__init__).parameters:
+        return {}
+    own = configured.get("config_kwargs", {})
+    return {"config_kwargs": {"http_session_cls": S3Session, **own}}

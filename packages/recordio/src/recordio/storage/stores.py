@@ -48,7 +48,11 @@ def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if uri.startswith(("gs://", "gcs://")):
         return {**redirects.google_options(), **_google_options(configured)}
     if uri.startswith(("s3://", "s3a://")):
-        return redirects.s3_options(configured.get("s3", {}))
+        try:
+            from recordio.storage.s3_session import s3_options
+        except ModuleNotFoundError:
+            return {}
+        return s3_options(configured.get("s3", {}))
     return {}
 
 
