@@ -15,12 +15,17 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 IMAGE = "registry.example.com/me/zoo@sha256:" + "a" * 64
 
 _MASTER = ["python3", "-P", "-m", "edl_master"]
+
+
+_WITHIN = "EDL_FAKE_CONTAINER"
+"""A variable of all processes within a container: its name."""
 
 
 @dataclass
@@ -78,6 +83,7 @@ class FakeEngine:
         # What the script does before looks for edl_master, which this machine's Python may lack.
         command[2] = command[2][command[2].index("exec ") :]
         variables = dict(each.split("=", 1) for each in container.config["Env"])
+        variables[_WITHIN] = name
         container.process = subprocess.Popen(
             command, env={**os.environ, **variables}, start_new_session=True
         )
@@ -87,6 +93,7 @@ class FakeEngine:
         """Remove a container at its end, as ``auto_remove`` asks an engine to."""
         assert container.process is not None
         code = container.process.wait()
+        _end_processes(container.name)
         container.exit_code = code if code >= 0 else 128 - code
         self._containers.pop(container.name, None)
         container.removed.set()
@@ -106,6 +113,15 @@ class FakeEngine:
             return
         _signal(container.process, signal.SIGKILL)
         container.removed.wait(200)
+
+
+def _end_processes(container: str) -> None:
+    """End what runs within a container: nothing outlives its first process."""
+    mark = f"{_WITHIN}={container}".encode()
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in place.read_bytes().split(b"\0"):
+                os.kill(int(place.parent.name), signal.SIGKILL)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
