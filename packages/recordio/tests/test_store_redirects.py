@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 import pytest
 
-from recordio.storage.store_errors import reason_of, remedy_of
-from recordio.storage.stores import filesystem
+from recordio.patterns import expand
+from recordio.storage.files import reading
+from recordio.storage.store_errors import is_transient, reason_of, remedy_of
+from recordio.storage.stores import filesystem, open_object
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: clients that have read enough close their connections."""
 
 
 class Server:
@@ -44,16 +54,16 @@ class Server:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Quiet(("127.0.0.1", 0), Handler)
         self.url = f"http://{host}:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
 
-@pytest.fixture(params=["s3"])
+@pytest.fixture(params=["s3", "gs"])
 def scheme(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "secret")
@@ -81,17 +91,87 @@ def test_no_request_follows_a_redirect_to_another_server(
     for action in (system.cat_file, system.ls):
         with pytest.raises(Exception, match="sends requests on to localhost") as caught:
             action(path)
-        assert "the store cannot be reached: it sends" in reason_of(caught.value)
+        assert reason_of(caught.value) == (
+            "the store cannot be reached: it sends requests on to localhost"
+        )
         assert "Check the network" in remedy_of(caught.value)
-    assert here.requests
+        assert not is_transient(caught.value)
+    assert len(here.requests) == 2  # one for each action: nothing is tried again
     assert not other.requests
     here.close()
     other.close()
 
 
+PAGE = b"<html><body>" + b"<p>Please log in to the network of this hotel</p>\n" * 200_000
+
+
+async def at_once(seconds: float) -> None:
+    """Instead of the pauses of gcsfs, half a minute for each question."""
+
+
+def answered_with_page(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, status: int, headers: dict[str, str]
+) -> Iterator[tuple[str, Exception, int]]:
+    """What each question to a web server ends with, and how many requests it took."""
+    monkeypatch.setattr("gcsfs.retry.asyncio", SimpleNamespace(sleep=at_once))
+    monkeypatch.setattr("recordio.storage.stored_file.RETRY_S", 1.0)
+    server = Server("127.0.0.1", status, {"Content-Type": "text/html", **headers}, PAGE)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+    for name, ask in (
+        ("find", lambda: expand(f"{scheme}://bucket/*.csv")),
+        ("list", lambda: expand(f"{scheme}://bucket/folder/")),
+        ("open", lambda: open_object(f"{scheme}://bucket/x.csv")),
+        ("read", lambda: read(f"{scheme}://bucket/x.csv")),
+    ):
+        before = len(server.requests)
+        with pytest.raises(Exception, match=r".") as caught:
+            ask()
+        yield name, caught.value, len(server.requests) - before
+    server.close()
+
+
+def read(uri: str) -> bytes:
+    with reading(uri) as (file, _):
+        return bytes(file.read(100))
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (200, "what answers there is no store: it sends pages for browsers"),
+        (403, "the store denies access"),
+        (500, "the store failed"),
+    ],
+)
+def test_a_page_for_browsers_is_one_short_sentence_soon(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    scheme: str,
+    status: int,
+    reason: str,
+) -> None:
+    for name, error, requests in answered_with_page(monkeypatch, scheme, status, {}):
+        said = reason_of(error)
+        assert said.startswith(reason), name
+        assert not re.search("log in|operation", said), name
+        assert len(said) < 80, name
+        assert requests <= (60 if status == 500 else 8), name
+    out, err = capfd.readouterr()
+    assert out + err == ""
+
+
 def test_of_a_page_for_browsers_nothing_is_shown() -> None:
     reason = reason_of(PermissionError(f"Forbidden <html><body>{'<p>log in</p>' * 1000}"))
     assert reason == "the store denies access: Forbidden (a page for browsers)"
+
+
+def test_a_log_line_of_a_client_is_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store(monkeypatch, "gs", "http://127.0.0.1:1")
+    logging.getLogger("gcsfs").error("out of retries: %s", "x" * 1_000_000, exc_info=True)
+    assert 1_000 <= len(caplog.text) < 1_200
 
 
 def test_long_words_of_a_store_are_cut() -> None:

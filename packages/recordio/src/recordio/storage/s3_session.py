@@ -1,4 +1,4 @@
-"""The HTTP session of the client of S3, which follows no redirects."""
+"""The HTTP session of the client of S3, which takes no other server's answer for the store's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from aiobotocore.config import AioConfig  # type: ignore[import-untyped]  # no types
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]  # no types
+from botocore.exceptions import HTTPClientError  # type: ignore[import-untyped]  # no types
 
-from recordio.storage.redirects import refusal
+from recordio.storage.foreign_answers import REDIRECTS, ForeignAnswer, refusal, refuse_page
 
 _REGION = "x-amz-bucket-region"
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
@@ -19,6 +19,16 @@ class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
 
     It names the region of a bucket, and the client signs a new request for this region.
     """
+
+    async def send(self, request: Any) -> Any:
+        try:
+            return await super().send(request)
+        except HTTPClientError as error:
+            # In this disguise, it would be asked for again and again.
+            foreign = error.kwargs.get("error")
+            if isinstance(foreign, ForeignAnswer):
+                raise foreign from None
+            raise
 
     async def _get_session(self, proxy_url: Any) -> Any:
         return _Straight(await super()._get_session(proxy_url))
@@ -32,9 +42,10 @@ class _Straight:
 
     async def request(self, *args: Any, **options: Any) -> Any:
         answer = await self._session.request(*args, allow_redirects=False, **options)
-        if answer.status in _REDIRECTS and _REGION not in answer.headers:
+        if answer.status in REDIRECTS and _REGION not in answer.headers:
             answer.close()
             raise refusal(answer)
+        refuse_page(answer)
         return answer
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordio.errors import RecordError
-from recordio.storage.redirects import RedirectRefused
+from recordio.storage.foreign_answers import ForeignAnswer, RedirectRefused
 
 _ACCESS = "Check the credentials, what they allow, and whether they have expired."
 _NAME = "Check the name of the bucket and the rest of the place."
@@ -73,6 +73,8 @@ def _of_surroundings(error: BaseException, text: str) -> tuple[str, str]:
         return text, _PACKAGE
     if isinstance(error, RedirectRefused):
         return _with("the store cannot be reached", text), _NETWORK
+    if isinstance(error, ForeignAnswer):
+        return _with("what answers there is no store", text), _NETWORK
     if (text and isinstance(error, KeyError)) or _is_one_of(error, _NO_STORE):
         return "what answers there is no store", _NETWORK
     if isinstance(error, ConnectionError) or _is_one_of(error, _UNREACHED):
@@ -134,7 +136,10 @@ _LONGEST, _READ = 300, 100_000
 """Characters of a store's own words: that are shown, and that are looked at."""
 _PAGE = re.compile(r"<(!doctype )?html\b.*", re.I)
 _NO_STORE = frozenset(("botocore.parsers.ResponseParserError", "json.decoder.JSONDecodeError"))
-_NOISE = re.compile(r"^An HTTP Client raised an unhandled exception: |(?<=^Forbidden): \S+")
+_NOISE = re.compile(
+    r"^An HTTP Client raised an unhandled exception: |(?<=^Forbidden): \S+"
+    r"|^An error occurred \(\) when calling the \w+ operation:?"
+)
 _LASTING = frozenset(("s3fs.utils.FileExpired",))
 _TRANSIENT = frozenset(
     (

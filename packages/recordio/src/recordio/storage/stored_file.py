@@ -177,6 +177,11 @@ class StoredFile(io.BufferedIOBase):
     def _fetch(self, start: int, stop: int) -> bytes:
         def fetch() -> bytes:
             content = bytes(self._stored.fetch(start, stop))
+            if len(content) > stop - start:
+                raise UnreadableFile(
+                    f"{self._stored.uri}: the store sent {len(content)} bytes instead of"
+                    f" {stop - start}; what answers there may be no store"
+                )
             if len(content) != stop - start:
                 raise ConnectionError(f"the store sent {len(content)} of {stop - start} bytes")
             return content

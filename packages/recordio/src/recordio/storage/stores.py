@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordio.errors import UnreadableFile
-from recordio.storage import redirects
+from recordio.storage import foreign_answers
 from recordio.storage.direct_requests import DirectRequests
 from recordio.storage.store_errors import reason_of
 
 _SILENT = logging.NullHandler()
+_LOGGED = 1_000
+"""Characters of a client's log line: it may hold all of a store's answer."""
 
 
 def is_uri(place: str) -> bool:
@@ -30,12 +32,18 @@ def filesystem(uri: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    # What a client logs of an error would stand beside our message, with all of the store's answer.
     for client in ("gcsfs", "s3fs"):
+        # What it logs of an error would stand beside our message.
         logging.getLogger(client).addHandler(_SILENT)
+        logging.getLogger(client).addFilter(_shorten)
     try:
         options = _options(uri.lower(), fsspec.config.conf)
         system, path = fsspec.core.url_to_fs(uri, **options)
+        if type(system).__name__ == "ExtendedGcsFileSystem":
+            # Who imported gcsfs before us has chosen the client that ``_google_options`` avoids.
+            from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # no types
+
+            system = GCSFileSystem(*system.storage_args, **system.storage_options)
     except Exception as error:  # a store's client has errors of its own
         raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
     # Clients keep listings for ever, but other processes have written since this one looked.
@@ -43,10 +51,18 @@ def filesystem(uri: str) -> tuple[Any, str]:
     return system, path
 
 
+def _shorten(record: logging.LogRecord) -> bool:
+    """Cut a line of a client's log, for programs that log to handlers of their own."""
+    text = record.getMessage()
+    if len(text) > _LOGGED:
+        record.msg, record.args, record.exc_info = f"{text[:_LOGGED]}…", (), None
+    return True
+
+
 def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Arguments for the client of a scheme."""
     if uri.startswith(("gs://", "gcs://")):
-        return {**redirects.google_options(), **_google_options(configured)}
+        return {**foreign_answers.google_options(), **_google_options(configured)}
     if uri.startswith(("s3://", "s3a://")):
         try:
             from recordio.storage.s3_session import s3_options
