@@ -148,7 +148,7 @@ GOOD = {"id": 1, "prediction": 1.5}
         ([], (), 3, ["no predictions to load"]),
         ([GOOD], ("--table", "peopel"), 3, ["no such table", "Did you mean people?"]),
         ([GOOD], ("--key", "age"), 3, ["--key age", "no such column or feature", "--keep age"]),
-        ([{"ID": 1, "prediction": 1}], ("--key", "ID"), 2, ["--key ID", "the table has no such"]),
+        ([{"no": 1, "prediction": 1}], ("--key", "no"), 2, ["--key no", "the table has no such"]),
         ([GOOD], ("--prediction", "out"), 3, ["--prediction out", "They have id, prediction"]),
         ([GOOD], ("--column", "id"), 2, ["the column id identifies the rows"]),
         ([GOOD], ("--column", "age"), 2, ["the column age is of type INTEGER", "floats"]),
