@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from recordio.errors import UnreadableFile
 from recordio.patterns import expand
 from recordio.storage.files import reading
 from recordio.storage.store_errors import is_transient, reason_of, remedy_of
@@ -159,6 +161,43 @@ def test_a_page_for_browsers_is_one_short_sentence_soon(
         assert requests <= (60 if status == 500 else 8), name
     out, err = capfd.readouterr()
     assert out + err == ""
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_silent_store_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, silent: str
+) -> None:
+    monkeypatch.setattr("gcsfs.retry.asyncio", SimpleNamespace(sleep=at_once))
+    monkeypatch.setattr("recordio.storage.foreign_answers._SILENCE_S", 0.1)
+    monkeypatch.setattr("s3fs.core.S3FileSystem.read_timeout", 0.1)
+    monkeypatch.setattr("recordio.storage.stored_file.RETRY_S", 0.5)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", silent)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", silent)
+    with pytest.raises(UnreadableFile) as caught:
+        read(f"{scheme}://bucket/x.csv")
+    assert reason_of(caught.value).startswith(("the store cannot be reached", "the store does not"))
+
+
+def test_a_client_and_its_connections_are_used_again(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    first, _ = store(monkeypatch, scheme, "http://127.0.0.1:1")
+    assert filesystem(f"{scheme}://bucket/other")[0] is first
+
+
+def test_options_of_the_user_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"session_kwargs": {"trust_env": True}, "requests_timeout": 7}
+    monkeypatch.setitem(fsspec.config.conf, "gs", own)
+    system, _ = store(monkeypatch, "gs", "http://127.0.0.1:1")
+    assert system.session_kwargs["trust_env"] is True
+    assert system.session_kwargs["trace_configs"]
+    assert system.requests_timeout == 7
 
 
 def test_of_a_page_for_browsers_nothing_is_shown() -> None:

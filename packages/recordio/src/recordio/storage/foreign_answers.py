@@ -7,9 +7,13 @@ or a network with a login sends instead would pass for the content of an object.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+_SILENCE_S = 30.0
+"""How long a server may say nothing to a request of gcsfs, which then tries it five times more."""
 
 _OF_STORES = ("etag", "x-amz", "x-goog", "x-guploader")
 """Beginnings of headers, one of which comes with every object of S3 and Google Cloud Storage."""
@@ -23,16 +27,35 @@ class RedirectRefused(ForeignAnswer):
     """A store, or what answers in its place, sends requests on to another server."""
 
 
-def google_options() -> dict[str, Any]:
-    """Arguments for gcsfs; none if it is not installed."""
+def google_options(configured: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for gcsfs; none if it is not installed.
+
+    Equal ones for equal ones: fsspec keeps a client, with its connections, for each.
+
+    Args:
+        configured: those that the user has set for gcsfs.
+    """
     try:
-        from aiohttp import TraceConfig
+        from aiohttp import ClientTimeout
     except ModuleNotFoundError:
         return {}
+    # It sets none of its own, and would wait for a silent server for ever.
+    timeout = ClientTimeout(sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+    session = {"trace_configs": [_google_trace()], **configured.get("session_kwargs", {})}
+    return {
+        "session_kwargs": session,
+        "requests_timeout": configured.get("requests_timeout", timeout),
+    }
+
+
+@functools.cache
+def _google_trace() -> Any:
+    from aiohttp import TraceConfig
+
     trace = TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
     trace.on_request_end.append(_refuse_page)
-    return {"session_kwargs": {"trace_configs": [trace]}}
+    return trace
 
 
 def refusal(answer: Any) -> RedirectRefused:

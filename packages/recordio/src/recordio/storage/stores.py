@@ -62,7 +62,8 @@ def _shorten(record: logging.LogRecord) -> bool:
 def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Arguments for the client of a scheme."""
     if uri.startswith(("gs://", "gcs://")):
-        return {**foreign_answers.google_options(), **_google_options(configured)}
+        own = {**configured.get("gcs", {}), **configured.get("gs", {})}
+        return {**foreign_answers.google_options(own), **_google_options(own)}
     if uri.startswith(("s3://", "s3a://")):
         try:
             from recordio.storage.s3_session import s3_options
@@ -72,11 +73,11 @@ def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {}
 
 
-def _google_options(configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _google_options(configured: dict[str, Any]) -> dict[str, Any]:
     # It would keep channels of gRPC, which no fork survives, and ask for the kind of each bucket,
     # which needs a permission of its own.
     os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-    if any("token" in configured.get(name, {}) for name in ("gs", "gcs")):
+    if "token" in configured:
         return {}
     if os.environ.get("STORAGE_EMULATOR_HOST", "default") not in ("", "default"):
         return {"token": "anon"}
