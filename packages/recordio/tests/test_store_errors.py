@@ -93,3 +93,12 @@ def test_what_is_known_of_nothing_but_its_name_is_told() -> None:
 def test_an_expired_token_is_not_asked_about_again() -> None:
     assert not is_transient(Answer("Expired", "ExpiredToken"))
     assert is_transient(of("aiohttp.client_exceptions", "ClientError")("gone"))
+
+
+def test_of_a_page_for_browsers_nothing_is_shown() -> None:
+    reason = reason_of(PermissionError(f"Forbidden <html><body>{'<p>log in</p>' * 1000}"))
+    assert reason == "the store denies access: Forbidden (a page for browsers)"
+
+
+def test_long_words_of_a_store_are_cut() -> None:
+    assert len(reason_of(OSError("x" * 1_000_000))) < 400

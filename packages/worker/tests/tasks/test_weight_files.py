@@ -206,6 +206,19 @@ def test_a_model_that_cannot_be_written_whole_is_not_left_in_a_store(
     assert store.find("/bucket") == []
 
 
+def test_no_object_of_a_stored_model_is_copied_out_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = fsspec.filesystem("memory")
+    store.pipe("/bucket/hostile/a", b"1")
+    # As a store may list it; this file system itself would resolve such a name.
+    names = ["/bucket/hostile/a", "/bucket/hostile/x/../../../stolen"]
+    monkeypatch.setattr(store, "find", lambda path: names)
+    with pytest.raises(EdlError, match="names of its objects lead out of it") as caught:
+        trained_model.open_directory("memory://bucket/hostile")
+    assert caught.value.code == ErrorCode.SOURCE_UNREACHABLE
+
+
 def test_a_trained_model_that_is_not_there_is_reported(store: Any, tmp_path: Path) -> None:
     for uri in ("memory://nothing/here", str(tmp_path / "no")):
         with pytest.raises(EdlError) as caught:

@@ -25,7 +25,7 @@ from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
-from recordio.errors import RecordError
+from recordio.errors import RecordError, UnreadableFile
 from recordio.storage.store_errors import reason_of, remedy_of
 from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem
@@ -166,7 +166,14 @@ def _local(uri: str, copies: ExitStack) -> Path:
     def fetch() -> None:
         shutil.rmtree(copy, ignore_errors=True)  # of an attempt that has failed
         system, path = filesystem(uri.rstrip("/"))
-        system.get(path, str(copy), recursive=system.isdir(path))
+        if not system.isdir(path):
+            system.get(path, str(copy))
+            return
+        names = [str(name) for name in system.find(path)]
+        inner = [name.removeprefix(path.rstrip("/")).lstrip("/") for name in names]
+        if any(".." in name.split("/") for name in inner):
+            raise UnreadableFile(f"{uri}: names of its objects lead out of it")
+        system.get(names, [str(copy / name) for name in inner])
 
     try:
         retry_transient(fetch, uri)

@@ -200,18 +200,9 @@ def test_options_of_the_user_come_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert system.requests_timeout == 7
 
 
-def test_of_a_page_for_browsers_nothing_is_shown() -> None:
-    reason = reason_of(PermissionError(f"Forbidden <html><body>{'<p>log in</p>' * 1000}"))
-    assert reason == "the store denies access: Forbidden (a page for browsers)"
-
-
 def test_a_log_line_of_a_client_is_cut(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store(monkeypatch, "gs", "http://127.0.0.1:1")
     logging.getLogger("gcsfs").error("out of retries: %s", "x" * 1_000_000, exc_info=True)
     assert 1_000 <= len(caplog.text) < 1_200
-
-
-def test_long_words_of_a_store_are_cut() -> None:
-    assert len(reason_of(OSError("x" * 1_000_000))) < 400
