@@ -169,11 +169,15 @@ def _local(uri: str, copies: ExitStack) -> Path:
         if not system.isdir(path):
             system.get(path, str(copy))
             return
-        names = [str(name) for name in system.find(path)]
+        # Some stores have an object that stands for the folder.
+        names = [name for name in map(str, system.find(path)) if not name.endswith("/")]
         inner = [name.removeprefix(path.rstrip("/")).lstrip("/") for name in names]
         if any(".." in name.split("/") for name in inner):
             raise UnreadableFile(f"{uri}: names of its objects lead out of it")
-        system.get(names, [str(copy / name) for name in inner])
+        targets = [copy / name for name in inner]
+        for target in targets:  # not every client makes them
+            target.parent.mkdir(parents=True, exist_ok=True)
+        system.get(names, list(map(str, targets)))
 
     try:
         retry_transient(fetch, uri)
