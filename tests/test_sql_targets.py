@@ -349,7 +349,7 @@ def test_others_who_lock_the_table_cost_no_job(
 def test_keys_that_take_long_to_compare_are_compared_later(
     edl: Call, jobs: list[str], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl.conversion.target_checks.TIME_S", 1)
+    monkeypatch.setattr("edl.conversion.target_checks.KEY_CHECK_S", 1)
     execute(
         server, "CREATE TABLE slow (id INT PRIMARY KEY)", "INSERT INTO slow VALUES (1), (2), (3)"
     )

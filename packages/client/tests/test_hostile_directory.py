@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_engine import RecordingEngine
 
 from edl import master_container, supervisor
 from edl.adapters import container_engine
@@ -152,26 +153,10 @@ def test_a_master_that_stays_after_the_end_is_killed(
     assert time.monotonic() - began >= 0.5
 
 
-class Engine:
-    """Keeps what it is told to create."""
-
-    def __init__(self) -> None:
-        self.created: list[dict[str, Any]] = []
-
-    def create_host_config(self, **options: Any) -> dict[str, Any]:
-        return options
-
-    def create_container(self, **options: Any) -> None:
-        self.created.append(options)
-
-    def start(self, name: str) -> None:
-        """Does not run it."""
-
-
 def started(job_dir: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The options of the container of a master of this image; its mounts by their places."""
     monkeypatch.setenv("EDL_HOME", str(job_dir.parents[1]))
-    engine = Engine()
+    engine = RecordingEngine()
     monkeypatch.setattr(container_engine, "client", lambda *_: engine)
     spec = job_pb2.JobSpec(name="boxed", image=image)
     container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")

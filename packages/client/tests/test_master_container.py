@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_engine import RecordingEngine
 
 from edl import master_container
 from edl.adapters import container_engine
@@ -91,22 +92,6 @@ def test_no_container_is_started_of_a_job_that_was_stopped_meanwhile(
     assert not engine
 
 
-class Engine:
-    """Keeps what it is told to create."""
-
-    def __init__(self) -> None:
-        self.created: list[dict[str, Any]] = []
-
-    def create_host_config(self, **options: Any) -> dict[str, Any]:
-        return options
-
-    def create_container(self, **options: Any) -> None:
-        self.created.append(options)
-
-    def start(self, name: str) -> None:
-        """Does not run it."""
-
-
 def test_a_master_sees_its_own_identities_and_never_the_authority(
     job_dir: Path,
     identities: IdentityFolder,
@@ -115,7 +100,7 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
 ) -> None:
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("EDL_HOME", str(home))
-    taken = Engine()
+    taken = RecordingEngine()
     monkeypatch.setattr(container_engine, "client", lambda *_: taken)
     monkeypatch.delenv("EDL_LOG_FORMAT", raising=False)
     spec = job_pb2.JobSpec(

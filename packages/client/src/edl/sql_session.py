@@ -23,7 +23,7 @@ from edl.conversion.column_loader import load_column
 from edl.conversion.predictions import Predictions
 from edl.conversion.queries import column_names, identifying_columns
 from edl.conversion.result_table import ResultRow, append_row, check_columns, check_insertable
-from edl.conversion.target_checks import TIME_S, check_keys, check_target
+from edl.conversion.target_checks import KEY_CHECK_S, check_keys, check_target
 from edl.conversion.target_columns import Target
 from edl.core.columns import Cell
 from edl.core.model_file import learns_label, takes_parameter
@@ -267,7 +267,7 @@ class SqlSession:
                 return check_keys(self._database, target, statement.select)
 
         if not retry_while_unreachable(check, self._report):
-            self._report(f"the keys were not compared in {TIME_S} s; loading will do it")
+            self._report(f"the keys were not compared in {KEY_CHECK_S} s; loading will do it")
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
         at = statement.places

@@ -103,6 +103,18 @@ class Killed(BaseException):
     """In the place of SIGKILL: nothing more is done than ``finally`` and ``with`` do."""
 
 
+def kill_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kill every statement that trains when its job has begun; returns the names of the jobs."""
+    jobs: list[str] = []
+
+    def train(**options: Any) -> JobResult:
+        jobs.append(options["name"])
+        raise Killed
+
+    monkeypatch.setattr("edl.api.train", train)
+    return jobs
+
+
 def write_model(place: str, job: str) -> None:
     """What the job leaves at the output."""
     model = model_pb2.TrainedModel(model_def="a.B", job=job)
@@ -123,14 +135,8 @@ TRAIN_M = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
 def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
     sql: Call, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    jobs: list[str] = []
-
-    def train(**options: Any) -> JobResult:
-        jobs.append(options["name"])
-        raise Killed
-
+    jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl.api.train", train)
     monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
     models = ("--models", place)
     with pytest.raises(Killed):
@@ -154,10 +160,7 @@ def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
 def test_a_model_of_another_job_is_not_taken_for_the_killed_statement_s(
     sql: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(**_: Any) -> JobResult:
-        raise Killed
-
-    monkeypatch.setattr("edl.api.train", train)
+    kill_statements(monkeypatch)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
     write_model("models/m", "somebody-elses")
@@ -182,10 +185,7 @@ def test_a_statement_whose_job_was_not_started_leaves_nothing(
 def test_a_statement_that_was_killed_before_its_job_began_names_no_job(
     sql: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(**_: Any) -> JobResult:
-        raise Killed
-
-    monkeypatch.setattr("edl.api.train", train)
+    kill_statements(monkeypatch)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
     for statement in ("SHOW TRAIN m", "SELECT role, wage FROM people TO EVALUATE m"):
@@ -259,14 +259,8 @@ class FakeJobs:
 def test_a_model_that_is_being_trained_is_not_trained_twice(
     sql: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs: list[str] = []
-
-    def train(**options: Any) -> JobResult:
-        jobs.append(options["name"])
-        raise Killed
-
+    jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl.api.train", train)
     monkeypatch.setattr("edl.sql_session.job_catalog", lambda: fake)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)

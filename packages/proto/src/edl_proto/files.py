@@ -83,7 +83,7 @@ def open_appending(path: Path) -> BinaryIO:
     fd = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "the path is not a regular file", str(path))
     return open(fd, "ab")
 
 

@@ -151,7 +151,7 @@ class LoadTransaction:
         """
         self._staged.create(self._connection)
         if not self.column_is_new:
-            explain(self._connection, self._writing())
+            explain(self._connection, self._update())
 
     def check(self, number: int) -> None:
         """Check that each prediction has exactly one row."""
@@ -192,7 +192,7 @@ class LoadTransaction:
                 f"ADD COLUMN {quoted(self._connection, column.name)} {kind}",
                 execution_options={"no_parameters": True},
             )
-        written = self._connection.execute(self._writing()).rowcount
+        written = self._connection.execute(self._update()).rowcount
         if written != number:
             raise unreadable(
                 f"{written} rows were updated for {number} predictions; "
@@ -202,7 +202,7 @@ class LoadTransaction:
             )
         return LoadResult(number, self._count(table) - number, self.column_is_new)
 
-    def _writing(self) -> Update:
+    def _update(self) -> Update:
         """Copies the predictions that are staged."""
         import sqlalchemy as sql
 

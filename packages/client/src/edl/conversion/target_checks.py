@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _IS_THERE = 1060
 """Error of MariaDB and MySQL: there is a column of this name."""
 
-TIME_S = 120
+KEY_CHECK_S = 120
 """How long a database may compare keys; a job of many rows takes longer."""
 _STEPS = 100_000
 """Instructions of SQLite between two looks at the clock."""
@@ -117,7 +117,7 @@ def check_keys(database: Database, target: Target, query: str) -> bool:
     Raises:
         EdlError: a key is NULL, has no row or several, or several rows of the query have it.
     """
-    deadline = time.monotonic() + TIME_S
+    deadline = time.monotonic() + KEY_CHECK_S
     found = _first_wrong(database, target, query)
     if found is None:
         return time.monotonic() < deadline
@@ -142,13 +142,13 @@ def check_keys(database: Database, target: Target, query: str) -> bool:
 def _limit_time(connection: Connection) -> None:
     """Have the database end the next query by itself if it takes too long."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{TIME_S}s'")
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{KEY_CHECK_S}s'")
     elif getattr(connection.dialect, "is_mariadb", False):
-        connection.exec_driver_sql(f"SET SESSION max_statement_time = {TIME_S}")
+        connection.exec_driver_sql(f"SET SESSION max_statement_time = {KEY_CHECK_S}")
     elif connection.dialect.name == "mysql":
-        connection.exec_driver_sql(f"SET SESSION max_execution_time = {TIME_S * 1000}")
+        connection.exec_driver_sql(f"SET SESSION max_execution_time = {KEY_CHECK_S * 1000}")
     else:
-        deadline = time.monotonic() + TIME_S
+        deadline = time.monotonic() + KEY_CHECK_S
         driver: Any = connection.connection.dbapi_connection
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
 

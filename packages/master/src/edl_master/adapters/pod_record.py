@@ -61,7 +61,7 @@ class PodRecord:
         return (now + _UNPREPARED_TOLD_S, self.give_up_at)
 
 
-def found(item: Mapping[str, Any]) -> PodRecord:
+def decode_pod(item: Mapping[str, Any]) -> PodRecord:
     """A pod that an earlier master has made; its worker is -1 if somebody took its labels away."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}

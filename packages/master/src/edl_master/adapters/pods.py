@@ -121,7 +121,7 @@ class KubernetesPods:
                 instance = InstanceId(item["metadata"]["name"])
                 if instance in self._pods:
                     continue
-                pod = pod_record.found(item)
+                pod = pod_record.decode_pod(item)
                 if pod_status.is_at_work(item, objects.CONTAINER) and pod.worker >= 0:
                     pod.is_started = True
                     self._pods[instance] = pod

@@ -134,7 +134,7 @@ class KubernetesApi:
 
     def text(self, path: str, query: Mapping[str, str]) -> str:
         """A resource that is plain text, such as a log."""
-        return self._read("GET", path, query).decode(errors="replace")
+        return _content(self._open("GET", path, query)).decode(errors="replace")
 
     def list(self, path: str, selector: str = "", fields: str = "") -> Listing:
         """All objects with these labels and values of fields, in pages."""
@@ -198,28 +198,12 @@ class KubernetesApi:
         content: str = "application/json",
     ) -> JsonObject:
         try:
-            answer = json.loads(self._read(method, path, query, body, content))
+            answer = json.loads(_content(self._open(method, path, query, body, content)))
         except ValueError:
             answer = None
         if not isinstance(answer, dict):  # of a proxy, or of something else with this address
             raise ApiUnavailable(f"what answers for {path} is no API server of Kubernetes")
         return answer
-
-    def _read(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: JsonObject | None = None,
-        content: str = "application/json",
-    ) -> bytes:
-        """The whole answer. A server may end, or be cut off, in the middle of it."""
-        response = self._open(method, path, query, body, content)
-        try:
-            whole: bytes = response.data
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ApiUnavailable(str(error)) from error
-        return whole
 
     def _open(
         self,
@@ -266,6 +250,14 @@ def _client(configuration: client.Configuration) -> client.ApiClient:
     configuration.connection_pool_maxsize = 8
     configuration.retries = False
     return client.ApiClient(configuration)
+
+
+def _content(response: urllib3.BaseHTTPResponse) -> bytes:
+    """The whole answer. A server may end, or be cut off, in the middle of it."""
+    try:
+        return response.data
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ApiUnavailable(str(error)) from error
 
 
 def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:

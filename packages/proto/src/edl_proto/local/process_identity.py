@@ -112,7 +112,7 @@ def send(fd: int, what: signal.Signals) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill what is left of a process group whose leader has ended but not yet reaped, or gone.
+    """Kill what is left of a process group whose leader is not reaped yet, or gone.
 
     While any process of the group lives, the kernel gives the number to no other process; a
     living process by that number means that nothing of the group is left.

@@ -144,15 +144,14 @@ def take_lock(fd: int) -> None:
             time.sleep(_HOLD_TRY_S)
 
 
-def hold(job_dir: Path) -> IO[str] | None:
+def hold(job_dir: Path) -> IO[bytes] | None:
     """Take the supervisor's lock of a job: held until the returned file is closed.
 
     Returns:
         None if the job has a supervisor already, or is gone.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        file = os.fdopen(os.open(job_dir / job_directory.SUPERVISOR_LOCK, flags, 0o666), "a")
+        file = open_appending(job_dir / job_directory.SUPERVISOR_LOCK)
     except OSError:
         return None
     try:
@@ -163,7 +162,7 @@ def hold(job_dir: Path) -> IO[str] | None:
     for draft in job_dir.glob(f".{job_directory.SUPERVISION}.*.tmp"):
         draft.unlink(missing_ok=True)  # left by a supervisor that was killed
     file.truncate(0)
-    file.write(f"{os.getpid()}\n")
+    file.write(b"%d\n" % os.getpid())
     file.flush()
     return file
 

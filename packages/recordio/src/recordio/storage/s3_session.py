@@ -31,10 +31,10 @@ class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
             raise
 
     async def _get_session(self, proxy_url: Any) -> Any:
-        return _Straight(await super()._get_session(proxy_url))
+        return _WithoutRedirects(await super()._get_session(proxy_url))
 
 
-class _Straight:
+class _WithoutRedirects:
     """A session of aiohttp, as far as it is used here."""
 
     def __init__(self, session: Any) -> None:
