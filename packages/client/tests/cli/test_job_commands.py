@@ -310,6 +310,7 @@ def test_to_stop_a_job_that_was_not_started_loses_nothing(
     tidy: Edl, options: tuple[str, ...]
 ) -> None:
     tidy(*tidy.job("--name", "mine"))
+    eventually(lambda: not tidy.processes(), "the supervisor has written its last report")
     for file in tidy.job_dir("mine").glob("*.json"):
         if file.name != "spec.json":
             file.unlink()
