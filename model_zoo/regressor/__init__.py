@@ -59,7 +59,9 @@ class DNN(tf.keras.Model):
         return tf.square(tf.cast(labels, tf.float32) - predictions)
 
     @staticmethod
-    def default_optimizer(learning_rate: float = 0.01):
+    def default_optimizer(learning_rate: float = 0.002):
+        # With several asynchronous workers, 0.01 is at the edge of stability: each gradient misses
+        # some updates, and the predictions swing about the labels as a whole.
         return tf.keras.optimizers.Adam(learning_rate)
 
     @staticmethod
