@@ -160,12 +160,12 @@ def _time(platform: Platform, run: int, files: Path, data: Path) -> Timing:
     ) as process:
         try:
             update_s = _first_update(process, directory, began)
-            _, said = process.communicate(timeout=_LIMIT_S)
+            _, messages = process.communicate(timeout=_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise RuntimeError(f"{name} does not end") from error
     if process.returncode:
-        raise RuntimeError(f"{command}: {said[-2000:]}")
+        raise RuntimeError(f"{command}: {messages[-2000:]}")
     end_s = time.monotonic() - began
     events = _events(directory)
     (ready, *_) = _times(events, "WorkerReady")

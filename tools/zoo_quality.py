@@ -139,8 +139,8 @@ def _sentences() -> list[bytes]:
     words = (("awful", "cold", "rude", "late"), ("lovely", "warm", "kind", "quick"))
     content = []
     for kind in random.integers(0, 2, 2000):
-        said = [*random.choice(words[kind], 2), *random.choice(["the", "a", "it", "was"], 6)]
-        text = " ".join(random.permutation(said)).encode()
+        drawn = [*random.choice(words[kind], 2), *random.choice(["the", "a", "it", "was"], 6)]
+        text = " ".join(random.permutation(drawn)).encode()
         content.append(recordio.example.encode({"text": [text], "kind": np.array([kind])}))
     return content
 

@@ -18,7 +18,12 @@ from edl_master.adapters import api_retry, pod_logs
 from edl_master.adapters.pod_record import may_pass
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.adapters.pods import KubernetesPods
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending, InstanceSaid
+from edl_master.core.events import (
+    InstanceExited,
+    InstanceInspected,
+    InstanceNotStarted,
+    InstancePending,
+)
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
 from edl_master.core.pod_status import Cause
@@ -107,12 +112,12 @@ def test_the_log_of_a_pod_is_read_on_request(
     platform.start(W, 0)
     seen = following(platform)
     wait_until_made(api, seen)
-    platform.inquire(W)  # it does not run: there is nothing to be read
+    platform.inspect(W)  # it does not run: there is nothing to be read
     show(api, **container(running={}))
     assert isinstance(next(seen), InstanceStarted)
     api.log = log
-    platform.inquire(W)
-    assert next(seen) == InstanceSaid(W, 0, words)
+    platform.inspect(W)
+    assert next(seen) == InstanceInspected(W, 0, words)
 
 
 def test_a_pod_whose_first_container_fails_has_failed_with_what_that_one_says(
@@ -186,14 +191,15 @@ def test_logs_that_hang_keep_no_end_waiting_and_are_read_once(
     monkeypatch.setattr(api, "text", text)
     for _ in range(3):
         for number in range(10):
-            platform.inquire(WorkerId(number))
+            platform.inspect(WorkerId(number))
     ended = container(terminated={"exitCode": 1})
     api.put(paths[9], {**copy.deepcopy(api.objects[paths[9]]), "status": ended})
     assert isinstance(end := next(seen), InstanceExited)
     assert end.worker == 9
     answered.set()
     assert {next(seen) for _ in range(9)} == {
-        InstanceSaid(WorkerId(number), 0, "the last line of its log: busy") for number in range(9)
+        InstanceInspected(WorkerId(number), 0, "the last line of its log: busy")
+        for number in range(9)
     }
     assert sorted(asked) == sorted(f"{path}/log" for path in paths[:9])
 
@@ -205,7 +211,7 @@ def test_a_thousand_silent_pods_are_asked_a_few_at_a_time(
     platform = start()
     run_pods(api, platform, following(platform))
     for number in range(10):
-        platform.inquire(WorkerId(number))
+        platform.inspect(WorkerId(number))
     said: list[Observation] = []
     while seen := platform.observe(0.5):
         said += seen

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pytest
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
+from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation, Platform
 
@@ -155,10 +155,10 @@ class PlatformSuite:
     ) -> None:
         platform = harness.platform(Behaviour.OBEDIENT)
         self.up(harness, platform, ONE)
-        platform.inquire(ZERO)
-        platform.inquire(ONE)
+        platform.inspect(ZERO)
+        platform.inspect(ONE)
         (said,) = observe(platform, 1)
-        assert isinstance(said, InstanceSaid), said
+        assert isinstance(said, InstanceInspected), said
         assert (said.worker, said.attempt) == (ONE, 0)
         assert said.words == "the last line of its log: up"
         assert platform.observe(0.05) == ()

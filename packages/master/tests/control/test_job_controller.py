@@ -40,7 +40,7 @@ class RecordedEffects:
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self.done.append(("start", worker, attempt))
 
-    def inquire_worker(self, worker: WorkerId) -> None:
+    def inspect_worker(self, worker: WorkerId) -> None:
         raise NotImplementedError
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:

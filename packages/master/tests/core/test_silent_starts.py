@@ -27,7 +27,7 @@ def started() -> JobStateMachine:
 
 
 def asked(effects: Iterable[fx.Effect]) -> bool:
-    return fx.InquireWorker(ONLY) in list(effects)
+    return fx.InspectWorker(ONLY) in list(effects)
 
 
 def pass_time(job: JobStateMachine, start: int, stop: int) -> list[int]:
@@ -38,7 +38,7 @@ def pass_time(job: JobStateMachine, start: int, stop: int) -> list[int]:
 
 
 def told(job: JobStateMachine, words: str, at: float, attempt: int = 0) -> list[str]:
-    effects = job.handle(ev.InstanceSaid(ONLY, attempt, words), at)
+    effects = job.handle(ev.InstanceInspected(ONLY, attempt, words), at)
     return [each.message for each in effects if isinstance(each, fx.LogEvent)]
 
 

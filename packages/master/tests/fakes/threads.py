@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
+from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 
@@ -130,11 +130,11 @@ class ThreadPlatform:
             )
         )
 
-    def inquire(self, worker: WorkerId) -> None:
+    def inspect(self, worker: WorkerId) -> None:
         with self._lock:
             for instance in self._of(worker):
                 self._seen.put(
-                    InstanceSaid(worker, instance.attempt, "the last line of its log: up")
+                    InstanceInspected(worker, instance.attempt, "the last line of its log: up")
                 )
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:

@@ -149,8 +149,8 @@ def tell(effect: fx.Effect) -> str:
             return f"release {name}"
         case fx.StartWorker(worker, attempt):
             return f"start worker {worker} (instance {attempt})"
-        case fx.InquireWorker(worker):
-            return f"inquire about worker {worker}"
+        case fx.InspectWorker(worker):
+            return f"inspect worker {worker}"
         case fx.StopWorker(worker, reason, kill):
             return f"{'kill' if kill else 'stop'} worker {worker}: {reason}"
         case fx.LogEvent(kind, message, severity, _):

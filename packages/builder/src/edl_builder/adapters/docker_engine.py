@@ -259,8 +259,8 @@ def _status_line(message: Mapping[str, Any]) -> str:
 
 def pip_failure(lines: Iterable[str]) -> str:
     """The line of a build's log that says why pip failed; empty if pip says nothing."""
-    said = (_COLOUR.sub("", line).strip() for line in lines)
-    errors = (line for line in said if _PIP_ERROR.match(line) and not _PIP_ASIDE.search(line))
+    plain = (_COLOUR.sub("", line).strip() for line in lines)
+    errors = (line for line in plain if _PIP_ERROR.match(line) and not _PIP_ASIDE.search(line))
     return next(errors, "").partition(": ")[2]
 
 

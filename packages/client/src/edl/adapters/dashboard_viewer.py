@@ -81,13 +81,13 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
             raise EdlError(code, facts["what"], where=command[-3], remedy=facts["remedy"])
         return str(facts["dashboard_url"])
     try:
-        _, said = process.communicate(timeout=_LEAVE_S)
+        _, output = process.communicate(timeout=_LEAVE_S)
     except subprocess.TimeoutExpired:
-        said = f"the page was not served within {START_DEADLINE_S:.0f} s"
+        output = f"the page was not served within {START_DEADLINE_S:.0f} s"
     raise EdlError(
         ErrorCode.MASTER_LOST,
         "the page cannot be served",
         where=" ".join(command[:3]),
         remedy="See the end of its output below; edl doctor checks this machine.",
-        detail="\n".join(said.splitlines()[-_DETAIL_LINES:]),
+        detail="\n".join(output.splitlines()[-_DETAIL_LINES:]),
     )

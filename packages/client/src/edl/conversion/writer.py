@@ -29,7 +29,7 @@ from edl_proto.errors import EdlError, ErrorCode
 LABELS = "labels.json"
 """Names of the classes by number, next to the data that was numbered."""
 
-_TELL_EVERY = 64  # records
+_REPORT_EVERY = 64  # records
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _fill(
             shards[part].write(record)
             statistics.add(record)
             total += 1
-            if total % _TELL_EVERY == 0:
+            if total % _REPORT_EVERY == 0:
                 on_progress(total)
         on_progress(total)
     if total == 0:

@@ -65,8 +65,8 @@ def retry_until_answered(
             if now - rejected_since >= _REJECTED_S and error.status != _UNAUTHORIZED:
                 raise
             if now - rejected_since >= _REJECTED_S:
-                said = f"{what}: the API server no longer knows this pod ({error.message})"
-                raise TokenRejected(said) from error
+                message = f"{what}: the API server no longer knows this pod ({error.message})"
+                raise TokenRejected(message) from error
             log.warning("%s: the API server refuses this pod: %s; trying again", what, error)
         sleep(wait_s)
         wait_s = min(2 * wait_s, _LONGEST_S)

@@ -22,7 +22,7 @@ from typing import Any
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
+from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
@@ -101,13 +101,15 @@ class LocalContainers:
             target=self._run_container, args=(container,), name=instance, daemon=True
         ).start()
 
-    def inquire(self, worker: WorkerId) -> None:
+    def inspect(self, worker: WorkerId) -> None:
         path = worker_logs.path_of(self._logs, worker)
         with self._changed:
             asked = [it for it in self._containers.values() if it.worker == worker and it.is_up]
         for container in asked:  # a disk may hang
-            said = worker_logs.last_words("container", worker_logs.tail(path, container.log_start))
-            self._seen.put(InstanceSaid(worker, container.attempt, said))
+            summary = worker_logs.log_summary(
+                "container", worker_logs.tail(path, container.log_start)
+            )
+            self._seen.put(InstanceInspected(worker, container.attempt, summary))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edl_master.adapters import worker_logs
 from edl_master.adapters.pod_record import PodRecord
-from edl_master.core.events import InstanceSaid
+from edl_master.core.events import InstanceInspected
 from edl_master.core.identifiers import InstanceId
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
@@ -63,10 +63,10 @@ class LogsOfPods:
         path = worker_logs.path_of(self.folder, pod.worker, kind)
         return worker_logs.append(path, pod.worker, pod.attempt, text)
 
-    def last_words(self, pod: PodRecord) -> str:
+    def log_summary(self, pod: PodRecord) -> str:
         """What a pod says that runs, as a clause."""
         try:
-            return worker_logs.last_words("pod", readable(self._read(pod, _LAST_LINES)))
+            return worker_logs.log_summary("pod", readable(self._read(pod, _LAST_LINES)))
         except (ApiError, ApiUnavailable) as error:
             return f"its log cannot be read: {error}"
 
@@ -75,45 +75,45 @@ class LogsOfPods:
         return self.api.text(f"{self.pods_path}/{pod.instance}/log", query)
 
 
-class PodInquiries:
-    """Finds out what pods say that run, in threads of its own: the ends of others do not wait.
+class PodInspector:
+    """Reads the logs of pods that run, in threads of its own: the ends of others do not wait.
 
     Args:
         logs: of the pods.
-        tell: gets what each of them says.
+        report: gets what each of them says.
         over: set when nobody wants to know any more.
     """
 
     def __init__(
-        self, logs: LogsOfPods, tell: Callable[[InstanceSaid], None], over: threading.Event
+        self, logs: LogsOfPods, report: Callable[[InstanceInspected], None], over: threading.Event
     ) -> None:
         self._logs = logs
-        self._tell = tell
+        self._report = report
         self._over = over
         self._lock = threading.Lock()
-        self._asked: set[InstanceId] = set()  # guarded by _lock; and not answered
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="pod-inquiries")
+        self._open: set[InstanceId] = set()  # guarded by _lock
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="pod-inspector")
 
-    def ask(self, pod: PodRecord) -> None:
-        """Ask a pod, unless it is being asked."""
+    def inspect(self, pod: PodRecord) -> None:
+        """Read the log of a pod, unless it is being read."""
         with self._lock:
-            if self._over.is_set() or pod.instance in self._asked:
+            if self._over.is_set() or pod.instance in self._open:
                 return
-            self._asked.add(pod.instance)
+            self._open.add(pod.instance)
             self._readers.submit(self._answer, pod)
 
     def _answer(self, pod: PodRecord) -> None:
         try:
             if not (pod.is_ending or self._over.is_set()):
-                words = self._logs.last_words(pod)
-                self._tell(InstanceSaid(pod.worker, pod.attempt, words))
+                summary = self._logs.log_summary(pod)
+                self._report(InstanceInspected(pod.worker, pod.attempt, summary))
                 self._over.wait(_READERS / _READS_PER_S)
         finally:
             with self._lock:
-                self._asked.discard(pod.instance)
+                self._open.discard(pod.instance)
 
     def close(self) -> None:
-        """Forget who has not been asked yet."""
+        """Forget the pods whose logs have not been read yet."""
         with self._lock:
             self._over.set()
             self._readers.shutdown(wait=False, cancel_futures=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from edl_master.adapters import pod_record
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.adapters.pod_logs import LogsOfPods, PodInquiries
+from edl_master.adapters.pod_logs import LogsOfPods, PodInspector
 from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
 from edl_master.adapters.pod_template import PodTemplate
 from edl_master.core import pod_status
@@ -75,7 +75,7 @@ class KubernetesPods:
         self._closed = False
         self._over = threading.Event()
         self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
-        self._inquiries = PodInquiries(self._logs, self._observations.put, self._over)
+        self._inspector = PodInspector(self._logs, self._observations.put, self._over)
         threading.Thread(target=self._follow_pods, name="follow-pods", daemon=True).start()
         threading.Thread(target=self._send_requests, name="pod-requests", daemon=True).start()
 
@@ -92,11 +92,11 @@ class KubernetesPods:
             self._observations.put(InstancePending(worker, "Creating"))
             self._request(pod)
 
-    def inquire(self, worker: WorkerId) -> None:
+    def inspect(self, worker: WorkerId) -> None:
         with self._changed:
             for pod in self._pods.values():
                 if pod.worker == worker and pod.is_started and not (pod.is_ending or self._closed):
-                    self._inquiries.ask(pod)
+                    self._inspector.inspect(pod)
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:
@@ -145,7 +145,7 @@ class KubernetesPods:
             self._over.set()
             self._changed.notify_all()
         if not already:
-            self._inquiries.close()
+            self._inspector.close()
             self._ends.shutdown(wait=False)
             self._observations.close()
 

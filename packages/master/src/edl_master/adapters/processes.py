@@ -27,7 +27,7 @@ from pathlib import Path
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.storage_errors import is_full, storage_error
-from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceSaid
+from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
 from edl_master.core.failure_policy import how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
@@ -127,13 +127,13 @@ class LocalProcesses:
             self._seen.put(InstanceStarted(worker, attempt, process.instance))
         os.eventfd_write(self._wake, 1)
 
-    def inquire(self, worker: WorkerId) -> None:
+    def inspect(self, worker: WorkerId) -> None:
         with self._changed:
             asked = list(self._of(worker))
         for process in asked:  # a disk may hang
             log_tail = worker_logs.tail(process.log_path, process.log_start)
-            said = worker_logs.last_words("process", log_tail)
-            self._seen.put(InstanceSaid(worker, process.attempt, said))
+            summary = worker_logs.log_summary("process", log_tail)
+            self._seen.put(InstanceInspected(worker, process.attempt, summary))
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:
         with self._changed:

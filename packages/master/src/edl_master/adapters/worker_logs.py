@@ -34,7 +34,7 @@ def append(path: Path, worker: WorkerId, attempt: int, text: str) -> str:
     return tail(path, start)
 
 
-def last_words(kind: str, log_tail: str) -> str:
+def log_summary(kind: str, log_tail: str) -> str:
     """What an instance that does not register says, as a clause.
 
     Args:

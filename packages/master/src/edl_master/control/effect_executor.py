@@ -105,8 +105,8 @@ class EffectExecutor:
     def start_worker(self, worker: WorkerId, attempt: int) -> None:
         self._processes.submit(lambda: self._targets.platform.start(worker, attempt))
 
-    def inquire_worker(self, worker: WorkerId) -> None:
-        self._processes.submit(lambda: self._targets.platform.inquire(worker))
+    def inspect_worker(self, worker: WorkerId) -> None:
+        self._processes.submit(lambda: self._targets.platform.inspect(worker))
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None:
         if kill:

@@ -22,7 +22,7 @@ from edl_master.core.effects import (
     FlushGradients,
     FreezeParameters,
     HeartbeatAnswer,
-    InquireWorker,
+    InspectWorker,
     JobPhase,
     KeepBest,
     LeaseGranted,
@@ -73,7 +73,7 @@ class ExternalEffects(Protocol):
 
     def start_worker(self, worker: WorkerId, attempt: int) -> None: ...
 
-    def inquire_worker(self, worker: WorkerId) -> None: ...
+    def inspect_worker(self, worker: WorkerId) -> None: ...
 
     def stop_worker(self, worker: WorkerId, *, kill: bool) -> None: ...
 
@@ -271,7 +271,7 @@ class JobController:
         | RestoreBest
         | ReleaseFrozen
         | StartWorker
-        | InquireWorker
+        | InspectWorker
         | StopWorker
         | LogEvent
         | LogScalar
@@ -297,8 +297,8 @@ class JobController:
                 self._plane.release(name)
             case StartWorker(worker, attempt):
                 self._external.start_worker(worker, attempt)
-            case InquireWorker(worker):
-                self._external.inquire_worker(worker)
+            case InspectWorker(worker):
+                self._external.inspect_worker(worker)
             case StopWorker(worker, _, kill):
                 self._external.stop_worker(worker, kill=kill)
             case LogEvent():

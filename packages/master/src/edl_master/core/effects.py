@@ -189,7 +189,7 @@ class StartWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class InquireWorker:
+class InspectWorker:
     """Ask the platform what it knows of the worker's instance, which does not register."""
 
     worker: WorkerId
@@ -274,7 +274,7 @@ Effect = (
     | FreezeParameters
     | ReleaseFrozen
     | StartWorker
-    | InquireWorker
+    | InspectWorker
     | StopWorker
     | LogEvent
     | LogScalar

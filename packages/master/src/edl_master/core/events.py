@@ -321,18 +321,18 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceSaid:
+class InstanceInspected:
     """What a platform knows of an instance that runs and has not registered.
 
-    ``words`` is a clause, such as one with the last line of the instance's log.
+    ``summary`` is a clause, such as one with the last line of the instance's log.
     """
 
     worker: WorkerId
     attempt: int
-    words: str
+    summary: str
 
 
-InstanceSeen = InstanceFound | InstancePending | InstanceSaid
+InstanceSeen = InstanceFound | InstancePending | InstanceInspected
 """What a platform reports of an instance that has neither registered nor ended."""
 
 WorkerEvent = (

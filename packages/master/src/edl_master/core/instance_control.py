@@ -8,7 +8,7 @@ from math import ldexp
 
 from edl_master.core.effects import (
     Effect,
-    InquireWorker,
+    InspectWorker,
     LogEvent,
     Severity,
     StartWorker,
@@ -216,13 +216,13 @@ class InstanceControl:
     def _check_starting(self, worker: Worker, now: float) -> None:
         """Of an instance that runs, as far as its platform knows, and has not registered."""
         timings = self._timings
-        asked_at = worker.since if worker.inquired_at is None else worker.inquired_at
+        asked_at = worker.since if worker.inspected_at is None else worker.inspected_at
         if now - worker.since > timings.start_timeout_s:
             reason = f"did not register within {timings.start_timeout_s:g} s"
             self._kill(worker, reason, ExitKind.CRASHED, now)
-        elif now - asked_at > timings.inquire_s:
-            worker.inquired_at = now
-            self._emit(InquireWorker(worker.id))
+        elif now - asked_at > timings.inspect_s:
+            worker.inspected_at = now
+            self._emit(InspectWorker(worker.id))
 
     def _loss_s(self, worker: Worker) -> float:
         """Silence after which a ready instance is lost; it doubles with every false alarm."""
@@ -239,8 +239,8 @@ class InstanceControl:
         """Do not count a pause in which the master received no message."""
         for worker in self._pool:
             worker.since += pause_s
-            if worker.inquired_at is not None:
-                worker.inquired_at += pause_s
+            if worker.inspected_at is not None:
+                worker.inspected_at += pause_s
             worker.watch.extend_deadlines(pause_s)
             if worker.last_message_at is not None:
                 worker.last_message_at += pause_s

@@ -9,9 +9,9 @@ from edl_master.core.effects import Effect, Severity
 from edl_master.core.events import (
     InstanceExited,
     InstanceFound,
+    InstanceInspected,
     InstanceNotStarted,
     InstancePending,
-    InstanceSaid,
     InstanceSeen,
     WorkerRegistered,
 )
@@ -96,8 +96,8 @@ class InstanceReports:
                 self.found(event, now)
             case InstancePending():
                 self.pending(event, now)
-            case InstanceSaid():
-                self.said(event, now)
+            case InstanceInspected():
+                self.inspected(event, now)
 
     def found(self, event: InstanceFound, now: float) -> None:
         """An instance of an earlier master is alive.
@@ -208,24 +208,24 @@ class InstanceReports:
             )
         worker.pending = f"{event.reason}: {detail}" if detail else event.reason
         worker.since = now
-        worker.silence, worker.inquired_at = "", None
+        worker.silence, worker.inspected_at = "", None
 
-    def said(self, event: InstanceSaid, now: float) -> None:
+    def inspected(self, event: InstanceInspected, now: float) -> None:
         """The platform was asked about an instance that runs and does not register."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING or worker.pending:
             return
         if event.attempt != worker.attempt:
             return  # of an instance before this one
-        said = _brief(event.words)
-        words = f"it runs and has not reached the master; {said}"
-        if words != worker.silence:
+        summary = _brief(event.summary)
+        silence = f"it runs and has not reached the master; {summary}"
+        if silence != worker.silence:
             line = (
                 f"{worker.name} has run for {now - worker.since:.0f} s and has not reached the"
-                f" master; {said}"
+                f" master; {summary}"
             )
             self._emit(worker_event("WorkerSilent", line, worker, Severity.WARNING))
-        worker.silence = words
+        worker.silence = silence
 
     def not_started(
         self, event: InstanceNotStarted, now: float

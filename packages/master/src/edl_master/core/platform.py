@@ -12,9 +12,9 @@ from typing import Protocol
 
 from edl_master.core.events import (
     InstanceExited,
+    InstanceInspected,
     InstanceNotStarted,
     InstancePending,
-    InstanceSaid,
 )
 from edl_master.core.identifiers import InstanceId, WorkerId
 
@@ -37,7 +37,9 @@ class LiveInstance:
     instance: InstanceId
 
 
-Observation = InstanceStarted | InstanceExited | InstanceNotStarted | InstancePending | InstanceSaid
+Observation = (
+    InstanceStarted | InstanceExited | InstanceNotStarted | InstancePending | InstanceInspected
+)
 
 
 class Platform(Protocol):
@@ -57,11 +59,11 @@ class Platform(Protocol):
         An adapter may also raise an error that prevents every instance, such as a full disk.
         """
 
-    def inquire(self, worker: WorkerId) -> None:
+    def inspect(self, worker: WorkerId) -> None:
         """Find out what is known of a worker's instances that run, such as the ends of their logs.
 
-        ``observe`` reports it as one InstanceSaid for each. Nothing is reported of a worker that
-        has none.
+        ``observe`` reports it as one InstanceInspected for each. Nothing is reported of a worker
+        that has none.
         """
 
     def stop(self, worker: WorkerId, grace_s: float) -> None:

@@ -139,8 +139,8 @@ def start_problem(pod: Pod, container: str) -> StartProblem | None:
     if _condition(pod, "PodReadyToStartContainers").get("status") == "False":
         # Kubernetes gives the reason in events alone, which masters may not read.
         name = pod["metadata"]["name"]
-        said = f"its volumes or its network are not ready; kubectl describe pod {name} shows why"
-        return StartProblem("ContainerCreating", said, is_preparing=True)
+        detail = f"its volumes or its network are not ready; kubectl describe pod {name} shows why"
+        return StartProblem("ContainerCreating", detail, is_preparing=True)
     return None
 
 

@@ -42,7 +42,7 @@ class Timings:
     """From starting an instance to its registration, and the longest silence while it loads.
     Imports of TensorFlow and cold disks are slow, but not that slow."""
 
-    inquire_s: float = 30.0
+    inspect_s: float = 30.0
     """How long an instance may run without registering until its platform is asked why, again and
     again. A process that imports TensorFlow on a busy machine has registered by then."""
 

@@ -63,7 +63,7 @@ class Worker:
     """Why a starting instance has no place yet; empty: it has one."""
     silence: str = ""
     """What is known of a starting instance that has a place and does not register."""
-    inquired_at: float | None = None
+    inspected_at: float | None = None
     """When that was asked for; None: it was not."""
     attempt: int = -1
     """Number of the latest instance, from 0."""
@@ -127,7 +127,7 @@ class Worker:
         self.state = state
         self.since = now
         self.pending = self.silence = ""
-        self.inquired_at = None
+        self.inspected_at = None
 
     def time_use(self, holds: bool) -> TimeCategory:
         """What the worker's time goes into at the moment.

@@ -110,15 +110,15 @@ class RegistryClient:
     def manifest(self, repository: Repository, reference: str) -> Manifest | None:
         """The manifest of a tag or digest; None if there is none.
 
-        Content that has another digest than was asked for, or than is said, is an error.
+        Content that has another digest than was asked for, or than its header says, is an error.
         """
         answer = self._call("GET", repository, f"manifests/{reference}", accept=", ".join(_KINDS))
         if answer.status == _MISSING:
             return None
         _expect(answer, _OK, repository)
         digest = digest_of(answer.content)
-        said = answer.headers.get("Docker-Content-Digest", "")
-        if said not in ("", digest) or (_DIGEST.fullmatch(reference) and reference != digest):
+        header = answer.headers.get("Docker-Content-Digest", "")
+        if header not in ("", digest) or (_DIGEST.fullmatch(reference) and reference != digest):
             raise _unreadable(repository)
         return Manifest(answer.content, answer.headers.get("Content-Type", _KINDS[0]), digest)
 
@@ -274,10 +274,10 @@ def _authorized(
     if answer.status_code != _OK:
         return None
     try:
-        said = parse_object(_read(answer, _TOKEN_NBYTES, repository).content)
+        body = parse_object(_read(answer, _TOKEN_NBYTES, repository).content)
     except ValueError:
         raise _unreadable(repository) from None
-    token = str(said.get("token") or said.get("access_token", ""))
+    token = str(body.get("token") or body.get("access_token", ""))
     if not _TOKEN.fullmatch(token):
         raise _unreadable(repository)
     return send(f"Bearer {token}")

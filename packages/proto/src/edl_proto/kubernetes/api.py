@@ -262,14 +262,14 @@ def _content(response: urllib3.BaseHTTPResponse) -> bytes:
 
 def _error(status: int, body: str | bytes | None) -> ApiError | ApiUnavailable:
     try:
-        said = json.loads(body or "")
+        content = json.loads(body or "")
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        said = {"message": str(body or "").strip()}
+        content = None
+    if not isinstance(content, dict):
+        content = {"message": str(body or "").strip()}
     if status in (0, 429) or status >= 500:
-        return ApiUnavailable(said.get("message") or f"HTTP {status}")
-    return _refusal(status, said)
+        return ApiUnavailable(content.get("message") or f"HTTP {status}")
+    return _refusal(status, content)
 
 
 def _refusal(status: int, body: Mapping[str, Any]) -> ApiError:

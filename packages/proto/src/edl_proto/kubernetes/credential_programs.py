@@ -13,7 +13,7 @@ from typing import Any
 from edl_proto.kubernetes.api_errors import CredentialsMissing
 
 _MODULE = "kube_config"
-_SAID_ALREADY = "'NoneType' object"
+_REPORTED_ALREADY = "'NoneType' object"
 """The client fails at an empty text when the program has spoken to the terminal itself."""
 
 
@@ -27,8 +27,8 @@ def required() -> Iterator[None]:
     with _reported() as failures:
         yield
     if failures:
-        said = " ".join(failures[0].removeprefix("exec: ").split())
-        raise CredentialsMissing("" if _SAID_ALREADY in said else said)
+        message = " ".join(failures[0].removeprefix("exec: ").split())
+        raise CredentialsMissing("" if _REPORTED_ALREADY in message else message)
 
 
 def refreshed_quietly(refresh: Callable[[Any], None]) -> Callable[[Any], None]:

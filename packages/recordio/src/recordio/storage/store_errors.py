@@ -101,8 +101,8 @@ def _is_refused(error: BaseException, text: str, code: str) -> bool:
 
 def _text(error: BaseException) -> str:
     """What an error says, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else error
-    text = " ".join(str(said)[:_READ].split())
+    message = error.strerror if isinstance(error, OSError) and error.strerror else error
+    text = " ".join(str(message)[:_READ].split())
     text = _NOISE.sub("", _PAGE.sub("(a page for browsers)", text)).strip("., ")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

@@ -147,7 +147,7 @@ class JobCreation:
         Raises:
             EdlError: JOB_EXISTS; other Jobs of the name come and go, or one is deleted and stays.
         """
-        seen, since, said = "", 0.0, ""
+        seen, since, reported = "", 0.0, ""
         other: JsonObject | None = None
         deadline = time.monotonic() + SUBMISSION_S
         while time.monotonic() < deadline:
@@ -164,8 +164,8 @@ class JobCreation:
                 what = (
                     "the removal of a former job" if is_removed else "the end of another submission"
                 )
-                if what != said:
-                    said = what
+                if what != reported:
+                    reported = what
                     say(f"{self._name} waits for {what} of its name")
                 # Seen by this process: its age by the clock of this machine may be wrong.
                 if not is_removed and time.monotonic() - since > _UNRELEASED_S:

@@ -16,7 +16,13 @@ _NEVER = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunCont
 _NOT_YET = (
     *("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError"),
 )
-_HOPELESS = ("not found", "manifest unknown", "no match for platform", "unauthorized", "denied")
+_FINAL_MESSAGES = (
+    "not found",
+    "manifest unknown",
+    "no match for platform",
+    "unauthorized",
+    "denied",
+)
 """What a registry says that another attempt will not change. Kubernetes has no codes for it: a
 status repeats the registry's words."""
 
@@ -57,9 +63,9 @@ class MasterProblem:
         """The same one with what the node has said last, which may be that waiting is in vain."""
         if not warnings:
             return self
-        said = readable(warnings[-1])
+        message = readable(warnings[-1])
         return replace(
-            self, what=f"{self.what}: {said}", is_final=any(each in said for each in _MISSING)
+            self, what=f"{self.what}: {message}", is_final=any(each in message for each in _MISSING)
         )
 
     @property
@@ -164,10 +170,10 @@ def _before(status: JsonObject) -> MasterProblem | None:
             return problem
         ended = state.get("terminated", {})
         if code := ended.get("exitCode"):
-            said = readable(ended.get("message", "").strip())
+            message = readable(ended.get("message", "").strip())
             return MasterProblem(
                 f"the container {one['name']}, which runs before it, ended with exit code {code}"
-                + (f": {said.splitlines()[-1]}" if said else ""),
+                + (f": {message.splitlines()[-1]}" if message else ""),
                 "Correct the pod template; the end of that container's log is below.",
                 is_final=True,
                 has_run=True,
@@ -177,7 +183,7 @@ def _before(status: JsonObject) -> MasterProblem | None:
 
 
 def _waiting(waiting: JsonObject) -> MasterProblem | None:
-    reason, said = waiting.get("reason", ""), waiting.get("message", "")
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason not in _NEVER + _NOT_YET:
         return None
     is_image = "Image" in reason
@@ -186,15 +192,15 @@ def _waiting(waiting: JsonObject) -> MasterProblem | None:
         if is_image
         else "Correct --env-from, --volumes or the pod template."
     )
-    hopeless = reason in _NEVER or any(word in said for word in _HOPELESS)
-    return MasterProblem(f"{reason}: {said}".rstrip(": "), remedy, is_final=hopeless)
+    is_final = reason in _NEVER or any(word in message for word in _FINAL_MESSAGES)
+    return MasterProblem(f"{reason}: {message}".rstrip(": "), remedy, is_final=is_final)
 
 
 def _ended(ended: JsonObject) -> MasterProblem:
-    said, code = readable(ended.get("message", "").strip()), ended.get("exitCode")
+    message, code = readable(ended.get("message", "").strip()), ended.get("exitCode")
     # Indented lines belong to the one before them, as a remedy does to its error.
-    lines = [line for line in said.splitlines() if not line[:1].isspace()]
-    last = lines[-1] if lines else said or ended.get("reason", "")
+    lines = [line for line in message.splitlines() if not line[:1].isspace()]
+    last = lines[-1] if lines else message or ended.get("reason", "")
     if ended.get("reason") in _CANNOT_RUN:
         return MasterProblem(f"its container cannot be started: {last}", _IMAGE, is_final=True)
     # An image of another architecture, or one without edl_master, ends with the exit code of a

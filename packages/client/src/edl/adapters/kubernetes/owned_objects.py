@@ -50,10 +50,10 @@ def create_owned(
             return False
         return True
 
-    said = False
+    is_reported = False
     while not retry_unanswered(create, RETRY_S):
-        if not said:
-            said = True
+        if not is_reported:
+            is_reported = True
             what = f"{item['kind']} {item['metadata']['name']}"
             say(f"waiting for the removal of the {what} of a former job")
         time.sleep(POLL_S)

@@ -135,15 +135,15 @@ class JobStart:
 
     def _check_events(self) -> None:
         """Raises: EdlError: what Kubernetes has said last of the Job is that it gets no pod."""
-        for said in self.objects.events(self.name, "Job")[-1:]:
-            if "forbidden" not in said and "quota" not in said:
+        for event in self.objects.events(self.name, "Job")[-1:]:
+            if "forbidden" not in event and "quota" not in event:
                 continue
-            quota = "quota" in said
+            quota = "quota" in event
             raise EdlError(
                 ErrorCode.LIMIT_EXCEEDED if quota else ErrorCode.FORBIDDEN,
-                f"the cluster refuses the master of job {self.name}: {said}",
+                f"the cluster refuses the master of job {self.name}: {event}",
                 where=self.objects.location(self.name),
-                remedy=quota_remedy(said, self.objects.locate(self.name)[0])
+                remedy=quota_remedy(event, self.objects.locate(self.name)[0])
                 if quota
                 else "Correct the option or the pod template that the message names.",
             )
@@ -170,8 +170,8 @@ class JobStart:
             return f"(no log: {error.what})"
 
     def _explained(self, problem: MasterProblem) -> MasterProblem:
-        said = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
-        return problem.with_events(said)
+        events = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
+        return problem.with_events(events)
 
     def _late(
         self, problem: MasterProblem | None, progress: StartProgress, pods: Sequence[JsonObject]

@@ -54,7 +54,7 @@ class StartProgress:
     _phase: StartPhase | None = None
     _due_at: float = 0.0
     _words: str = ""
-    _said: dict[str, float] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
     _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_A_MINUTE))
     """When the last sentences were said."""
 
@@ -88,20 +88,20 @@ class StartProgress:
         phase = start_phase(pod)
         words = str(phase)
         if pod is None:
-            said = self.objects.events(self.name, "Job")
-            if said and said[-1].startswith(_CREATED):
+            events = self.objects.events(self.name, "Job")
+            if events and events[-1].startswith(_CREATED):
                 return str(StartPhase.DISRUPTED)
-            return f"{words}: {said[-1]}" if said else words
+            return f"{words}: {events[-1]}" if events else words
         named = pod["metadata"]["name"]
         match phase:
             case StartPhase.UNSCHEDULED:
                 return f"{words}{self._volumes(pod)}"
             case StartPhase.UNPREPARED:
-                said = self.objects.events(self.name, "Pod", named, warnings=True)
-                return f"{words}: {readable(said[-1])}" if said else words
+                events = self.objects.events(self.name, "Pod", named, warnings=True)
+                return f"{words}: {readable(events[-1])}" if events else words
             case StartPhase.CREATING:
-                said = self.objects.events(self.name, "Pod", named)
-                return f"{words}: {readable(said[-1])}" if said else words
+                events = self.objects.events(self.name, "Pod", named)
+                return f"{words}: {readable(events[-1])}" if events else words
             case StartPhase.RUNNING:
                 return f"{words}{self._last_log_line(named)}"
             case _:
@@ -112,9 +112,9 @@ class StartProgress:
         for volume in pod["spec"].get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
             if claim and not self.objects.is_bound(self.name, claim):
-                said = self.objects.events(self.name, "PersistentVolumeClaim", claim)
+                events = self.objects.events(self.name, "PersistentVolumeClaim", claim)
                 return f"; the volume of the claim {claim} is being made" + (
-                    f": {readable(said[-1])}" if said else ""
+                    f": {readable(events[-1])}" if events else ""
                 )
         return ""
 
@@ -122,14 +122,14 @@ class StartProgress:
         """What a master says that runs and is not ready, as the end of a sentence."""
         query = {"container": objects.CONTAINER, "tailLines": "1"}
         try:
-            said = self.objects.log(self.name, pod, query).strip()
+            line = self.objects.log(self.name, pod, query).strip()
         except EdlError as error:  # it is only told: the start continues, or ends, without it
             return f"; its log cannot be read: {error.what}"
-        return f"; the last line of its log: {readable(said)}" if said else ""
+        return f"; the last line of its log: {readable(line)}" if line else ""
 
     def _report(self, words: str, now: float) -> None:
         words = one_line(clipped(words, _MOST_CHARACTERS))
-        known_at = self._said.get(words)
+        known_at = self._reported_at.get(words)
         if known_at is not None and now - known_at < _AGAIN_S:
             return
         # Between two attempts to pull an image, the node quotes what it has said of the last one.
@@ -138,5 +138,5 @@ class StartProgress:
         if len(self._last) == _MOST_A_MINUTE and now - self._last[0] < 60.0:
             return
         self._last.append(now)
-        self._words, self._said[words] = words, now
+        self._words, self._reported_at[words] = words, now
         self.say(f"{self.name} waits for its master: {words}")
