@@ -251,6 +251,12 @@ def test_files_of_a_size_and_a_split(edl: Call, tmp_path: Path) -> None:
     assert records("other/train") != records("out/train")
 
 
+def test_a_split_says_which_part_is_empty(edl: Call, tmp_path: Path) -> None:
+    converted = edl("data", "convert", table(tmp_path, 1), "--to", "out", "--split", "0.9").out
+    assert "test is empty: --split drew none of the few records for it" in converted
+    assert "train is empty" not in converted
+
+
 def test_an_output_is_never_overwritten(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert "exists" in edl("data", "convert", table(tmp_path, 2), "--to", "out", code=5).err

@@ -87,7 +87,7 @@ def test_a_loss_that_cannot_be_called(zoo: ZooFolder, source: str, said: str) ->
     ("body", "said"),
     [
         ("return tf.argmax(predictions, 1)", "tensor of int64, not a floating tensor"),
-        ("return None", "NoneType"),
+        ("return None", "returned None"),
         ("return tf.reduce_mean(tf.cast(labels, tf.float32))", "does not depend on the model"),
     ],
 )
@@ -120,7 +120,7 @@ def loss(labels, predictions):
     ("source", "code", "said"),
     [
         ("optimizer = 3", ErrorCode.MODEL_CONTRACT, "is a int"),
-        ("def optimizer():\n    pass", ErrorCode.MODEL_CONTRACT, "returned a NoneType"),
+        ("def optimizer():\n    pass", ErrorCode.MODEL_CONTRACT, "returned None"),
         ("def optimizer(lr):\n    pass", ErrorCode.MODEL_CONTRACT, "needs lr"),
         ("def optimizer():\n    return 1 / 0", ErrorCode.MODEL_CONTRACT, "ZeroDivisionError"),
         (
@@ -236,7 +236,7 @@ def test_a_metric_that_raises(zoo: ZooFolder) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("def create_model(self): return None", "returned a NoneType, not a Keras model"),
+        ("def create_model(self): return None", "returned None, not a Keras model"),
         ("def create_model(self): return tf.keras.layers.Dense(1)", "returned a Dense"),
         ("def create_model(self): raise RuntimeError('no')", "RuntimeError: no"),
     ],

@@ -273,7 +273,7 @@ REFUSED = {
     ),
     "no optimizer": (step_with("pass"), "uses no optimizer"),
     "no loss": (step_with(APPLY, '{"accuracy": 1.0}'), "returns no loss"),
-    "nothing returned": (step_with(APPLY, "None"), "returns a NoneType"),
+    "nothing returned": (step_with(APPLY, "None"), "returns None"),
     "assigned": (
         step_with("self.out.kernel.assign(self.out.kernel * 0.9); " + APPLY),
         "assigns net/dense_1/kernel, a trainable variable",

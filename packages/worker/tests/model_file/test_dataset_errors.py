@@ -16,7 +16,7 @@ from elasticdl.python.common.constants import Mode
     ("body", "said"),
     [
         ("return 3", "returned a int, not a tf.data.Dataset"),
-        ("pass", "returned a NoneType"),
+        ("pass", "returned None"),
         ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
         ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
         ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset forever"),

@@ -235,8 +235,9 @@ def test_what_keras_does_not_have_is_refused(
     with pytest.raises(ContractErrors) as caught:
         load(zoo, MODEL + REST + source)
     (error,) = caught.value.errors
-    assert error.what.startswith(where)
+    assert error.what.startswith(f"{where} ")
     assert what in error.what
+    assert error.where.endswith(f".py, {where}")
 
 
 def test_weights_need_a_loss_for_each_example(zoo: ZooFolder) -> None:

@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings=CONTEXT,
 )
 
-_TELL_EVERY_S = 5.0
+_REPORT_EVERY_S = 5.0
 
 
 @app.command(
@@ -144,12 +144,17 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         )
         with (
             open_origin(origin, options) as source,
-            _progress(source.total, quiet) as tell,
+            _progress(source.total, quiet) as report,
         ):
-            done = write(source, place, layout, tell)
+            done = write(source, place, layout, report)
         lines = [
             f"{plural(number, 'record')} in {posixpath.join(to, part) if part else to}"
             for part, number in done.records.items()
+        ]
+        lines += [
+            f"{part} is empty: --split drew none of the few records for it; try another --seed"
+            for part, number in done.records.items()
+            if not number
         ]
         if done.classes:
             many = "1 class" if len(done.classes) == 1 else f"{len(done.classes)} classes"
@@ -213,16 +218,16 @@ def _progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]
             task = bar.add_task("", total=total, rate=0)
             yield lambda done: bar.update(task, completed=done, rate=rate(done))
     else:
-        due = begin + _TELL_EVERY_S
+        due = begin + _REPORT_EVERY_S
 
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             nonlocal due
             if time.monotonic() >= due:
-                due = time.monotonic() + _TELL_EVERY_S
+                due = time.monotonic() + _REPORT_EVERY_S
                 of = f" of {count(total)}" if total else ""
                 terminal.message(f"{count(done)}{of} records, {count(rate(done))}/s")
 
-        yield tell
+        yield report
 
 
 @app.command(
@@ -283,8 +288,8 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
                 raise usage(f"{option} is empty", where=option, remedy="Name it.")
         database = Database(to, password_file)
         values = Predictions(predictions, key, prediction)
-        with _progress(None, quiet) as tell:
-            done = load_column(database, Target(table, column, key), values, tell)
+        with _progress(None, quiet) as report:
+            done = load_column(database, Target(table, column, key), values, report)
         lines = [f"{plural(done.rows, 'prediction')} in column {column} of {table}"]
         if done.column_added:
             lines.append(f"the column {column} is new")

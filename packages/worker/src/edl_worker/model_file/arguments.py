@@ -76,12 +76,14 @@ class Definition:
         name: the name that a person knows it by: ``loss`` or ``DNN.default_loss``.
         value: a function, a class, or the object itself.
         needs_self: ``value`` is a plain method whose first parameter is the model or the spec.
+        file: the file that has it, for an object that does not know its place, such as a text.
     """
 
     role: Role
     name: str
     value: Any
     needs_self: bool = False
+    file: str = ""
 
     @property
     def short_name(self) -> str:
@@ -89,10 +91,14 @@ class Definition:
 
     @property
     def place(self) -> str:
+        if self.file and not callable(self.value):
+            return f"{self.file}, {self.short_name}"
         return place_of(self.value, self.short_name)
 
     @property
     def signature(self) -> str:
+        if not callable(self.value):
+            return self.name
         names = [str(p).partition(":")[0].partition("=")[0] for p in self.parameters().values()]
         return f"{self.name}({', '.join(names)})"
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.custom_steps import StepError, packed, unwrapped
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.metrics import MetricStates, sources_of, spread
 
 _MEAN = "mean:"
@@ -48,7 +49,7 @@ class CustomEvaluation:
     def _trace(self, features: Any, labels: Any, weights: Any) -> dict[str, Any]:
         logs = unwrapped(self.model, "test_step")(packed(features, labels, weights))
         if not isinstance(logs, dict):
-            raise StepError(f"returns a {type(logs).__name__}", "Return a dictionary of numbers.")
+            raise StepError(f"returns {type_with_article(logs)}", "Return a dictionary of numbers.")
         return logs
 
     def check_sums(self, batch: Batch) -> None:

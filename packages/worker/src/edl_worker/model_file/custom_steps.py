@@ -15,6 +15,7 @@ from typing import Any, cast
 import keras
 import tensorflow as tf
 
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.tensorflow_internals import built_variables
 
 _TRAINING = ("train_step", "compute_loss")
@@ -206,7 +207,7 @@ def unwrapped(model: keras.Model, name: str) -> Callable[[Any], Any]:
 def loss_of(logs: Any) -> Any:
     """The loss that a step returns: ``loss``, or the sum of what is called a loss."""
     if not isinstance(logs, Mapping):
-        raise StepError(f"returns a {type(logs).__name__}", 'Return a dictionary: {"loss": ...}.')
+        raise StepError(f"returns {type_with_article(logs)}", 'Return a dictionary: {"loss": ...}.')
     losses = [logs["loss"]] if "loss" in logs else [v for k, v in logs.items() if "loss" in k]
     if not losses:
         raise StepError("returns no loss", 'Return {"loss": ...}, which edl shows and checks.')

@@ -205,6 +205,14 @@ def _source_line(filename: str, line: int) -> str:
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
+def type_with_article(value: Any) -> str:
+    """``an int``, ``a Tensor``, ``None``: the type of a value in a sentence."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
+
 def place_of(value: Any, name: str = "") -> str:
     """``file:line, name`` of a function or class; only the name if the place is unknown."""
     target = inspect.unwrap(value) if callable(value) else value

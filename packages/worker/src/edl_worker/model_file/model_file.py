@@ -14,7 +14,7 @@ from edl_worker.model_file.custom_evaluation import CustomEvaluation, CustomEval
 from edl_worker.model_file.custom_steps import has_custom_predict_step, overrides, unwrapped
 from edl_worker.model_file.description import FormName, ModelFileDescription, Reduction
 from edl_worker.model_file.dry_run import DryRun
-from edl_worker.model_file.errors import ContractErrors
+from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.model_file.monitors import resolve_monitors
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest
@@ -292,9 +292,11 @@ class ModelFile:
         except (ValueError, TypeError):
             tensor = None
         if tensor is None or not tensor.dtype.is_floating:
-            found = type(value).__name__ if tensor is None else f"tensor of {tensor.dtype.name}"
+            found = type_with_article(value)
+            if tensor is not None:
+                found = f"a tensor of {tensor.dtype.name}"
             raise self._description.contract_error(
-                f"{self._loss.signature} returned a {found}, not a floating tensor",
+                f"{self._loss.signature} returned {found}, not a floating tensor",
                 "Return a scalar, or one value per sample: tf.reduce_mean(...).",
                 self._loss.place,
             )

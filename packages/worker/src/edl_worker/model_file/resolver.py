@@ -13,6 +13,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.zoo_folders import places_of
 from edl_worker.model_file.arguments import Definition, Role
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.forms.selection import candidates, model_definition
 from edl_worker.model_file.zoo.importer import ModelZoo
@@ -49,7 +50,7 @@ def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
     if definition is None:
         raise EdlError(
             ErrorCode.MODEL_CONTRACT,
-            f"{model_def} is a {type(value).__name__}, not a model",
+            f"{model_def} is {type_with_article(value)}, not a model",
             where=f"{module.__file__}, {name}",
             remedy="Name a Keras model, a keras.Model class, a function that returns a model, "
             "or an ElasticDLSpec class.",

@@ -9,6 +9,7 @@ import keras
 
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.zoo import compatibility
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
     for each in found:
         if not isinstance(each, keras.callbacks.Callback):
             raise definition.error(
-                f"has a {type(each).__name__}, which is not a Keras callback",
+                f"has {type_with_article(each)}, which is not a Keras callback",
                 "Return a list of keras.callbacks.Callback.",
             )
     called = [each for each in found if not _is_done_already(each)]

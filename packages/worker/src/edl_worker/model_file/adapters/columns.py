@@ -10,6 +10,7 @@ import tensorflow as tf
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.columns import Column
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
 
 
 def adapt_columns(definition: Definition, caller: DefinitionCaller) -> tuple[Column, ...]:
@@ -27,7 +28,7 @@ def _column(definition: Definition, item: Any) -> Column:
     shape, dtype = getattr(item, "shape", None), getattr(item, "dtype", None)
     if not hasattr(item, "key") or shape is None or dtype is None:
         raise definition.error(
-            f"returned a {type(item).__name__}, not a numeric column",
+            f"returned {type_with_article(item)}, not a numeric column",
             "Return a list of tf.feature_column.numeric_column(key=..., dtype=..., shape=[...]). "
             "Do other preprocessing in the input function or in Keras layers.",
         )

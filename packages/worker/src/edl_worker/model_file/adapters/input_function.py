@@ -7,6 +7,7 @@ from typing import Literal
 from edl_worker.model_file.arguments import PARAMETER_NAMES, Definition, bind
 from edl_worker.model_file.columns import Column
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.pipelines.dataset_pipeline import DatasetPipeline
 from edl_worker.model_file.pipelines.records_pipeline import RecordsPipeline
 from edl_worker.model_file.pipelines.request import InputPipeline
@@ -30,7 +31,7 @@ def adapt_input_function(
     """
     if not callable(definition.value):
         raise definition.error(
-            f"is a {type(definition.value).__name__}, not a function",
+            f"is {type_with_article(definition.value)}, not a function",
             "Write dataset_fn(dataset, mode) or input_fn(records).",
         )
     function = caller.function(definition)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import LossFunction
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.tensorflow_internals import compiled_loss, convert_with_autograph
 
 _BY_SHAPE = ("crossentropy", "ce")
@@ -77,7 +78,7 @@ def _loss_function(
         )
     if not callable(loss.value):
         raise written.error(
-            f"is a {type(loss.value).__name__}, not a loss",
+            f"is {type_with_article(loss.value)}, not a loss",
             "Write loss(labels, predictions), or return a keras.losses.Loss.",
         )
     bound = bind(loss, function, required=("labels", "outputs"), params=caller.params)

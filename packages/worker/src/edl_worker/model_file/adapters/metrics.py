@@ -13,6 +13,7 @@ from edl_worker.model_file.adapters.output_metrics import is_by_output, metrics_
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import AS_IN_KERAS, MetricDefinitions
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import compiled_metrics
 from elasticdl.python.common.constants import Mode
@@ -98,7 +99,7 @@ def _compiled(
         if isinstance(each, str) and each.lower() not in _BY_SHAPE:
             _by_name(definition, each)
         elif each is not None and not isinstance(each, str) and not callable(each):
-            raise definition.error(f"has a {type(each).__name__} among its metrics", _NAMES)
+            raise definition.error(f"has {type_with_article(each)} among its metrics", _NAMES)
     return compiled_metrics(metrics, weighted, output_names)
 
 
@@ -125,7 +126,7 @@ def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
             return {}
         if not isinstance(values, Mapping):
             raise bound.definition.error(
-                f"returned a {type(values).__name__}",
+                f"returned {type_with_article(values)}",
                 "Return a dictionary of metric name to value.",
             )
         return values
@@ -135,7 +136,7 @@ def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
 
 def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
     if not isinstance(value, Mapping):
-        raise definition.error(f"returned a {type(value).__name__}", _REMEDY)
+        raise definition.error(f"returned {type_with_article(value)}", _REMEDY)
     keras_metrics: dict[str, keras.metrics.Metric] = {}
     functions: dict[str, BoundFunction] = {}
     for key, metric in value.items():
@@ -160,7 +161,7 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
             )
         else:
             raise definition.error(
-                f"has a metric {name} that is a {type(metric).__name__}", _REMEDY
+                f"has a metric {name} that is {type_with_article(metric)}", _REMEDY
             )
     return MetricDefinitions(
         keras_metrics,

@@ -7,6 +7,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import learning_rate_of
 
@@ -41,7 +42,7 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
         value = compatibility.of_keras_3(value)
     if not isinstance(value, keras.optimizers.Optimizer):
         verb = "is" if value is definition.value else "returned"
-        what = f"{verb} a {type(value).__name__}, not a Keras optimizer"
+        what = f"{verb} {type_with_article(value)}, not a Keras optimizer"
         raise definition.error(what, _REMEDY)
     check_supported(value, definition.signature, definition.place)
     return value
@@ -60,7 +61,7 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
     name = type(optimizer).__name__
     if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
         raise _unsupported(
-            f"{signature} returned {name}, whose update rule the master does not implement",
+            f"{signature} gives {name}, whose update rule the master does not implement",
             place,
             f"Use one of {_KNOWN}.",
         )

@@ -15,7 +15,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import RecordReader
-from edl_worker.model_file.errors import user_code_error
+from edl_worker.model_file.errors import type_with_article, user_code_error
 from edl_worker.model_file.zoo import compatibility
 
 _BLOCK = 256  # records
@@ -100,7 +100,7 @@ def _as_bytes(record: Any) -> bytes:
     if isinstance(record, bytes):
         return record
     if not isinstance(record, list | tuple | np.ndarray):
-        raise TypeError(f"read_records yielded a {type(record).__name__}, not bytes or a row")
+        raise TypeError(f"read_records yielded {type_with_article(record)}, not bytes or a row")
     text = io.StringIO()
     fields = [field.decode() if isinstance(field, bytes) else field for field in record]
     csv.writer(text, lineterminator="").writerow(fields)

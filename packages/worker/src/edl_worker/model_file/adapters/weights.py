@@ -7,6 +7,7 @@ from typing import Any
 
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
 
 
 def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict[int, float]:
@@ -20,7 +21,7 @@ def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict
         return {int(number): float(weight) for number, weight in dict(value).items()}
     except (TypeError, ValueError):
         raise definition.error(
-            f"is a {type(value).__name__}, not a weight for each class",
+            f"is {type_with_article(value)}, not a weight for each class",
             "Write a dictionary of class numbers: class_weight = {0: 1.0, 1: 5.0}.",
         ) from None
 

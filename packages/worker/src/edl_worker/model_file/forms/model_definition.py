@@ -14,7 +14,7 @@ import keras
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.description import FormName
-from edl_worker.model_file.errors import place_of
+from edl_worker.model_file.errors import place_of, type_with_article
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import compile_arguments
 
@@ -99,7 +99,8 @@ class ModelDefinition(ABC):
                 value = vars(module).get(name)
                 # ``from keras import metrics`` defines nothing.
                 if value is not None and not isinstance(value, ModuleType):
-                    definitions.setdefault(role, Definition(role, name, value))
+                    file = module.__file__ or ""
+                    definitions.setdefault(role, Definition(role, name, value, file=file))
         return definitions
 
     @abstractmethod
@@ -141,7 +142,7 @@ def keras_3_model(definition: Definition, value: Any) -> keras.Model:
         raise definition.error(f"cannot be used: {error}", "Use tf.keras of Keras 3.") from error
     if not isinstance(model, keras.Model):
         raise definition.error(
-            f"returned a {type(value).__name__}, not a Keras model",
+            f"returned {type_with_article(value)}, not a Keras model",
             "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
         )
     return model

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.legacy.columns import (
     TableEmbeddingColumn,
     decode,
@@ -163,7 +164,7 @@ def _categorical(column: Any) -> tuple[_Ids, int]:
     make = _CATEGORICAL.get(type(column).__name__)
     if make is None:
         raise ValueError(
-            f"edl does not support a {type(column).__name__} as a categorical column; "
+            f"edl does not support {type_with_article(column)} as a categorical column; "
             "use Keras preprocessing layers"
         )
     return make(column), int(column.num_buckets)

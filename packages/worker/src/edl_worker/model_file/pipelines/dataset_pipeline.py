@@ -15,7 +15,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch, rows_of
-from edl_worker.model_file.errors import message_of, user_code_error
+from edl_worker.model_file.errors import message_of, type_with_article, user_code_error
 from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
 from edl_worker.model_file.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
@@ -187,7 +187,7 @@ class DatasetPipeline:
         """Refuses what would break the count of records or the order of predictions."""
         if not isinstance(dataset, tf.data.Dataset):
             raise self._function.definition.error(
-                f"returned a {type(dataset).__name__}, not a tf.data.Dataset",
+                f"returned {type_with_article(dataset)}, not a tf.data.Dataset",
                 "Return the dataset, mapped and shuffled.",
             )
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
