@@ -157,10 +157,10 @@ class PlatformSuite:
         self.up(harness, platform, ONE)
         platform.inspect(ZERO)
         platform.inspect(ONE)
-        (said,) = observe(platform, 1)
-        assert isinstance(said, InstanceInspected), said
-        assert (said.worker, said.attempt) == (ONE, 0)
-        assert said.words == "the last line of its log: up"
+        (inspected,) = observe(platform, 1)
+        assert isinstance(inspected, InstanceInspected), inspected
+        assert (inspected.worker, inspected.attempt) == (ONE, 0)
+        assert inspected.summary == "the last line of its log: up"
         assert platform.observe(0.05) == ()
 
     # --- exits -----------------------------------------------------------------------------

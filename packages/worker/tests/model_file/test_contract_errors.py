@@ -119,7 +119,7 @@ def loss(labels, predictions):
 @pytest.mark.parametrize(
     ("source", "code", "said"),
     [
-        ("optimizer = 3", ErrorCode.MODEL_CONTRACT, "is a int"),
+        ("optimizer = 3", ErrorCode.MODEL_CONTRACT, "is an int"),
         ("def optimizer():\n    pass", ErrorCode.MODEL_CONTRACT, "returned None"),
         ("def optimizer(lr):\n    pass", ErrorCode.MODEL_CONTRACT, "needs lr"),
         ("def optimizer():\n    return 1 / 0", ErrorCode.MODEL_CONTRACT, "ZeroDivisionError"),

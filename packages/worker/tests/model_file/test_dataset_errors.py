@@ -15,7 +15,7 @@ from elasticdl.python.common.constants import Mode
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("return 3", "returned a int, not a tf.data.Dataset"),
+        ("return 3", "returned an int, not a tf.data.Dataset"),
         ("pass", "returned None"),
         ("return dataset.map(lambda r: (r, r, r, r))", "yields 4 parts per record"),
         ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),

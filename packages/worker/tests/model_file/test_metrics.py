@@ -274,7 +274,7 @@ def test_a_metric_that_does_not_add_up_is_refused(
     ("metrics", "said"),
     [
         ("def eval_metrics_fn():\n    return 'accurate'", "names 'accurate'"),
-        ("def eval_metrics_fn():\n    return {'a': 3}", "has a metric a that is a int"),
+        ("def eval_metrics_fn():\n    return {'a': 3}", "has a metric a that is an int"),
         ("def eval_metrics_fn():\n    return {'a': lambda x, y, z: 1}", "cannot be called"),
     ],
 )
