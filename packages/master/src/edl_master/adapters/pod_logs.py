@@ -91,7 +91,7 @@ class PodInspector:
         self._report = report
         self._over = over
         self._lock = threading.Lock()
-        self._open: set[InstanceId] = set()  # guarded by _lock
+        self._open: set[InstanceId] = set()  # guarded by _lock; and not read yet
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="pod-inspector")
 
     def inspect(self, pod: PodRecord) -> None:
@@ -100,9 +100,9 @@ class PodInspector:
             if self._over.is_set() or pod.instance in self._open:
                 return
             self._open.add(pod.instance)
-            self._readers.submit(self._answer, pod)
+            self._readers.submit(self._read, pod)
 
-    def _answer(self, pod: PodRecord) -> None:
+    def _read(self, pod: PodRecord) -> None:
         try:
             if not (pod.is_ending or self._over.is_set()):
                 summary = self._logs.log_summary(pod)

@@ -216,11 +216,11 @@ class InstanceControl:
     def _check_starting(self, worker: Worker, now: float) -> None:
         """Of an instance that runs, as far as its platform knows, and has not registered."""
         timings = self._timings
-        asked_at = worker.since if worker.inspected_at is None else worker.inspected_at
+        looked_at = worker.since if worker.inspected_at is None else worker.inspected_at
         if now - worker.since > timings.start_timeout_s:
             reason = f"did not register within {timings.start_timeout_s:g} s"
             self._kill(worker, reason, ExitKind.CRASHED, now)
-        elif now - asked_at > timings.inspect_s:
+        elif now - looked_at > timings.inspect_s:
             worker.inspected_at = now
             self._emit(InspectWorker(worker.id))
 

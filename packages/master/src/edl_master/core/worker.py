@@ -64,7 +64,7 @@ class Worker:
     silence: str = ""
     """What is known of a starting instance that has a place and does not register."""
     inspected_at: float | None = None
-    """When that was asked for; None: it was not."""
+    """When the platform was last asked for that; None: it was not."""
     attempt: int = -1
     """Number of the latest instance, from 0."""
     instance: InstanceId | None = None

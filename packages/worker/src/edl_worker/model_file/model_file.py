@@ -292,11 +292,11 @@ class ModelFile:
         except (ValueError, TypeError):
             tensor = None
         if tensor is None or not tensor.dtype.is_floating:
-            found = type_with_article(value)
-            if tensor is not None:
-                found = f"a tensor of {tensor.dtype.name}"
+            kind = (
+                type_with_article(value) if tensor is None else f"a tensor of {tensor.dtype.name}"
+            )
             raise self._description.contract_error(
-                f"{self._loss.signature} returned {found}, not a floating tensor",
+                f"{self._loss.signature} returned {kind}, not a floating tensor",
                 "Return a scalar, or one value per sample: tf.reduce_mean(...).",
                 self._loss.place,
             )
