@@ -46,7 +46,10 @@ class DeepFMNetwork(tf.keras.layers.Layer):
         super().__init__(**kwargs)
         self._columns = Columns(**columns, joined=False)
         self._linear = tf.keras.layers.Dense(outputs, name="linear")
-        self._pairs = tf.keras.layers.Dense(outputs, name="pairs", use_bias=False)
+        # The products of random vectors are noise, which would take many updates to unlearn.
+        self._pairs = tf.keras.layers.Dense(
+            outputs, name="pairs", use_bias=False, kernel_initializer="zeros"
+        )
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(outputs, name="deep", use_bias=False)
         self._vectors = [

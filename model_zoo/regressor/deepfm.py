@@ -42,4 +42,8 @@ class DeepFM(tf.keras.Model):
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)
     default_metrics = staticmethod(DNN.default_metrics)
-    default_optimizer = staticmethod(DNN.default_optimizer)
+
+    @staticmethod
+    def default_optimizer(learning_rate: float = 0.005):
+        # At the rate of ``DNN``, a small table has too few updates in ten epochs.
+        return tf.keras.optimizers.Adam(learning_rate)

@@ -240,6 +240,34 @@ def test_what_keras_does_not_have_is_refused(
     assert error.where.endswith(f".py, {where}")
 
 
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        (TWO_OUTPUTS + "model.compile('adam', loss='msee')", "compile(loss=…)"),
+        (
+            SUBCLASSED_OUTPUTS.replace("    def call", "    default_loss = 'msee'\n    def call"),
+            "default_loss",
+        ),
+    ],
+)
+def test_a_name_in_compile_or_in_a_class_has_the_file_in_its_error(
+    zoo: ZooFolder, source: str, place: str
+) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        load(zoo, source)
+    (error,) = caught.value.errors
+    assert error.where == f"{zoo.root}/mine.py, {place}"
+
+
+@pytest.mark.parametrize("outputs", [TWO_OUTPUTS, UNNAMED_OUTPUTS])
+def test_a_loss_for_an_output_that_the_model_lacks_is_refused(zoo: ZooFolder, outputs: str) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        load(zoo, outputs + "loss = {'size': 'mse', 'sort': 'mse'}")
+    (error,) = caught.value.errors
+    assert error.what == "loss names sort, and the outputs of the model are size, kind"
+    assert error.where == f"{zoo.root}/mine.py, loss"
+
+
 def test_weights_need_a_loss_for_each_example(zoo: ZooFolder) -> None:
     scalar = "def loss(labels, predictions): return tf.reduce_mean((labels - predictions) ** 2)"
     file = load(zoo, MODEL + REST + scalar)

@@ -164,7 +164,8 @@ def describe_model_file(
     errors.extend(_unknown_parameters(model, caller))
     keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
-        for role, definition in compiled_definitions(keras_model).items():
+        file = model.modules()[-1].__file__ or ""
+        for role, definition in compiled_definitions(keras_model, file).items():
             if role in _USED[purpose]:
                 used.setdefault(role, definition)
     missing = _missing(model, used, _needed(keras_model, purpose))

@@ -104,6 +104,13 @@ def _keras_loss(
         except ValueError:
             what = f"names {each!r}, a loss that Keras does not have"
             raise written.error(what, _NAMES) from None
+    unknown = set(value) - set(output_names) if isinstance(value, Mapping) else ()
+    if output_names and unknown:
+        raise written.error(
+            f"names {', '.join(sorted(map(str, unknown)))}, and the outputs of the model are "
+            f"{', '.join(output_names)}",
+            "Use the names of the outputs as the keys of the losses.",
+        )
     made = compiled_loss(value, loss_weights, output_names)
     reductions = {getattr(each, "reduction", "mean") for each in keras.tree.flatten(value)}
     return LossFunction(

@@ -157,11 +157,15 @@ def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:
     return caller.call(constructor, extra)
 
 
-def compiled_definitions(model: keras.Model) -> dict[Role, Definition]:
-    """The definitions that a model has because the model file compiles it, by role."""
+def compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definition]:
+    """The definitions that a model has because the model file compiles it, by role.
+
+    Args:
+        file: the model file, for messages.
+    """
     given = compile_arguments(model)
     return {
-        role: Definition(role, f"compile({name}=...)", given[name])
+        role: Definition(role, f"compile({name}=…)", given[name], file=file)
         for role, name in _COMPILED.items()
         if given.get(name) is not None
     }
@@ -194,4 +198,5 @@ def _member_definition(role: Role, name: str, member: Any, cls: type) -> Definit
     if inspect.isfunction(member):
         first = next(iter(inspect.signature(member).parameters), "")
         return Definition(role, name, member, needs_self=first == "self")
-    return Definition(role, name, member)
+    file = getattr(inspect.getmodule(cls), "__file__", None) or ""
+    return Definition(role, name, member, file=file)
