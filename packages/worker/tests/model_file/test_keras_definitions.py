@@ -264,7 +264,7 @@ def test_a_loss_for_an_output_that_the_model_lacks_is_refused(zoo: ZooFolder, ou
     with pytest.raises(ContractErrors) as caught:
         load(zoo, outputs + "loss = {'size': 'mse', 'sort': 'mse'}")
     (error,) = caught.value.errors
-    assert error.what == "loss names sort, and the outputs of the model are size, kind"
+    assert error.what == "loss names 'sort', but the outputs of the model are size, kind"
     assert error.where == f"{zoo.root}/mine.py, loss"
 
 

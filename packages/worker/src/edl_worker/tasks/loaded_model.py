@@ -240,10 +240,11 @@ def _load_trained(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
 
 def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedModel:
     options = job.training
+    method = LocalTrainer if options.trains_locally else GradientTrainer
     with layers_for(LayerPurpose.TRAINING):
         file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
-        file.build(sample, local=options.trains_locally)
+        file.build(sample, local=method.changes_values)
         if options.validates:
             file.check_evaluation()
         # A check without a master knows nothing of the job's validation data.
@@ -258,7 +259,6 @@ def _load_for_training(job: JobDescription, context: dict[str, Any]) -> LoadedMo
     if tables is not None and own is not None:
         raise _tables_with_custom_step(tables)
     wire = WireValues(Arena(file.model, tables), options.precision)
-    method = LocalTrainer if options.trains_locally else GradientTrainer
     trainer = method(file, wire, tables)
     check_best_values(file, tables)
     trainer.prime(sample)

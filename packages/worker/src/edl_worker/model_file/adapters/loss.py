@@ -107,7 +107,7 @@ def _keras_loss(
     unknown = set(value) - set(output_names) if isinstance(value, Mapping) else ()
     if output_names and unknown:
         raise written.error(
-            f"names {', '.join(sorted(map(str, unknown)))}, and the outputs of the model are "
+            f"names {', '.join(sorted(map(repr, unknown)))}, but the outputs of the model are "
             f"{', '.join(output_names)}",
             "Use the names of the outputs as the keys of the losses.",
         )
