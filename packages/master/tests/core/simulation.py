@@ -29,6 +29,8 @@ class Plane:
     counts: dict[TaskKey, int] = field(default_factory=dict)
     fences: dict[TaskKey, Token] = field(default_factory=dict)
     closed: set[TaskKey] = field(default_factory=set)
+    dead: set[TaskKey] = field(default_factory=set)
+    """Given up by the job; closed later, or never."""
     trained: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     """(epoch, file, record) to how often it is in the model."""
     version: int = 0
@@ -140,7 +142,8 @@ class World:
             match effect:
                 case fx.LeaseGranted(task=task, token=token):
                     assert token not in self.tokens, f"token {token} used twice"
-                    assert task not in self.plane.closed, f"{task} leased after its end"
+                    ended = self.plane.closed | self.plane.dead
+                    assert task not in ended, f"{task} leased after its end"
                     assert task not in self.done, f"{task} is done again"
                     self.tokens.add(token)
                     if task.type is TaskType.TRAINING:
@@ -153,6 +156,11 @@ class World:
                         del self.plane.fences[task]
                 case fx.CloseTask(task):
                     self.plane.close(task)
+                case fx.LogEvent("TaskDeadLettered", facts=facts):
+                    type_, round_, number = facts["task"].split("/")
+                    key = TaskKey(TaskType(type_), int(round_), int(number))
+                    if key.type is TaskType.TRAINING:
+                        self.plane.dead.add(key)
                 case fx.FreezeParameters(name):
                     assert name not in self.plane.frozen
                     self.plane.frozen[name] = self.plane.version
@@ -218,7 +226,7 @@ class World:
         if self.settings.epoch_barrier:
             size = self.settings.records_per_task
             before = epoch * sum(-(-records // size) for records in self.data)
-            done = sum(task.round < epoch for task in self.plane.closed)
+            done = sum(task.round < epoch for task in self.plane.closed | self.plane.dead)
             assert done == before, f"epoch {epoch} begins before the one before is complete"
 
     def _save(self) -> str:

@@ -163,6 +163,28 @@ def test_what_a_dead_letter_left_in_the_model_is_counted(last_of_its_round: bool
     assert after.progress.records_done == 4
 
 
+@pytest.mark.parametrize("last_of_its_round", [False, True])
+@pytest.mark.parametrize("deaths_of_the_master", [1, 2])
+def test_a_report_that_died_with_the_master_is_made_good_in_a_dead_letter(
+    last_of_its_round: bool, deaths_of_the_master: int
+) -> None:
+    """The parameters have a minibatch of a dead task, and only the last master heard of it."""
+    rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
+    data = (4,) if last_of_its_round else (4, 4)
+    job = joined(JobStateMachine(rules, data))
+    granted = lease(job)
+    held = ev.HeldLease(granted.task, granted.token)
+    job.handle(applied(granted, 0, 1, 0.5), 0.0)
+    effects = job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    assert fx.CloseTask(granted.task) not in effects, "the parameters would forget its count"
+    for _ in range(deaths_of_the_master):
+        saved = json.loads(json.dumps(job.snapshot()))
+        job = joined(JobStateMachine.restore(rules, data, (), saved, {granted.task: 2}))
+    view = job.view(0.0)
+    assert (view.records_trained, view.dead_letters[0].records_trained) == (4, 4)
+    assert view.progress.records_done == 4
+
+
 def test_what_was_trained_after_the_snapshot_is_counted_as_computed_again() -> None:
     saved = a_snapshot()  # 2 records are trained, and none again
     interruption = Interruption(records=(9, 1))
@@ -192,10 +214,14 @@ def test_a_restored_job_counts_what_only_the_parameters_count() -> None:
 def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
     job = joined(JobStateMachine(rules, (4 * 150,)))
+    dead, forgotten = [], []
     for _ in range(150):
         granted = lease(job)
+        dead.append(granted.task)
         held = ev.HeldLease(granted.task, granted.token)
-        job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+        failed = ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True)
+        forgotten += [e.task for e in job.handle(failed, 0.0) if isinstance(e, fx.CloseTask)]
+    assert forgotten == dead[:50], "the parameters keep the counts of the last hundred"
     view = job.view(0.0)
     assert len(view.dead_letters) == 100
     assert [counts.dead for counts in view.tasks.values()] == [150]

@@ -143,7 +143,7 @@ class Dispatcher:
         if task is not None:
             self._ledger.advance(task, event.records, event.minibatches)
         else:
-            self._ledger.advance_dead_letter(event.lease.task, event.records)
+            self._ledger.advance_dead(event.lease.task, event.records, event.minibatches)
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)

@@ -136,7 +136,7 @@ class RevokeLease:
 
 @dataclass(frozen=True, slots=True)
 class CloseTask:
-    """A training task is complete or dead: forget its count."""
+    """A training task is complete, or died long ago: forget its count."""
 
     task: TaskKey
 

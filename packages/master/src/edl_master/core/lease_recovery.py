@@ -126,18 +126,17 @@ class LeaseRecovery:
                 line = f"Trying {place} again ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskRetried", line, Severity.WARNING, facts))
             case DeadLetterTask(reason):
-                self._ledger.dead_letter(task, failure)
-                self._ledger.close(task, dead=True)
+                forgotten = self._ledger.give_up(task, failure)
                 self._crash_loop.progress()  # the cause of the crashes is gone
-                if type_ is TaskType.TRAINING:
-                    self._emit(CloseTask(task.key))
+                if forgotten is not None:
+                    self._emit(CloseTask(forgotten))
                 kept = ""
                 if task.records_applied:
                     kept = f"; {task.records_applied} of its {task.length} records are in the model"
                 line = f"Continuing without {place} ({reason}{kept}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
             case FailJob(final, reason):
-                self._ledger.dead_letter(task, failure)
+                self._ledger.dead_letters.add(task, failure)
                 line = f"Cannot continue without {place} ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)

@@ -6,19 +6,16 @@ workflow of the job opens rounds, and learns from ``is_open`` that they are comp
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from edl_master.core.dead_letters import DeadLetters
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.leases import Lease, Leases
 from edl_master.core.tasks import OpenTask, Round
-from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
-
-MOST_DEAD_LETTERS_KEPT = 100
-"""In detail; beyond them they are counted. Each is an event of its own anyway."""
+from edl_master.core.view import TaskCounts
 
 
 class Ledger:
@@ -26,7 +23,7 @@ class Ledger:
 
     def __init__(self, lease_ttl_s: float) -> None:
         self.leases = Leases(lease_ttl_s)
-        self.dead_letters: list[DeadLetter] = []
+        self.dead_letters = DeadLetters()
         self.records_replayed = 0
         self.trains = True
         """Whether training tasks are leased."""
@@ -35,8 +32,6 @@ class Ledger:
         # The round of each type that was complete last: it may have to be done again.
         self._latest: dict[TaskType, tuple[int, Counter[str]]] = {}
         self._returns = 0
-        # Whose last minibatches may still be reported.
-        self._dead_lately: deque[TaskKey] = deque(maxlen=MOST_DEAD_LETTERS_KEPT)
         # Open tasks that no worker holds, in the order of their return: few, and needed for every
         # lease.
         self._waiting: dict[TaskKey, OpenTask] = {}
@@ -128,31 +123,35 @@ class Ledger:
             task.redo = False
             self.records_replayed += records
 
-    def advance_dead_letter(self, key: TaskKey, records: int) -> None:
-        """Note records of a task that were applied before it was given up, and reported since."""
-        if key not in self._dead_lately:
+    def advance_dead(self, key: TaskKey, records: int, minibatches: int = 1) -> None:
+        """Note minibatches that were applied before their task died, and reported since."""
+        task = self.dead_letters.find(key)
+        if task is None:
             return
+        late = self.dead_letters.advance(task, records, minibatches)
         round_ = self._rounds.get((key.type, key.round))
         if round_ is not None:
-            round_.records_done += records
+            round_.records_done += late
         else:
-            self._closed[key.type]["records"] += records
-        for place, letter in enumerate(self.dead_letters):
-            if letter.task == key:
-                counted = letter.records_trained + records
-                self.dead_letters[place] = replace(letter, records_trained=counted)
+            self._closed[key.type]["records"] += late
 
     def reconcile(self, applied: Mapping[TaskKey, int], minibatch_size: int) -> None:
-        """Take over counts of minibatches that are ahead of these, for open tasks.
+        """Take over counts of minibatches that are ahead of these, for open and dead tasks.
 
         Reports come out of order: the one that is missing need not be the last.
         """
         for key, minibatches in applied.items():
-            task = self.find(key)
-            if task is not None and task.minibatches < minibatches:
-                unreported = (minibatches - task.minibatches) * minibatch_size
+            opened = self.find(key)
+            task = opened or self.dead_letters.find(key)
+            if task is None or task.minibatches >= minibatches:
+                continue
+            ahead = minibatches - task.minibatches
+            if opened:
+                records = task.records_applied + ahead * minibatch_size
                 task.minibatches = minibatches
-                task.records_applied = min(task.records_applied + unreported, task.length)
+                task.records_applied = min(records, task.length)
+            else:
+                self.advance_dead(key, ahead * minibatch_size, ahead)
 
     def count_undone(self, trained: int, replayed: int) -> None:
         """Count the training records after the restored position: all are computed again.
@@ -195,12 +194,15 @@ class Ledger:
             self._closed[round_.type] += counts
             self._latest[round_.type] = (round_.number, counts)
 
-    def dead_letter(self, task: OpenTask, failure: Failure) -> None:
-        """Add a task and its failure to the dead letters."""
-        if len(self.dead_letters) < MOST_DEAD_LETTERS_KEPT:
-            letter = DeadLetter(task.key, task.records, failure, task.records_applied)
-            self.dead_letters.append(letter)
-        self._dead_lately.append(task.key)
+    def give_up(self, task: OpenTask, failure: Failure) -> TaskKey | None:
+        """An open task is dead: the job goes on without it.
+
+        Returns:
+            A training task, given up long ago, whose count is not needed any more.
+        """
+        self.dead_letters.add(task, failure)
+        self.close(task, dead=True)
+        return self.dead_letters.keep(task) if task.key.type is TaskType.TRAINING else None
 
     def place(self, task: OpenTask) -> str:
         """Say in words what an open task is."""
@@ -264,7 +266,7 @@ class Ledger:
             "records_replayed": self.records_replayed,
             "closed": {type_: dict(closed[type_]) for type_ in TaskType},
             "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
-            "dead_letters": [dead_letter_to_json(letter) for letter in self.dead_letters],
+            **self.dead_letters.snapshot(),
         }
 
     def restore(self, saved: Mapping[str, Any], rounds: Iterable[Round]) -> None:
@@ -273,7 +275,7 @@ class Ledger:
         self.records_replayed = saved["records_replayed"]
         for type_, counts in saved["closed"].items():
             self._closed[TaskType(type_)].update(counts)
-        self.dead_letters = [dead_letter_from_json(letter) for letter in saved["dead_letters"]]
+        self.dead_letters.restore(saved)
         for round_ in rounds:
             self.open_round(round_)
         tasks = (task for round_ in self._rounds.values() for task in round_.open.values())

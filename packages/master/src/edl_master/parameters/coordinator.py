@@ -218,7 +218,7 @@ class Coordinator:
                 self._changed.notify_all()  # no permit became free; its holder may wait for one
 
     def close(self, task: TaskKey) -> None:
-        """Forget the count of a task that is complete or given up."""
+        """Forget the count of a task that is complete, or died long ago."""
         with self._changing_if_made() as ledger:
             if ledger:
                 ledger.close(task)

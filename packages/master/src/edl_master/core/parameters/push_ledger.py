@@ -131,7 +131,7 @@ class PushLedger:
         self._counts.revoke_all()
 
     def close(self, task: TaskKey) -> int:
-        """Forget the count of a task that is complete or given up, and return it.
+        """Forget the count of a task that is complete, or died long ago, and return it.
 
         A closed task must not be granted again: it would start at 0. The ledger of tasks is
         therefore saved in the same step as a snapshot of this ledger, or before it.
