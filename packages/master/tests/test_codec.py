@@ -13,7 +13,7 @@ from edl_master import codec
 from edl_master.core.effects import JobPhase
 from edl_master.core.events import CallbackReply, TaskFailed, WorkerFailed
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import TaskKey, TaskType
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType
 from edl_master.reporting import status_codec
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
@@ -89,7 +89,7 @@ def test_names_without_end_are_refused() -> None:
         done = task_pb2.CompleteRequest(metrics=metrics)
         done.lease.task.type = task_pb2.EVALUATION_SUMMARY
         with pytest.raises(EdlError, match="metrics: too many"):
-            codec.completion_from(done, 0)
+            codec.completion_from(done, None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
@@ -132,11 +132,11 @@ def completed(**reply: Any) -> task_pb2.CompleteRequest:
 
 def test_what_callbacks_decide_comes_back_as_it_was() -> None:
     whole = completed(state=b"\x00x", stopped_by="EarlyStopping", learning_rate=0.0)
-    assert codec.completion_from(whole, 0).callbacks == CallbackReply(
+    assert codec.completion_from(whole, None).callbacks == CallbackReply(
         b"\x00x", "EarlyStopping", 0.0
     )
-    assert codec.completion_from(completed(), 0).callbacks == CallbackReply(b"")
-    assert codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), 0).callbacks is None
+    assert codec.completion_from(completed(), None).callbacks == CallbackReply(b"")
+    assert codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), None).callbacks is None
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,12 @@ def test_what_callbacks_decide_comes_back_as_it_was() -> None:
 )
 def test_decisions_that_make_no_sense_are_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(EdlError, match="callbacks"):
-        codec.completion_from(completed(**reply), 0)
+        codec.completion_from(completed(**reply), None)
+
+
+def test_the_examples_of_training_are_those_in_the_model_whoever_trained_them() -> None:
+    """A holder that only ends a task knows nothing of what the holder before it has trained."""
+    request = task_pb2.CompleteRequest(minibatches=3, records=10, examples=0)
+    request.lease.task.type = task_pb2.TRAINING
+    done = codec.completion_from(request, AppliedCount(3, 10))
+    assert (done.applied, done.examples) == (3, 10)

@@ -17,7 +17,14 @@ from edl_master.core import events
 from edl_master.core.effects import CallbackCall, LeaseGranted
 from edl_master.core.events import Addable, HeldLease, MetricState
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
+from edl_master.core.identifiers import (
+    AppliedCount,
+    InstanceId,
+    TaskKey,
+    TaskType,
+    Token,
+    WorkerId,
+)
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.sharding import ShardLayout
@@ -223,12 +230,14 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
     )
 
 
-def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.TaskCompleted:
+def completion_from(
+    message: task_pb2.CompleteRequest, applied: AppliedCount | None
+) -> events.TaskCompleted:
     """A completed task.
 
     Args:
         message: the worker's request.
-        applied: minibatches of the task that are in the model.
+        applied: what of a training task is in the model, of all its holders; else None.
 
     Raises:
         EdlError: USAGE; the task's type or a metric's state is malformed.
@@ -238,9 +247,9 @@ def completion_from(message: task_pb2.CompleteRequest, applied: int) -> events.T
         worker=WorkerId(message.worker_id),
         lease=lease_from(message.lease),
         minibatches=message.minibatches,
-        applied=applied,
+        applied=applied.minibatches if applied else 0,
         records=message.records,
-        examples=message.examples,
+        examples=applied.records if applied else message.examples,
         seconds=message.seconds,
         metric_states=tuple(map(metric_state_from, message.metric_states)),
         metrics=dict(message.metrics),

@@ -16,7 +16,16 @@ from random import Random
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import (
+    AppliedCount,
+    InstanceId,
+    ParameterCounts,
+    TaskKey,
+    TaskType,
+    Token,
+    Version,
+    WorkerId,
+)
 from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType
 
@@ -26,11 +35,9 @@ class Plane:
     """The rules of applying minibatches, and which records are in the model."""
 
     minibatch_size: int
-    counts: dict[TaskKey, int] = field(default_factory=dict)
+    counts: dict[TaskKey, AppliedCount] = field(default_factory=dict)
     fences: dict[TaskKey, Token] = field(default_factory=dict)
     closed: set[TaskKey] = field(default_factory=set)
-    dead: set[TaskKey] = field(default_factory=set)
-    """Given up by the job; closed later, or never."""
     trained: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     """(epoch, file, record) to how often it is in the model."""
     version: int = 0
@@ -40,14 +47,15 @@ class Plane:
         """Apply a minibatch; return its records, or None when nothing changed."""
         if self.fences.get(lease.task) != lease.token:
             return None
-        if index != self.counts.get(lease.task, 0):
+        count = self.counts.get(lease.task, AppliedCount())
+        if index != count.minibatches:
             return None
         assert lease.records is not None
         start = lease.records.start + index * self.minibatch_size
         stop = min(start + self.minibatch_size, lease.records.stop)
         for record in range(start, stop):
             self.trained[(lease.task.round, lease.records.file, record)] += 1
-        self.counts[lease.task] = index + 1
+        self.counts[lease.task] = AppliedCount(index + 1, count.records + stop - start)
         self.version += 1
         return stop - start
 
@@ -142,8 +150,7 @@ class World:
             match effect:
                 case fx.LeaseGranted(task=task, token=token):
                     assert token not in self.tokens, f"token {token} used twice"
-                    ended = self.plane.closed | self.plane.dead
-                    assert task not in ended, f"{task} leased after its end"
+                    assert task not in self.plane.closed, f"{task} leased after its end"
                     assert task not in self.done, f"{task} is done again"
                     self.tokens.add(token)
                     if task.type is TaskType.TRAINING:
@@ -154,13 +161,11 @@ class World:
                 case fx.RevokeLease(task, token):
                     if self.plane.fences.get(task) == token:
                         del self.plane.fences[task]
+                case fx.CountApplied(task):
+                    count = self.plane.counts.get(task, AppliedCount())
+                    follow.append(ev.AppliedCounted(task, count))
                 case fx.CloseTask(task):
                     self.plane.close(task)
-                case fx.LogEvent("TaskDeadLettered", facts=facts):
-                    type_, round_, number = facts["task"].split("/")
-                    key = TaskKey(TaskType(type_), int(round_), int(number))
-                    if key.type is TaskType.TRAINING:
-                        self.plane.dead.add(key)
                 case fx.FreezeParameters(name):
                     assert name not in self.plane.frozen
                     self.plane.frozen[name] = self.plane.version
@@ -226,7 +231,7 @@ class World:
         if self.settings.epoch_barrier:
             size = self.settings.records_per_task
             before = epoch * sum(-(-records // size) for records in self.data)
-            done = sum(task.round < epoch for task in self.plane.closed | self.plane.dead)
+            done = sum(task.round < epoch for task in self.plane.closed)
             assert done == before, f"epoch {epoch} begins before the one before is complete"
 
     def _save(self) -> str:
@@ -243,7 +248,11 @@ class World:
         """The master is killed; another one goes on from the last snapshot."""
         ledger = json.loads(self.saved)
         self.job = JobStateMachine.restore(
-            self.settings, self.data, self.validation, ledger, self.saved_plane.counts
+            self.settings,
+            self.data,
+            self.validation,
+            ledger,
+            ParameterCounts(Version(self.saved_plane.version), dict(self.saved_plane.counts)),
         )
         self.plane = copy.deepcopy(self.saved_plane)
         self.done = set(self.saved_done)
@@ -374,7 +383,7 @@ class World:
                     pass
 
     def _skip(self, lease: fx.LeaseGranted) -> int:
-        return self.plane.counts.get(lease.task, 0)
+        return self.plane.counts.get(lease.task, AppliedCount()).minibatches
 
     def _drop(self, process: Process, tokens: set[Token]) -> None:
         before = process.leases[:1]
@@ -434,7 +443,7 @@ class World:
         match lease.task.type:
             case TaskType.TRAINING:
                 minibatches = self._minibatches(lease)
-                applied = self.plane.counts.get(lease.task, 0)
+                applied = self.plane.counts.get(lease.task, AppliedCount()).minibatches
             case TaskType.EVALUATION:
                 states = (ev.MetricState("seen", (ev.Addable("int64", (), (float(length),)),)),)
             case TaskType.EVALUATION_SUMMARY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from fakes.job_settings import job_settings
@@ -110,3 +111,19 @@ def test_an_instance_that_ends_when_it_has_been_found_is_counted_once() -> None:
     again.handle(ended(FIRST, preempted=True), 0.0)
     again.handle(ev.Tick(), 0.0)
     assert counts(again) == (1, 0)
+
+
+def test_a_task_outlives_any_number_of_preemptions() -> None:
+    job = begun(JobStateMachine(replace(SETTINGS, task_attempts=1), (4,)))
+    for attempt in range(30):
+        instance = InstanceId(f"0{'a' * (attempt + 1)}")
+        if attempt:
+            job.handle(ev.WorkerRegistered(FIRST, instance, "host", 1), 0.0)
+            job.handle(ev.WorkerReady(FIRST, instance), 0.0)
+        (granted,) = job.handle(ev.LeaseRequested(FIRST, instance), 0.0)
+        assert isinstance(granted, fx.LeaseGranted)
+        end = ev.InstanceExited(FIRST, instance, None, 9, True, attempt=attempt)
+        job.handle(end, 0.0)
+        job.handle(ev.Tick(), 31.0 * (attempt + 1))  # the longest delay of a restart
+    view = job.view(0.0)
+    assert (view.phase, view.preemptions, view.dead_letters) == ("running", 30, ())

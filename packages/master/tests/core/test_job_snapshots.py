@@ -14,6 +14,7 @@ from joined_job import CONTEXT, DATA, SETTINGS, WORKER, applied, joined, lease
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import AppliedCount, ParameterCounts, Version
 from edl_master.core.interruption import Interruption
 from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType
@@ -108,7 +109,7 @@ def test_minibatches_that_no_report_named_before_the_restart_are_counted(
     granted = lease(job)
     for version, index in enumerate(reported, start=1):
         job.handle(applied(granted, index, version, 0.5), 0.0)
-    in_the_model = {granted.task: 2}
+    in_the_model = ParameterCounts(Version(2), {granted.task: AppliedCount(2, 4)})
     again = JobStateMachine.restore(SETTINGS, DATA, (), job.snapshot(), in_the_model)
     assert again.view(0.0).records_trained == 4
 
@@ -137,38 +138,21 @@ def test_dead_letters_and_attempts_outlive_the_master() -> None:
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
         job.handle(ev.TaskFailed(WORKER, held, failure, permanent), 0.0)
+        if permanent:
+            job.handle(ev.AppliedCounted(granted.task, AppliedCount()), 0.0)
     saved = json.loads(json.dumps(job.snapshot()))
     again = joined(JobStateMachine.restore(rules, DATA, (), saved))
     assert again.view(0.0).dead_letters == job.view(0.0).dead_letters
     granted = lease(again)  # failed once before the restart; once more is too often
     held = ev.HeldLease(granted.task, granted.token)
-    effects = again.handle(ev.TaskFailed(WORKER, held, failure, permanent=False), 0.0)
+    again.handle(ev.TaskFailed(WORKER, held, failure, permanent=False), 0.0)
+    effects = again.handle(ev.AppliedCounted(granted.task, AppliedCount()), 0.0)
     assert "TaskDeadLettered" in [e.kind for e in effects if isinstance(e, fx.LogEvent)]
 
 
 @pytest.mark.parametrize("last_of_its_round", [False, True])
 def test_what_a_dead_letter_left_in_the_model_is_counted(last_of_its_round: bool) -> None:
-    """Also a minibatch that was applied before the task was given up, and reported since."""
-    rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
-    job = joined(JobStateMachine(rules, (4,) if last_of_its_round else (4, 4)))
-    granted = lease(job)
-    held = ev.HeldLease(granted.task, granted.token)
-    job.handle(applied(granted, 0, 1, 0.5), 0.0)
-    job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
-    before = job.view(0.0)
-    assert (before.records_trained, before.dead_letters[0].records_trained) == (2, 2)
-    job.handle(applied(granted, 1, 2, 0.5), 0.0)
-    after = job.view(0.0)
-    assert (after.records_trained, after.dead_letters[0].records_trained) == (4, 4)
-    assert after.progress.records_done == 4
-
-
-@pytest.mark.parametrize("last_of_its_round", [False, True])
-@pytest.mark.parametrize("deaths_of_the_master", [1, 2])
-def test_a_report_that_died_with_the_master_is_made_good_in_a_dead_letter(
-    last_of_its_round: bool, deaths_of_the_master: int
-) -> None:
-    """The parameters have a minibatch of a dead task, and only the last master heard of it."""
+    """The parameters say it: a report may be on its way, and arrives later, or never."""
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
     data = (4,) if last_of_its_round else (4, 4)
     job = joined(JobStateMachine(rules, data))
@@ -176,13 +160,56 @@ def test_a_report_that_died_with_the_master_is_made_good_in_a_dead_letter(
     held = ev.HeldLease(granted.task, granted.token)
     job.handle(applied(granted, 0, 1, 0.5), 0.0)
     effects = job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
-    assert fx.CloseTask(granted.task) not in effects, "the parameters would forget its count"
-    for _ in range(deaths_of_the_master):
-        saved = json.loads(json.dumps(job.snapshot()))
-        job = joined(JobStateMachine.restore(rules, data, (), saved, {granted.task: 2}))
+    assert [e for e in effects if isinstance(e, fx.CountApplied | fx.CloseTask)] == [
+        fx.CountApplied(granted.task)
+    ]
+    # A snapshot of this moment has the task among the open ones, as the parameters do.
+    assert job.snapshot()["ledger"]["rounds"][0]["open"]
+    effects = job.handle(ev.AppliedCounted(granted.task, AppliedCount(2, 4)), 0.0)
+    assert fx.CloseTask(granted.task) in effects
+    said = next(e for e in effects if isinstance(e, fx.LogEvent))
+    assert "4 of its 4 records are in the model" in said.message
+    job.handle(applied(granted, 1, 2, 0.5), 0.0)
+    saved = json.loads(json.dumps(job.snapshot()))
+    for each in (job, JobStateMachine.restore(rules, data, (), saved)):
+        view = each.view(0.0)
+        assert (view.records_trained, view.dead_letters[0].records_trained) == (4, 4)
+        assert view.progress.records_done == 4
+
+
+def test_a_dead_letter_has_no_part_in_the_number_of_examples() -> None:
+    rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
+    job = joined(JobStateMachine(rules, (4, 4)))
+    granted = lease(job)
+    held = ev.HeldLease(granted.task, granted.token)
+    job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    job.handle(ev.AppliedCounted(granted.task, AppliedCount(1, 2)), 0.0)
+    granted = lease(job)
+    held = ev.HeldLease(granted.task, granted.token)
+    job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 3, 0.1), 0.0)
     view = job.view(0.0)
-    assert (view.records_trained, view.dead_letters[0].records_trained) == (4, 4)
-    assert view.progress.records_done == 4
+    assert (view.examples, view.examples_of, view.records_trained) == (3, 4, 6)
+
+
+def test_a_report_that_comes_when_the_job_is_failing_counts_in_its_dead_letter() -> None:
+    job = joined(JobStateMachine(replace(SETTINGS, num_epochs=1), (4,)))
+    granted = lease(job)
+    held = ev.HeldLease(granted.task, granted.token)
+    job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    job.handle(applied(granted, 0, 1, 0.5), 0.0)
+    view = job.view(0.0)
+    assert (view.records_trained, view.dead_letters[0].records_trained) == (2, 2)
+
+
+def test_a_report_that_comes_after_the_end_counts_as_in_the_last_checkpoint() -> None:
+    job = joined(JobStateMachine(SETTINGS, DATA))
+    granted = lease(job)
+    job.handle(ev.StopRequested("asked"), 0.0)
+    job.handle(ev.InstanceExited(WORKER, None, 0, None, False), 0.0)
+    assert job.view(0.0).phase is fx.JobPhase.CANCELLED
+    job.handle(applied(granted, 0, 1, 0.5), 0.0)
+    view = job.view(0.0)
+    assert (view.records_trained, view.progress.steps) == (2, 1)
 
 
 def test_what_was_trained_after_the_snapshot_is_counted_as_computed_again() -> None:
@@ -203,25 +230,26 @@ def test_a_restored_job_counts_what_only_the_parameters_count() -> None:
     job = joined(JobStateMachine(rules, DATA))
     granted = lease(job)
     saved = json.loads(json.dumps(job.snapshot()))
-    again = joined(JobStateMachine.restore(rules, DATA, (), saved, {granted.task: 1}))
-    assert again.view(0.0).records_trained == 2
+    counts = ParameterCounts(Version(3), {granted.task: AppliedCount(1, 2)})
+    again = joined(JobStateMachine.restore(rules, DATA, (), saved, counts))
+    view = again.view(0.0)
+    assert (view.records_trained, view.progress.steps) == (2, 1)
+    assert view.progress.parameter_version == 3
     later = lease(again)
     held = ev.HeldLease(later.task, later.token)
     again.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+    again.handle(ev.AppliedCounted(later.task, AppliedCount(1, 2)), 0.0)
     assert again.view(0.0).dead_letters[0].records_trained == 2
 
 
 def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
     job = joined(JobStateMachine(rules, (4 * 150,)))
-    dead, forgotten = [], []
     for _ in range(150):
         granted = lease(job)
-        dead.append(granted.task)
         held = ev.HeldLease(granted.task, granted.token)
-        failed = ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True)
-        forgotten += [e.task for e in job.handle(failed, 0.0) if isinstance(e, fx.CloseTask)]
-    assert forgotten == dead[:50], "the parameters keep the counts of the last hundred"
+        job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+        job.handle(ev.AppliedCounted(granted.task, AppliedCount()), 0.0)
     view = job.view(0.0)
     assert len(view.dead_letters) == 100
     assert [counts.dead for counts in view.tasks.values()] == [150]

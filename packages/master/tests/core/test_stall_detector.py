@@ -71,6 +71,13 @@ def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
     assert detector.limit_s(watch, WorkerActivity.WHOLE_TASK) == 60.0
 
 
+def test_the_second_step_of_a_job_has_the_time_of_its_first() -> None:
+    """Nothing is known of later steps; also after a restart, and with one minibatch per task."""
+    detector, watch = StallDetector(TIMEOUTS), ProgressWatch(0.0)
+    detector.stepped(watch, 7.0)
+    assert detector.limit_s(watch, WorkerActivity.STEPS) == 30.0
+
+
 @pytest.mark.parametrize("activity", WorkerActivity)
 def test_a_minimum_raises_every_limit_and_lowers_none(activity: WorkerActivity) -> None:
     watch = ProgressWatch(0.0)

@@ -40,7 +40,15 @@ from fakes.job_settings import job_settings
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import (
+    AppliedCount,
+    InstanceId,
+    TaskKey,
+    TaskType,
+    Token,
+    Version,
+    WorkerId,
+)
 from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
@@ -139,6 +147,8 @@ def tell(effect: fx.Effect) -> str:
             return f"refused: {reason}"
         case fx.RevokeLease(task, token):
             return f"revoke {_held(task, token)}"
+        case fx.CountApplied(task):
+            return f"count what is applied of {task}"
         case fx.CloseTask(task):
             return f"close {task}"
         case fx.FlushGradients():
@@ -298,9 +308,16 @@ class Player:
         assert self.job is not None
         out = self.job.handle(event, self.now)
         self.job.check_invariants()
-        for effect in out:
-            if isinstance(effect, fx.LeaseGranted) and effect.records:
-                self.ranges[effect.task] = effect.records.stop - effect.records.start
+        for effect in tuple(out):
+            match effect:
+                case fx.LeaseGranted(records=fx.Range() as records):
+                    self.ranges[effect.task] = records.stop - records.start
+                case fx.CountApplied(task):
+                    assert self.made is not None
+                    minibatches = self.applied.get(task, 0)
+                    size = self.made[0].minibatch_size
+                    count = AppliedCount(minibatches, min(minibatches * size, self.ranges[task]))
+                    out += self._handle(ev.AppliedCounted(task, count))
         return [effect for effect in out if not _is_noise(effect)]
 
     def _facts(self, line: str) -> Iterator[ev.Event]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, assert_never
 from edl_master.core.effects import (
     ChangeLearningRate,
     CloseTask,
+    CountApplied,
     EndJob,
     FinishOutput,
     FlushGradients,
@@ -40,6 +41,7 @@ from edl_master.core.effects import (
     WriteSnapshot,
 )
 from edl_master.core.events import (
+    AppliedCounted,
     Event,
     GradientRejected,
     HeartbeatReceived,
@@ -251,6 +253,8 @@ class JobController:
                         if name == FINAL:
                             self._plane.finish()
                         events.append(ParametersFrozen(name, self._plane.freeze(name)))
+                    case CountApplied(task):
+                        events.append(AppliedCounted(task, self._plane.applied(task)))
                     case _:
                         self._carry_out(effect)
         return answer

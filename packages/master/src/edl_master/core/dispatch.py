@@ -142,8 +142,6 @@ class Dispatcher:
         self._recovery.progress_made()
         if task is not None:
             self._ledger.advance(task, event.records, event.minibatches)
-        else:
-            self._ledger.advance_dead(event.lease.task, event.records, event.minibatches)
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is not None:
             self._ledger.leases.renew(lease, now)
@@ -153,6 +151,13 @@ class Dispatcher:
             self._emit(point)
         if not self._outcome.decided:
             self._workflow.updated(before, self._progress.version)
+
+    def applied_after_end(self, event: MinibatchApplied) -> None:
+        """Count a minibatch that is in the model, and so in the last checkpoint, of a job's end."""
+        self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
+        task = self._ledger.find(event.lease.task)
+        if task is not None:
+            self._ledger.advance(task, event.records, event.minibatches)
 
     def may_complete(self, worker: WorkerId, held: HeldLease) -> bool:
         """Whether a worker has a lease, or has completed its task: an answer may be lost."""
@@ -218,6 +223,7 @@ class Dispatcher:
                 self._evaluations.finish(event.metrics)
             case TaskType.PREDICTION:
                 if event.records != task.length:
+                    self._emit(Refused(f"task {task.key} has {event.records} predictions"))
                     self._recovery.wrong_prediction_count(lease, event.records, now)
                     return False
                 self._progress.predictions += event.records

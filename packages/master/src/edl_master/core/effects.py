@@ -135,8 +135,15 @@ class RevokeLease:
 
 
 @dataclass(frozen=True, slots=True)
+class CountApplied:
+    """Say what of a training task that nobody holds is in the model: ``AppliedCounted``."""
+
+    task: TaskKey
+
+
+@dataclass(frozen=True, slots=True)
 class CloseTask:
-    """A training task is complete, or died long ago: forget its count."""
+    """A training task is complete or dead: forget its count."""
 
     task: TaskKey
 
@@ -266,6 +273,7 @@ Effect = (
     | HeartbeatAnswer
     | Refused
     | RevokeLease
+    | CountApplied
     | CloseTask
     | FlushGradients
     | ChangeLearningRate

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import InstanceId, TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import (
+    AppliedCount,
+    InstanceId,
+    TaskKey,
+    Token,
+    Version,
+    WorkerId,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +253,14 @@ class LeasesReturned:
     instance: InstanceId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedCounted:
+    """What of a task is in the model, as asked by ``CountApplied``."""
+
+    task: TaskKey
+    count: AppliedCount
+
+
 # --- the job -------------------------------------------------------------------------------
 
 
@@ -352,6 +367,7 @@ TaskEvent = (
     | GradientRejected
     | TaskCompleted
     | TaskFailed
+    | AppliedCounted
     | LeasesReturned
 )
 """What concerns tasks and their leases."""

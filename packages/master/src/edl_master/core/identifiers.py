@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 WorkerId = NewType("WorkerId", int)
 """Logical number of a worker, from 0; a process that replaces an ended one keeps it."""
@@ -67,3 +68,23 @@ class TaskKey:
 
     def __str__(self) -> str:
         return f"{self.type}/{self.round}/{self.number}"
+
+
+class AppliedCount(NamedTuple):
+    """What of a task is in the model, as the parameters count it."""
+
+    minibatches: int = 0
+    records: int = 0
+    """Examples, where the input function drops or multiplies records."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCounts:
+    """What the parameters of a snapshot count; they may be minibatches ahead of its ledger."""
+
+    version: Version = Version(0)
+    applied: Mapping[TaskKey, AppliedCount] = field(default_factory=dict)
+    """Of each open task."""
+
+
+NO_COUNTS = ParameterCounts()

@@ -26,6 +26,7 @@ from edl_master.core.effects import (
     Severity,
 )
 from edl_master.core.events import (
+    AppliedCounted,
     CheckpointFailed,
     CheckpointTaken,
     ControlEvent,
@@ -55,7 +56,7 @@ from edl_master.core.events import (
 )
 from edl_master.core.failure import Failure
 from edl_master.core.goodput import TimeCategory
-from edl_master.core.identifiers import TaskKey, Version
+from edl_master.core.identifiers import NO_COUNTS, ParameterCounts, TaskKey, Version
 from edl_master.core.instance_control import InstanceEnd
 from edl_master.core.interruption import NO_INTERRUPTION, Interruption
 from edl_master.core.job_phases import InvalidTransition, InvariantViolation, JobPhases
@@ -141,6 +142,8 @@ class JobStateMachine:
             if isinstance(event, SnapshotTaken):  # also the last one, after the end
                 self._components.snapshots.completed(event.version, event.seconds, now)
             if self._phases.final:
+                if isinstance(event, MinibatchApplied):
+                    self._dispatch.applied_after_end(event)
                 answer_after_end(event, self._emit)
             else:
                 if not self._outcome.decided:
@@ -211,6 +214,8 @@ class JobStateMachine:
                 self._dispatch.task_completed(event, now)
             case TaskFailed():
                 self._recovery.task_failed(event, now)
+            case AppliedCounted():
+                self._recovery.applied_counted(event)
             case LeasesReturned():
                 self._dispatch.leases_returned(event, now)
             case _:
@@ -362,7 +367,7 @@ class JobStateMachine:
         data: tuple[int, ...],
         validation: tuple[int, ...],
         snapshot: Mapping[str, Any],
-        applied: Mapping[TaskKey, int] | None = None,
+        counts: ParameterCounts = NO_COUNTS,
         *,
         data_names: Sequence[str] = (),
         validation_names: Sequence[str] = (),
@@ -372,7 +377,7 @@ class JobStateMachine:
 
         Args:
             settings, data, validation, data_names, validation_names, interruption: as above.
-            snapshot, applied: what ``snapshot`` returned; minibatches by task, may be ahead of it.
+            snapshot, counts: what ``snapshot`` returned; what the parameters count.
 
         Instances that register before the first Tick are adopted; that Tick starts the rest.
 
@@ -382,7 +387,7 @@ class JobStateMachine:
         job = cls(
             settings, data, validation, data_names=data_names, validation_names=validation_names
         )
-        restore_snapshot(job._components, job._identity, snapshot, applied or {}, interruption)
+        restore_snapshot(job._components, job._identity, snapshot, counts, interruption)
         job._restored = True
         return job
 

@@ -7,12 +7,12 @@ from hashlib import sha256
 from typing import Any
 
 from edl_master.core.components import JobComponents
-from edl_master.core.identifiers import TaskKey, TaskType
+from edl_master.core.identifiers import ParameterCounts, TaskType
 from edl_master.core.interruption import Interruption
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 _KEPT_ROUNDS = {
     JobType.TRAIN: (TaskType.TRAINING,),
     JobType.EVALUATE: (TaskType.EVALUATION, TaskType.EVALUATION_SUMMARY),
@@ -55,14 +55,14 @@ def restore_snapshot(
     components: JobComponents,
     identity: Mapping[str, Any],
     saved: Mapping[str, Any],
-    applied: Mapping[TaskKey, int],
+    counts: ParameterCounts,
     interruption: Interruption,
 ) -> None:
     """Put a position into the components of a new job.
 
     How many workers are wanted is kept, unless the job now asks for other numbers than then.
-    ``applied`` has the minibatches that the parameters count: they may be some ahead. The
-    interruption since the snapshot is accounted for.
+    ``counts`` is what the parameters count: they may be some minibatches ahead.
+    The interruption since the snapshot is accounted for.
 
     Raises:
         ValueError: it is a position in other data, in another order, or of another format.
@@ -79,10 +79,11 @@ def restore_snapshot(
         round_.restore(entry)
         rounds.append(round_)
     components.ledger.restore(saved["ledger"], rounds)
-    components.ledger.reconcile(applied, components.settings.minibatch_size)
+    unreported = components.ledger.reconcile(counts.applied)
     components.evaluations.restore(saved["evaluations"])
     components.workflow.restore(saved["workflow"])
     components.progress.restore(saved["progress"])
+    components.progress.reconcile(unreported, counts.version)
     settings = components.settings
     scaled = saved["workers_asked"] == [settings.min_workers, settings.max_workers]
     components.workers.restore(saved["workers"], scaled=scaled)

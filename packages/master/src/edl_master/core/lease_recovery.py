@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from edl_master.core.components import JobComponents
-from edl_master.core.effects import CloseTask, LogEvent, Refused, RevokeLease, Severity
-from edl_master.core.events import TaskFailed
+from edl_master.core.effects import (
+    CloseTask,
+    CountApplied,
+    LogEvent,
+    Refused,
+    RevokeLease,
+    Severity,
+)
+from edl_master.core.events import AppliedCounted, TaskFailed
 from edl_master.core.failure import Failure
 from edl_master.core.failure_policy import (
     DEATHS_PER_FAILURE,
@@ -18,7 +25,7 @@ from edl_master.core.failure_policy import (
     settings_of,
 )
 from edl_master.core.goodput import TimeCategory
-from edl_master.core.identifiers import TaskType, WorkerId
+from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.instance_control import InstanceEnd
 from edl_master.core.leases import Lease
 from edl_master.core.tasks import OpenTask
@@ -36,6 +43,9 @@ class LeaseRecovery:
         self._outcome = components.outcome
         self._emit = components.emit
         self._crash_loop = CrashLoopDetector(components.settings)
+        # Training tasks that failed for good, until what the model has of them is counted: the
+        # failure, why it is final, and the facts of the event.
+        self._dead: dict[TaskKey, tuple[Failure, str, dict[str, str]]] = {}
 
     def progress_made(self) -> None:
         """Some work of the job got done: earlier crashes are no crash loop."""
@@ -89,7 +99,9 @@ class LeaseRecovery:
                 self._count_end(lease.task, worker, ended, now)
 
     def _count_end(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
-        """Count a crash as a failure of the task, and a kill only if kills repeat."""
+        """Count a crash as a failure of the task, a kill only if kills repeat, no preemption."""
+        if ended.kind in (ExitKind.PREEMPTED, ExitKind.LEFT):
+            return
         task.deaths += 1
         task.crashes += ended.kind is ExitKind.CRASHED
         if ended.kind is ExitKind.CRASHED or task.deaths > DEATHS_PER_FAILURE:
@@ -125,21 +137,40 @@ class LeaseRecovery:
                 task.not_for_until = now + self._settings.timings.retry_elsewhere_s
                 line = f"Trying {place} again ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskRetried", line, Severity.WARNING, facts))
+            case DeadLetterTask(reason) if type_ is TaskType.TRAINING:
+                # A report may still be on its way. Nobody can push for the task any more.
+                self._dead[task.key] = (failure, reason, facts)
+                self._emit(CountApplied(task.key))
             case DeadLetterTask(reason):
-                forgotten = self._ledger.give_up(task, failure)
-                self._crash_loop.progress()  # the cause of the crashes is gone
-                if forgotten is not None:
-                    self._emit(CloseTask(forgotten))
-                kept = ""
-                if task.records_applied:
-                    kept = f"; {task.records_applied} of its {task.length} records are in the model"
-                line = f"Continuing without {place} ({reason}{kept}): {failure.what}"
-                self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
+                self._set_aside(task, failure, reason, facts)
             case FailJob(final, reason):
-                self._ledger.dead_letters.add(task, failure)
+                self._ledger.add_dead_letter(task, failure)
                 line = f"Cannot continue without {place} ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)
+
+    def applied_counted(self, event: AppliedCounted) -> None:
+        """Set a failed training task aside, now that its last minibatch is known."""
+        failure, reason, facts = self._dead.pop(event.task)
+        task = self._ledger.find(event.task)
+        assert task is not None, "a task is counted before it is closed"
+        if not self._outcome.decided:
+            task.take_over(event.count)
+            self._set_aside(task, failure, reason, facts)
+            self._emit(CloseTask(task.key))
+
+    def _set_aside(
+        self, task: OpenTask, failure: Failure, reason: str, facts: dict[str, str]
+    ) -> None:
+        """The job continues without a task: it becomes a dead letter."""
+        kept = ""
+        if task.records_applied:
+            kept = f"; {task.records_applied} of its {task.length} records are in the model"
+        line = f"Continuing without {self._ledger.place(task)} ({reason}{kept}): {failure.what}"
+        self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
+        self._ledger.add_dead_letter(task, failure)
+        self._ledger.close(task, dead=True)
+        self._crash_loop.progress()  # the cause of the crashes is gone
 
     def wrong_prediction_count(self, lease: Lease, predictions: int, now: float) -> None:
         """Fail a task that does not have one prediction for each record."""

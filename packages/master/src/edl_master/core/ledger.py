@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from edl_master.core.dead_letters import DeadLetters
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, WorkerId
 from edl_master.core.leases import Lease, Leases
 from edl_master.core.tasks import OpenTask, Round
-from edl_master.core.view import TaskCounts
+from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
+
+MOST_DEAD_LETTERS_KEPT = 100
+"""In detail; beyond them they are counted. Each is an event of its own anyway."""
 
 
 class Ledger:
@@ -23,7 +26,7 @@ class Ledger:
 
     def __init__(self, lease_ttl_s: float) -> None:
         self.leases = Leases(lease_ttl_s)
-        self.dead_letters = DeadLetters()
+        self._dead_letters: list[DeadLetter] = []
         self.records_replayed = 0
         self.trains = True
         """Whether training tasks are leased."""
@@ -123,35 +126,14 @@ class Ledger:
             task.redo = False
             self.records_replayed += records
 
-    def advance_dead(self, key: TaskKey, records: int, minibatches: int = 1) -> None:
-        """Note minibatches that were applied before their task died, and reported since."""
-        task = self.dead_letters.find(key)
-        if task is None:
-            return
-        late = self.dead_letters.advance(task, records, minibatches)
-        round_ = self._rounds.get((key.type, key.round))
-        if round_ is not None:
-            round_.records_done += late
-        else:
-            self._closed[key.type]["records"] += late
+    def reconcile(self, applied: Mapping[TaskKey, AppliedCount]) -> int:
+        """Take over counts of the plane that are ahead of these, for open tasks.
 
-    def reconcile(self, applied: Mapping[TaskKey, int], minibatch_size: int) -> None:
-        """Take over counts of minibatches that are ahead of these, for open and dead tasks.
-
-        Reports come out of order: the one that is missing need not be the last.
+        Returns:
+            How many minibatches were not reported.
         """
-        for key, minibatches in applied.items():
-            opened = self.find(key)
-            task = opened or self.dead_letters.find(key)
-            if task is None or task.minibatches >= minibatches:
-                continue
-            ahead = minibatches - task.minibatches
-            if opened:
-                records = task.records_applied + ahead * minibatch_size
-                task.minibatches = minibatches
-                task.records_applied = min(records, task.length)
-            else:
-                self.advance_dead(key, ahead * minibatch_size, ahead)
+        tasks = ((self.find(key), count) for key, count in applied.items())
+        return sum(task.take_over(count) for task, count in tasks if task is not None)
 
     def count_undone(self, trained: int, replayed: int) -> None:
         """Count the training records after the restored position: all are computed again.
@@ -189,20 +171,29 @@ class Ledger:
                 dead=round_.dead,
                 retried=round_.retried,
                 records=round_.records_done,
+                examples_of=round_.examples_of,
                 examples=round_.examples,
             )
             self._closed[round_.type] += counts
             self._latest[round_.type] = (round_.number, counts)
 
-    def give_up(self, task: OpenTask, failure: Failure) -> TaskKey | None:
-        """An open task is dead: the job goes on without it.
+    def add_dead_letter(self, task: OpenTask, failure: Failure) -> None:
+        """Add a task and its failure to the dead letters."""
+        if len(self._dead_letters) < MOST_DEAD_LETTERS_KEPT:
+            letter = DeadLetter(task.key, task.records, failure, task.records_applied)
+            self._dead_letters.append(letter)
 
-        Returns:
-            A training task, given up long ago, whose count is not needed any more.
+    @property
+    def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """The first ``MOST_DEAD_LETTERS_KEPT``, with what is in the model of each by now.
+
+        The task that a job fails by stays open: minibatches of it may still be reported.
         """
-        self.dead_letters.add(task, failure)
-        self.close(task, dead=True)
-        return self.dead_letters.keep(task) if task.key.type is TaskType.TRAINING else None
+        letters = ((letter, self.find(letter.task)) for letter in self._dead_letters)
+        return tuple(
+            replace(letter, records_trained=task.records_applied) if task else letter
+            for letter, task in letters
+        )
 
     def place(self, task: OpenTask) -> str:
         """Say in words what an open task is."""
@@ -240,7 +231,7 @@ class Ledger:
         rounds = [r for r in self._rounds.values() if r.type is type_]
         closed = self._closed[type_]
         examples = closed["examples"] + sum(r.examples for r in rounds)
-        return examples, closed["records"] + sum(r.records_done for r in rounds)
+        return examples, closed["examples_of"] + sum(r.examples_of for r in rounds)
 
     # --- snapshots -------------------------------------------------------------------------
 
@@ -266,7 +257,7 @@ class Ledger:
             "records_replayed": self.records_replayed,
             "closed": {type_: dict(closed[type_]) for type_ in TaskType},
             "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
-            **self.dead_letters.snapshot(),
+            "dead_letters": [dead_letter_to_json(letter) for letter in self.dead_letters],
         }
 
     def restore(self, saved: Mapping[str, Any], rounds: Iterable[Round]) -> None:
@@ -275,7 +266,7 @@ class Ledger:
         self.records_replayed = saved["records_replayed"]
         for type_, counts in saved["closed"].items():
             self._closed[TaskType(type_)].update(counts)
-        self.dead_letters.restore(saved)
+        self._dead_letters = [dead_letter_from_json(letter) for letter in saved["dead_letters"]]
         for round_ in rounds:
             self.open_round(round_)
         tasks = (task for round_ in self._rounds.values() for task in round_.open.values())

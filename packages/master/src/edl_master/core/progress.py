@@ -182,3 +182,8 @@ class Progress:
         self._elapsed_s = self._accounted_s = saved["elapsed_s"]
         since, until, records = saved.get("paced", (None, 0.0, 0))
         self._paced_since_s, self._paced_until_s, self._paced_records = since, until, records
+
+    def reconcile(self, minibatches: int, version: Version) -> None:
+        """Take over minibatches that only the parameters count, and their version."""
+        self.steps += minibatches
+        self.version = max(self.version, version)

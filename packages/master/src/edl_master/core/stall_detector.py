@@ -144,7 +144,9 @@ class StallDetector:
             case WorkerActivity.WHOLE_TASK:
                 return timeouts.whole_task_s
             case WorkerActivity.STEPS if watch.stepped:
-                return max(timeouts.least_s, timeouts.steps * (self.step_s or timeouts.first_s))
+                if self.step_s is None:
+                    return timeouts.first_s
+                return max(timeouts.least_s, timeouts.steps * self.step_s)
             case WorkerActivity.STEPS:
                 longest_s = self._times.longest_start_s
                 if longest_s is None:

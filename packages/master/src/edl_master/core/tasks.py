@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from edl_master.core.effects import Range
-from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, WorkerId
 from edl_master.core.permutation import Permutation
 
 
@@ -72,6 +72,7 @@ class OpenTask:
     minibatches: int = 0
     """How many have been reported as applied; the plane has the exact count."""
     records_applied: int = 0
+    """At most ``length``, also where the input function multiplies records."""
     returned: int = 0
     """Order of return: lower is older."""
     not_for: WorkerId | None = None
@@ -84,6 +85,15 @@ class OpenTask:
     def length(self) -> int:
         """Records in the task; 0 for a task without records."""
         return self.records.stop - self.records.start if self.records else 0
+
+    def take_over(self, count: AppliedCount) -> int:
+        """Take over a count of the plane; return how many minibatches were not reported."""
+        unreported = count.minibatches - self.minibatches
+        if unreported <= 0:
+            return 0
+        self.minibatches = count.minibatches
+        self.records_applied = min(count.records, self.length)
+        return unreported
 
 
 @dataclass(slots=True)
@@ -104,6 +114,9 @@ class Round:
     dead: int = 0
     retried: int = 0
     records_done: int = 0
+    """Of done tasks, and those of dead ones that are in the model."""
+    examples_of: int = 0
+    """Records of done tasks."""
     examples: int = 0
     """What the input function has made of these records."""
     open: dict[int, OpenTask] = field(default_factory=dict)
@@ -159,6 +172,7 @@ class Round:
         else:
             self.done += 1
             self.records_done += task.length
+            self.examples_of += task.length
             self.examples += examples
 
     def snapshot(self) -> dict[str, Any]:
@@ -171,6 +185,7 @@ class Round:
             "dead": self.dead,
             "retried": self.retried,
             "records_done": self.records_done,
+            "examples_of": self.examples_of,
             "examples": self.examples,
             "open": [
                 {"number": number, **{name: getattr(task, name) for name in _KEPT}}
@@ -180,13 +195,15 @@ class Round:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take over a position that ``snapshot`` saved for the same round."""
-        for name in ("cursor", "done", "dead", "retried", "records_done", "examples"):
+        for name in _COUNTS:
             setattr(self, name, saved[name])
         for entry in saved["open"]:
             task = self.reopen(entry["number"])
             for name in _KEPT:
                 setattr(task, name, entry[name])
 
+
+_COUNTS = ("cursor", "done", "dead", "retried", "records_done", "examples_of", "examples")
 
 _KEPT = ("leases", "failures", "deaths", "minibatches", "records_applied", "returned", "redo")
 """What a snapshot keeps of an open task: not its excluded workers, since workers change."""

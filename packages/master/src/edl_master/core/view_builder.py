@@ -30,7 +30,7 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         seconds=components.progress.seconds,
         min_workers=components.workers.minimum,
         max_workers=components.workers.maximum,
-        dead_letters=tuple(components.ledger.dead_letters.letters),
+        dead_letters=components.ledger.dead_letters,
         records_trained=components.ledger.records_done(TaskType.TRAINING),
         examples=examples,
         examples_of=examples_of,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.commands import (
     CommitInitialValues,
     CommitPush,
@@ -218,15 +218,16 @@ class Coordinator:
                 self._changed.notify_all()  # no permit became free; its holder may wait for one
 
     def close(self, task: TaskKey) -> None:
-        """Forget the count of a task that is complete, or died long ago."""
+        """Forget the count of a task that is complete or dead."""
         with self._changing_if_made() as ledger:
             if ledger:
                 ledger.close(task)
 
-    def applied(self, task: TaskKey) -> int:
-        """Minibatches of an open task that have been applied; 0 for any other task."""
+    def applied(self, task: TaskKey) -> AppliedCount:
+        """What of an open task has been applied; nothing of any other task."""
         with self._changed:
-            return self._ledger.applied_counts().get(task, 0) if self._ledger else 0
+            counts = self._ledger.applied_counts() if self._ledger else {}
+            return counts.get(task, AppliedCount())
 
     def flush(self) -> None:
         """Make an update of the accumulated gradients (sync mode)."""

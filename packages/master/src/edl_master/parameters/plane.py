@@ -123,16 +123,19 @@ class ParameterPlane:
             released.callback(release)
             with translate_payload_errors():
                 prepared = self._shard.store.prepare(gradient)
-            reading = None
-            with self._shard.locked() as shard, translate_payload_errors():
-                result = self._commit(shard, worker, claim, prepared)
-                released.close()  # the answer may be copied to the same memory
-                goes_on = answer is not None and result.outcome in GOING_ON
-                waits = goes_on and self._coordinator.limits_permits
-                if answer is not None and goes_on and not waits:
-                    buffers = memory.enter_context(self._shard.memory_for(answer))
-                    reading = copy_out(shard.store, answer, *buffers)
-            on_decided(result)
+            reading = result = None
+            try:
+                with self._shard.locked() as shard, translate_payload_errors():
+                    result = self._commit(shard, worker, claim, prepared)
+                    released.close()  # the answer may be copied to the same memory
+                    goes_on = answer is not None and result.outcome in GOING_ON
+                    waits = goes_on and self._coordinator.limits_permits
+                    if answer is not None and goes_on and not waits:
+                        buffers = memory.enter_context(self._shard.memory_for(answer))
+                        reading = copy_out(shard.store, answer, *buffers)
+            finally:
+                if result is not None:  # also if there is no memory for the answer
+                    on_decided(result)
             if answer is None or not waits:
                 yield Pushed(result, reading, permit_granted=goes_on)
                 return

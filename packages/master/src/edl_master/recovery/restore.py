@@ -23,7 +23,14 @@ from edl_master.adapters.data import DataSet
 from edl_master.adapters.job_directory import LastSeen
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.core.effects import LogEvent, Severity
-from edl_master.core.identifiers import TaskKey, TaskType, Version, WorkerId
+from edl_master.core.identifiers import (
+    NO_COUNTS,
+    ParameterCounts,
+    TaskKey,
+    TaskType,
+    Version,
+    WorkerId,
+)
 from edl_master.core.interruption import Interruption, WorkersSeen
 from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.applied_counts import AppliedCounts
@@ -127,7 +134,11 @@ def restore_job(
             data.counts,
             counts,
             ledger,
-            AppliedCounts.counts_of_description(plane["applied"]) if plane else {},
+            ParameterCounts(
+                Version(plane["version"]), AppliedCounts.counts_of_description(plane["applied"])
+            )
+            if plane
+            else NO_COUNTS,
             **names,
             interruption=interruption,
         )

@@ -197,7 +197,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.CompleteReply:
         check_incarnation(self._incarnation, request.incarnation)
         held = codec.lease_from(request.lease)
-        applied = 0
+        applied = None
         if held.task.type is TaskType.TRAINING and self._parameters is not None:
             applied = self._parameters.coordinator.applied(held.task)
         worker = WorkerId(request.worker_id)

@@ -161,7 +161,7 @@ class ParameterPlane(LedgerWithCommands):
         self.read_rows, self.scan_rows = self.store.read_rows, self.store.scan_rows
         self.warm_up = self.store.warm_up
         self.grant, self.revoke = self.ledger.grant, self.ledger.revoke
-        self.close, self.applied_counts = self.ledger.close, self.ledger.applied_counts
+        self.close = self.ledger.close
 
     @property
     def initialized(self) -> bool:
@@ -171,6 +171,10 @@ class ParameterPlane(LedgerWithCommands):
     @property
     def generation(self) -> int:
         return self.ledger.generation
+
+    def applied_counts(self) -> dict[TaskKey, int]:
+        """Minibatches of each open task."""
+        return {task: count.minibatches for task, count in self.ledger.applied_counts().items()}
 
     def request_permit(self, task: TaskKey, token: Token) -> PermitAnswer:
         return self.ledger.request_permit(task, token)

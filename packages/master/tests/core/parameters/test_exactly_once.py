@@ -160,7 +160,8 @@ class Job:
         mine = self.holder.get(worker.task) is worker
         if not mine or worker.next < len(self.records[worker.task]):
             return False
-        assert self.plane.close(worker.task) == len(self.records[worker.task])
+        assert self.plane.applied_counts()[worker.task] == len(self.records[worker.task])
+        self.plane.close(worker.task)
         self.done.add(worker.task)
         del self.holder[worker.task]
         return True

@@ -243,7 +243,7 @@ def check_equal_state(
     alone = sharded.single()
     assert alone.applied_counts() == one.applied_counts()
     assert alone.version == one.version
-    assert sharded.ledger.applied_counts() == one.applied_counts()
+    assert sharded.ledger.applied_counts() == one.ledger.applied_counts()
     for shard in sharded.shards:
         shard.store.check_invariants()
         assert shard.store.version == one.version
@@ -301,7 +301,10 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
     assert SavedParameters(saved[0]).model() == model
     ledger = PushLedger(mode)
     ledger.restore(reshard(saved, model, NO_SHARD, chosen).meta)
-    assert (ledger.version, ledger.applied_counts()) == (one.version, one.applied_counts())
+    assert (ledger.version, ledger.applied_counts()) == (
+        one.version,
+        one.ledger.applied_counts(),
+    )
     found = []
     for number, part in enumerate(shard_layouts(model, 3, chosen)):
         mine = reshard(saved, model, part, chosen, owner(number, 3))

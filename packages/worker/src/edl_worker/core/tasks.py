@@ -216,7 +216,8 @@ class TaskResult:
     Attributes:
         minibatches: of the whole task, skipped ones included.
         records: records read, or predictions written.
-        examples: elements that the dataset function made of the records.
+        examples: elements that the dataset function made of the records; 0 in training, where
+            the master counts them.
         metric_states: of an evaluation task.
         metrics: of an evaluation summary.
         warnings: what the trained model of an export task lacks, and why.

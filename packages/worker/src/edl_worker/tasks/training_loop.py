@@ -38,7 +38,6 @@ class _TrainingTask:
         pushes: decides what comes next.
         batches: the task's minibatches, from the first that is not in the model on.
         wanted: rows of embedding tables that minibatches need, by index, as far as known.
-        examples: in the model, of this holder and earlier ones.
         replied: when the last reply arrived.
         base: version of the values from which the present push is computed.
         compute_s: time spent computing what is not pushed yet.
@@ -51,7 +50,6 @@ class _TrainingTask:
     pushes: push_pipeline.PushPipeline
     batches: SlidingWindow[Batch]
     wanted: dict[int, RowRequest]
-    examples: int
     replied: float
     base: int = 0
     compute_s: float = 0.0
@@ -106,7 +104,6 @@ class TrainingLoop:
             self._new_pipeline(first),
             SlidingWindow(assignment.batches, first),
             wanted={},
-            examples=first * self.minibatch_size,
             replied=time.perf_counter(),
         )
         expected = prefetch_policy.expected_minibatches(lease.records.count, self.minibatch_size)
@@ -127,11 +124,7 @@ class TrainingLoop:
                     case AwaitReply(index, count):
                         self._on_await_reply(task, index, count)
                     case FinishTask(minibatches):
-                        return TaskResult(
-                            records=lease.records.count,
-                            minibatches=minibatches,
-                            examples=task.examples,
-                        )
+                        return TaskResult(records=lease.records.count, minibatches=minibatches)
         finally:
             # Whatever ended the task, no exchange is in flight when the next task begins. A worker
             # that leaves waits a little, so that its last gradient counts. If the push arrives too
@@ -259,7 +252,6 @@ class TrainingLoop:
         match then:
             case AfterPush.ADVANCE:
                 self.metrics.steps.inc(count)
-                task.examples += task.request.records
                 task.batches.drop_before(index + count)
                 for at in range(index, index + count):
                     task.wanted.pop(at, None)

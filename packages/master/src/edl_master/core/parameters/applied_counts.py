@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, WorkerId
 
 
 class PushVerdict(Enum):
@@ -24,6 +24,7 @@ class _Entry:
     token: Token
     live: bool
     applied: int
+    records: int = 0
     holder: WorkerId | None = None  # of the lease, as far as this master knows
 
 
@@ -83,10 +84,9 @@ class AppliedCounts:
         for entry in self._entries.values():
             entry.live = False
 
-    def close(self, task: TaskKey) -> int:
-        """Forget a task; return its count (0 for an unknown task)."""
-        entry = self._entries.pop(task, None)
-        return entry.applied if entry else 0
+    def close(self, task: TaskKey) -> None:
+        """Forget a task; an unknown one, too."""
+        self._entries.pop(task, None)
 
     def verdict(
         self,
@@ -104,29 +104,35 @@ class AppliedCounts:
             return PushVerdict.ALREADY_APPLIED
         return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER
 
-    def advance(self, task: TaskKey, minibatches: int = 1) -> None:
+    def advance(self, task: TaskKey, minibatches: int = 1, records: int = 0) -> None:
         """Count more minibatches of an open task."""
-        self._entries[task].applied += minibatches
+        entry = self._entries[task]
+        entry.applied += minibatches
+        entry.records += records
 
-    def counts(self) -> dict[TaskKey, int]:
+    def counts(self) -> dict[TaskKey, AppliedCount]:
         """The count of each open task."""
-        return {task: entry.applied for task, entry in self._entries.items()}
+        entries = self._entries.items()
+        return {task: AppliedCount(entry.applied, entry.records) for task, entry in entries}
 
     def describe(self) -> list[list[Any]]:
         """All entries as plain values; ``restore`` reads them."""
         return [
-            [str(task.type), task.round, task.number, entry.token, entry.live, entry.applied]
+            [
+                *(str(task.type), task.round, task.number),
+                *(entry.token, entry.live, entry.applied, entry.records),
+            ]
             for task, entry in self._entries.items()
         ]
 
     @classmethod
-    def counts_of_description(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, int]:
+    def counts_of_description(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, AppliedCount]:
         """The count of each open task, as ``describe`` returned it."""
         counts = cls()
         counts.restore(entries)
         return counts.counts()
 
     def restore(self, described: Iterable[Sequence[Any]]) -> None:
-        for kind, round_, number, token, live, applied in described:
+        for kind, round_, number, token, live, applied, records in described:
             task = TaskKey(TaskType(kind), round_, number)
-            self._entries[task] = _Entry(Token(token), live, applied)
+            self._entries[task] = _Entry(Token(token), live, applied, records)

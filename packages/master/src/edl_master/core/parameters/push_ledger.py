@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.applied_counts import AppliedCounts, PushVerdict
 from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
 from edl_master.core.parameters.payload import PayloadError
@@ -130,17 +130,17 @@ class PushLedger:
         """
         self._counts.revoke_all()
 
-    def close(self, task: TaskKey) -> int:
-        """Forget the count of a task that is complete, or died long ago, and return it.
+    def close(self, task: TaskKey) -> None:
+        """Forget the count of a task that is complete or dead.
 
         A closed task must not be granted again: it would start at 0. The ledger of tasks is
         therefore saved in the same step as a snapshot of this ledger, or before it.
         """
         self._end_lease(task)
-        return self._counts.close(task)
+        self._counts.close(task)
 
-    def applied_counts(self) -> dict[TaskKey, int]:
-        """How many minibatches of each open task have been applied."""
+    def applied_counts(self) -> dict[TaskKey, AppliedCount]:
+        """What of each open task has been applied."""
         return self._counts.counts()
 
     # --- step permits ----------------------------------------------------------------------
@@ -231,7 +231,7 @@ class PushLedger:
             return rejected
         staleness = self.version - claim.base_version
         is_complete = self._permits.contribute(claim.task)
-        self._counts.advance(claim.task, claim.minibatches)
+        self._counts.advance(claim.task, claim.minibatches, claim.records)
         self.records_applied += claim.records
         self.staleness_total += staleness
         if is_complete:
