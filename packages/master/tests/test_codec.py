@@ -136,7 +136,9 @@ def test_what_callbacks_decide_comes_back_as_it_was() -> None:
         b"\x00x", "EarlyStopping", 0.0
     )
     assert codec.completion_from(completed(), None).callbacks == CallbackReply(b"")
-    assert codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), None).callbacks is None
+    assert (
+        codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), None).callbacks is None
+    )
 
 
 @pytest.mark.parametrize(

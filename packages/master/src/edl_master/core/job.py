@@ -69,6 +69,7 @@ from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
 from edl_master.core.worker import Worker
+from edl_master.core.worker_count import worker_range
 
 EVENTS_REMEMBERED = 64
 """How many events an InvariantViolation lists: the last moments, on a few screens."""
@@ -304,9 +305,9 @@ class JobStateMachine:
             why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MOST_WORKERS}"
             self._emit(Refused(why))
         else:
-            before = _worker_range(self._workers.minimum, self._workers.maximum)
+            before = worker_range(self._workers.minimum, self._workers.maximum)
             plural = "" if minimum == maximum == 1 else "s"
-            line = f"Scaled from {before} to {_worker_range(minimum, maximum)} worker{plural}."
+            line = f"Scaled from {before} to {worker_range(minimum, maximum)} worker{plural}."
             self._emit(LogEvent("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._components.instances.scale(minimum, maximum, now)
             self._components.worker_count.scale(minimum, maximum)
@@ -399,7 +400,3 @@ class JobStateMachine:
         for lease in ledger.leases:
             assert self._workers.may_hold(lease.worker), f"{lease}: its worker is not alive"
         assert not self._phases.final or not len(ledger.leases), "held after the end"
-
-
-def _worker_range(minimum: int, maximum: int) -> str:
-    return str(maximum) if minimum == maximum else f"{minimum}:{maximum}"
