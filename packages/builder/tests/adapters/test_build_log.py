@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,17 @@ BUILDING = Phase.BUILDING
 
 def make(path: Path, nbytes: int = 1 << 20) -> BuildLog:
     return BuildLog(path / "log.jsonl", nbytes, lambda: "now", lambda text: text)
+
+
+@contextlib.contextmanager
+def files_of_at_most(nbytes: int) -> Iterator[None]:
+    """Files cannot become larger, as on a full disk: a write is cut off, and the next one fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def texts(log: WrittenLines, after: int = 0) -> list[str]:
@@ -43,6 +57,16 @@ def test_what_was_cut_off_hides_nothing(tmp_path: Path, tail: bytes) -> None:
         file.write(tail)
     log = make(tmp_path)
     log.add(BUILDING, "two")
+    assert texts(log) == texts(make(tmp_path)) == ["one", "two"]
+
+
+def test_a_full_disk_costs_lines_and_nothing_else(tmp_path: Path) -> None:
+    log = make(tmp_path)
+    log.add(BUILDING, "one")
+    with files_of_at_most((tmp_path / "log.jsonl").stat().st_size + 10):
+        log.add(BUILDING, "lost\nlost, too")
+    log.add(BUILDING, "two")
+    log.close()
     assert texts(log) == texts(make(tmp_path)) == ["one", "two"]
 
 

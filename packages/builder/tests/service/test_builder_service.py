@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from service_bench import (
     until,
 )
 
+from edl_builder.adapters.build_store import BuildRecord, BuildStore
 from edl_builder.app import App
 from edl_builder.core.names import BuilderError
 from edl_builder.core.references import Reference
@@ -226,6 +228,34 @@ def test_a_log_has_a_limit(tmp_path: Path) -> None:
         told = build(stub, zoos.tar(ZOO))
     assert told.status is grpc.StatusCode.OK
     assert told.lines[-1] == "the log is full; further lines are not kept"
+
+
+def test_a_full_disk_keeps_no_build_from_ending(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_full, save = threading.Event(), BuildStore.save
+
+    def save_if_possible(store: BuildStore, record: BuildRecord) -> None:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(store, record)
+
+    def saved(name: str) -> str:
+        path = bench.config.state_dir / "builds" / name / "build.json"
+        return str(json.loads(path.read_text())["phase"]) if path.exists() else ""
+
+    monkeypatch.setattr(BuildStore, "save", save_if_possible)
+    with bench.stub() as stub:
+        call, abandoned = _held(bench, stub)
+        is_full.set()
+        call.cancel()
+        until(lambda: stub.Get(pb.GetBuildRequest(id=abandoned)).phase == pb.BUILD_CANCELLED)
+        bench.engine.hold.clear()
+        done = build(stub, zoos.tar(ZOO)).last
+        assert done.phase == pb.DONE
+        assert (saved(abandoned), saved(done.id)) == ("building", "")
+        is_full.clear()
+        until(lambda: (saved(abandoned), saved(done.id)) == ("cancelled", "done"))
 
 
 def test_after_a_restart_all_is_known_and_the_rest_is_built(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from array import array
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from pathlib import Path
 from edl_builder.core.build_status import LogLine
 from edl_builder.core.names import BuildId, Phase
 from edl_builder.core.redaction import printable
+
+log = logging.getLogger(__name__)
 
 _FILE = "log.jsonl"
 _FULL = "the log is full; further lines are not kept"
@@ -71,7 +74,8 @@ class BuildLog(WrittenLines):
         self._redact = redact
         self._lock = threading.Lock()
         self._left = nbytes - self._nbytes
-        self._file = path.open("ab")
+        self._is_lossy = False
+        self._file = path.open("ab", buffering=0)
         # A line that was cut off when the service ended would swallow the next one.
         self._file.truncate(self._nbytes)
 
@@ -80,18 +84,35 @@ class BuildLog(WrittenLines):
         return self._ends[-1] if self._ends else 0
 
     def add(self, phase: Phase, text: str) -> None:
-        """Write lines down; nothing once the log is full or closed."""
+        """Write lines down; nothing once the log is full or closed. A full disk ends no build."""
         with self._lock:
             for part in text.splitlines():
                 if self._left < 0 or self._file.closed:
                     return
                 line = self._line(phase, printable(self._redact(part[: 2 * _LONGEST_LINE])))
-                self._left -= len(line)
-                if self._left < 0:
+                left = self._left - len(line)
+                if left < 0:
                     line = self._line(phase, _FULL)
-                self._file.write(line)
-                self._file.flush()
-                self._ends.append(self._nbytes + len(line))
+                try:
+                    self._write(line)
+                except OSError as error:
+                    if not self._is_lossy:
+                        log.error("lines of %s are lost: %s", self._path, error)
+                    self._is_lossy = True
+                    return
+                self._left = left
+
+    def _write(self, line: bytes) -> None:
+        """Write a line, whole or not at all. Raises: OSError: not at all."""
+        end = self._nbytes + len(line)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(self._nbytes)
+            raise
+        self._ends.append(end)
 
     def _line(self, phase: Phase, text: str) -> bytes:
         line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:_LONGEST_LINE])

@@ -103,8 +103,8 @@ class BuildStore:
         replace_file(path, json.dumps(asdict(record)).encode(), durable=True)
 
     def clean(self, build: BuildId) -> None:
-        """Remove everything but the record and the log."""
-        with contextlib.suppress(FileNotFoundError):
+        """Remove everything but the record and the log, as far as the disk lets it."""
+        with contextlib.suppress(OSError):
             for path in self.folder(build).iterdir():
                 if path.name not in _FINAL:
                     _remove(path)

@@ -79,6 +79,7 @@ class BuildService:
         self._changed = threading.Condition()
         self._builds = BuildStateMachine(limits.builds)
         self._requests: dict[BuildId, BuildRequest] = {}
+        self._unsaved: set[BuildId] = set()
         self._logs = BuildLogs(
             store.folder, limits.log_nbytes, lambda: rfc3339(self._now()), redact
         )
@@ -219,6 +220,7 @@ class BuildService:
                 if build.is_working and build.attempts and not build.phase.is_final:
                     build.attempts -= 1  # the shutdown is no failed attempt
                     self._save(build)
+            self._save_unsaved()
         self._work.close(longest_s)
         self._logs.close_all()
         self._store.close()
@@ -230,7 +232,8 @@ class BuildService:
             if self._closing.is_set():
                 return
             effects = self._builds.handle(event, self._now())
-            # Recorded in the order of the effects, before any subscriber sees them.
+            # Recorded in the order of the effects, before any subscriber sees them, unless the
+            # disk is full.
             for effect in effects:
                 self._record(effect)
             self._changed.notify_all()
@@ -281,6 +284,9 @@ class BuildService:
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
             self._handle(ev.Tick())
+            with self._changed:
+                if not self._closing.is_set():
+                    self._save_unsaved()
             self._pruner.retry()
 
     # --- on disk ---------------------------------------------------------------------------
@@ -315,12 +321,26 @@ class BuildService:
             )
 
     def _save(self, build: Build) -> None:
+        """Write the record of a build; after an error of the disk, again at the next tick."""
         names = self._builds.names_of(build.id)
-        self._store.save(build_store.record_of(build, self._requests[build.id], names))
+        try:
+            self._store.save(build_store.record_of(build, self._requests[build.id], names))
+        except OSError as error:
+            if build.id not in self._unsaved:
+                log.error("build %s cannot be saved, until the disk allows it: %s", build.id, error)
+            self._unsaved.add(build.id)
+        else:
+            self._unsaved.discard(build.id)
+
+    def _save_unsaved(self) -> None:
+        for name in list(self._unsaved):
+            if (build := self._builds.get(name)) is not None:
+                self._save(build)
 
     def _forget(self, build: BuildId) -> None:
         self._logs.close(build)
         self._requests.pop(build, None)
+        self._unsaved.discard(build)
         self._store.remove(build)
 
     def _line_writer(self, build: BuildId) -> Callable[[str], None]:
