@@ -137,15 +137,25 @@ class AtomicFile:
         self._open = False
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove what was written. Raises nothing: the error before it says more."""
         self._open = False
+        if self._system is not None:
+            self._discard_upload()
+            return
         with contextlib.suppress(OSError):
             self.file.close()
         with contextlib.suppress(OSError):
-            if self._system is None:
-                os.unlink(self._temporary)
-            else:
-                self._system.rm(self._temporary)
+            os.unlink(self._temporary)
+
+    def _discard_upload(self) -> None:
+        file: Any = self.file
+        # A store's client has errors of its own.
+        with contextlib.suppress(Exception):
+            file.discard()  # ends the upload
+        with contextlib.suppress(Exception):
+            file.closed = True  # to close it, also when it is freed, would complete the upload
+        with contextlib.suppress(Exception):
+            self._system.rm_file(self._temporary)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False) and hasattr(self, "file"):
