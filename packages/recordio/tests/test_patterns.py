@@ -91,6 +91,16 @@ def test_a_store(store: str) -> None:
         recordio.expand(f"{store}/none/*.rio")
 
 
+@pytest.mark.parametrize("name", ["part[1].csv", "part*.csv", "part?.csv"])
+def test_a_name_in_a_store_may_look_like_a_glob(store: str, name: str) -> None:
+    inside = store.replace("memory://", "memory:///")
+    for each in (name, "part1.csv", f"sub{name}/c.csv"):
+        with fsspec.open(f"{store}/{each}", "wb") as file:
+            file.write(b"")
+    assert recordio.expand(f"{store}/{name}") == [f"{inside}/{name}"]
+    assert recordio.expand(f"{store}/sub{name}") == [f"{inside}/sub{name}/c.csv"]
+
+
 def test_an_unknown_store() -> None:
     with pytest.raises(recordio.UnreadableFile, match="nosuch"):
         recordio.expand("nosuch://bucket/x")

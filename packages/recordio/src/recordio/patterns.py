@@ -100,14 +100,16 @@ def _contents(directory: str, names: Iterable[str]) -> str:
 
 def _remote(pattern: str) -> list[str]:
     system, path = filesystem(pattern)
-    if any(sign in path for sign in "*?["):
-        found = system.glob(path, detail=True).items()
-        files = sorted(name for name, info in found if info["type"] != "directory" and _shown(name))
-    elif system.isdir(path):
+    if system.isdir(path):
         entries = system.ls(path, detail=True)
         files = _data_files(entry["name"] for entry in entries if entry["type"] != "directory")
+    elif system.exists(path):
+        files = [path]
+    elif any(sign in path for sign in "*?["):
+        found = system.glob(path, detail=True).items()
+        files = sorted(name for name, info in found if info["type"] != "directory" and _shown(name))
     else:
-        files = [path] if system.exists(path) else []
+        files = []
     if not files:
         raise NoSuchData(f"{pattern}: nothing matches; {_nearest_remote(system, path)}")
     return [str(system.unstrip_protocol(file)) for file in files]
