@@ -52,8 +52,7 @@ class Stream:
     def skip_to(self, offset: int) -> None:
         """Skip to an offset, but not beyond the end."""
         if not self._gzip:
-            self._file.seek(offset)
-            self.offset = offset
+            self.offset = self._file.seek(min(offset, self._size))
             return
         while self.offset < offset and self.read(min(WINDOW, offset - self.offset)):
             pass
