@@ -17,10 +17,10 @@ class Cancellation(Protocol):
         """Raises: BuilderError: CANCELLED, after the cancellation."""
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have ``ring`` called when it is to end, at once if it already is.
+        """Have ``callback`` called on cancellation, at once if it was cancelled already.
 
         Returns:
-            What takes the bell off again.
+            A function that unregisters the callback.
         """
 
 
