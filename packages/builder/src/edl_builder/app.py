@@ -14,7 +14,6 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Self
 
-from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from edl_builder.adapters.audit_log import AuditLog
@@ -134,7 +133,7 @@ class App:
         host = self._config.metrics_host
         try:
             server = MonitoringServer(
-                lambda: generate_latest(self.metrics.registry),
+                self.metrics.text,
                 CONTENT_TYPE_LATEST,
                 lambda: "" if monitor.is_ready else "the engine does not answer",
                 host,

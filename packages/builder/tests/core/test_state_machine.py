@@ -42,6 +42,11 @@ class Service:
         assert found is not None
         return found.phase
 
+    def attempts(self, build: BuildId) -> int:
+        found = self.builds.get(build)
+        assert found is not None
+        return found.attempts
+
     def prepared(
         self, build: BuildId, identity: BuildIdentity, caller: Caller = ANN
     ) -> list[fx.Effect]:
@@ -66,7 +71,7 @@ def test_an_archive_is_received_resolved_built_and_pushed() -> None:
     assert service.phase(A) is Phase.RECEIVING
     assert fx.StartPreparing(A) in service.handle_event(ev.ArchiveReceived(A))
     assert service.phase(A) is Phase.RESOLVING
-    assert fx.StartBuilding(A, ONE, 1) in service.handle_event(ev.ContextPrepared(A, ONE))
+    assert fx.StartBuilding(A, ONE) in service.handle_event(ev.ContextPrepared(A, ONE))
     service.handle_event(ev.PushStarted(A))
     assert service.phase(A) is Phase.PUSHING
     assert service.handle_event(ev.BuildSucceeded(A, RESULT)) == [
@@ -266,7 +271,8 @@ def _found(
 def test_after_a_restart_what_was_prepared_is_built_again() -> None:
     service = Service()
     effects = service.handle_event(_found(A, ev.SourceKind.ARCHIVE, ONE, 1))
-    assert fx.StartBuilding(A, ONE, 2) in effects
+    assert fx.StartBuilding(A, ONE) in effects
+    assert service.attempts(A) == 2
     service.now += 1e6  # nobody waits, and nobody can know that it goes on: it is kept
     assert not any(isinstance(e, fx.BuildFinished) for e in service.handle_event(ev.Tick()))
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 from fakes import FakeEngine, FakeRegistry
-from prometheus_client import generate_latest
 
 from edl_builder.control import engine_monitor
 from edl_builder.control.engine_monitor import EngineMonitor
@@ -50,7 +49,7 @@ def server(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitori
     metrics = Metrics()
     monitor = EngineMonitor(engine, metrics)
     server = MonitoringServer(
-        lambda: generate_latest(metrics.registry),
+        metrics.text,
         "text/plain",
         lambda: "" if monitor.is_ready else "the engine does not answer",
         "127.0.0.1",

@@ -17,10 +17,6 @@ class CancellationFlag:
         self._next = 0
         self._set = False
 
-    @property
-    def requested(self) -> bool:
-        return self._set
-
     def check(self) -> None:
         """Raises: BuilderError: CANCELLED, once it is set."""
         if self._set:

@@ -68,7 +68,7 @@ class Access:
 
 
 def hash_token(token: str) -> str:
-    """What is written into the settings for a token."""
+    """What the settings hold in place of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

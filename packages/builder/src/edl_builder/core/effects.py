@@ -20,7 +20,6 @@ class StartBuilding:
 
     build: BuildId
     identity: BuildIdentity
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

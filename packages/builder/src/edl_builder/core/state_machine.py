@@ -294,10 +294,7 @@ class BuildStateMachine:
             busy.add(build.identity.content)
             mine[build.caller] += 1
             count += 1
-            found += [
-                fx.BuildChanged(name),
-                fx.StartBuilding(name, build.identity, build.attempts),
-            ]
+            found += [fx.BuildChanged(name), fx.StartBuilding(name, build.identity)]
         return found
 
     def _tick(self, now: float) -> list[fx.Effect]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ import grpc
 
 from edl_builder.adapters.identity_tokens import BadIdentityToken, IdentityTokens
 from edl_builder.adapters.issuer_keys import KeysUnavailable
-from edl_builder.config.access import Access
+from edl_builder.config.access import Access, hash_token
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.names import Caller
 
@@ -65,7 +64,7 @@ class Authenticator:
             _refuse(context, "the authorization is not a bearer token")
         shown = text[len(_BEARER) :].strip()
         # Found by its hash: the time of the look-up reveals nothing about the token.
-        token = access.tokens.get(hashlib.sha256(shown.encode()).hexdigest())
+        token = access.tokens.get(hash_token(shown))
         if token is not None:
             if token.expires is not None and self._clock() >= token.expires:
                 _refuse(context, "the bearer token has expired")
