@@ -27,7 +27,8 @@ LIMITS = ArchiveLimits(1 << 20, 1 << 18, 50)
 def repack(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> tuple[Zoo, Path]:
     path = folder / "archive"
     path.write_bytes(content)
-    return archives.repack(path, folder, limits)
+    context = folder / "context.tar"
+    return archives.repack(path, context, limits), context
 
 
 def names(context: Path) -> dict[str, tuple[bytes, int, bytes]]:
@@ -109,7 +110,6 @@ def test_a_bomb_is_refused_at_its_first_header(
     content = io.BytesIO(bomb + packer.flush())
     folder = tmp_path / "f"
     folder.mkdir()
-    (folder / "archive").write_bytes(content.getvalue())
     inflated = archives._Content(content)
     assert inflated.read(512) == header
     assert content.tell() <= 1 << 20
@@ -122,7 +122,7 @@ def test_a_bomb_is_refused_at_its_first_header(
 
     monkeypatch.setattr(archives._Content, "_take", noting)
     with pytest.raises(BuilderError) as refused:
-        archives.repack(folder / "archive", folder, ArchiveLimits(1 << 30, 1 << 30, 20_000))
+        repack(content.getvalue(), folder, ArchiveLimits(1 << 30, 1 << 30, 20_000))
     assert refused.value.failure.reason is Reason.LIMIT
     assert sum(taken) <= 1 << 20, "so much was unpacked before it was refused"
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1 << 20

@@ -106,7 +106,9 @@ def test_one_open_file_for_each_build_that_has_not_ended(tmp_path: Path) -> None
     def open_files() -> int:
         return sum(os.path.exists(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd"))
 
-    logs = BuildLogs(lambda name: tmp_path / name, 1 << 20, lambda: "now", lambda text: text)
+    logs = BuildLogs(
+        lambda name: tmp_path / name / "log.jsonl", 1 << 20, lambda: "now", lambda text: text
+    )
     before = open_files()
     names = [BuildId(f"b{number}") for number in range(5)]
     for name in names:

@@ -203,7 +203,7 @@ def test_each_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "archive").write_bytes(ATTACKS[name])
     with pytest.raises(BuilderError) as refused:
-        archives.repack(folder / "archive", folder, LIMITS)
+        archives.repack(folder / "archive", folder / "context.tar", LIMITS)
     assert refused.value.failure.reason in (Reason.UNSAFE, Reason.INVALID, Reason.LIMIT)
     assert refused.value.failure.what.isprintable()
     assert {path.name for path in folder.iterdir()} <= {"archive", "context.tar"}
@@ -217,7 +217,7 @@ def test_what_is_broken_on_purpose_is_fine_otherwise(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "archive").write_bytes(content)
-        archives.repack(folder / "archive", folder, LIMITS)
+        archives.repack(folder / "archive", folder / "context.tar", LIMITS)
 
 
 def test_many_were_tried() -> None:

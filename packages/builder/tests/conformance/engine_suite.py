@@ -77,7 +77,8 @@ class EngineSuite:
         place = folder / name
         place.mkdir()
         (place / "archive").write_bytes(zoos.tar(files))
-        zoo, context = archives.repack(place / "archive", place, LIMITS)
+        context = place / "context.tar"
+        zoo = archives.repack(place / "archive", context, LIMITS)
         recipe = dockerfile(str(harness.base), Runtime(), bool(zoo.requirements), PackageIndex())
         archives.complete(context, recipe, zoo, ())
         return context

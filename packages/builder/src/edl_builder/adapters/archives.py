@@ -76,33 +76,31 @@ def receive(
 
 def repack(
     archive: Path,
-    folder: Path,
+    context: Path,
     limits: ArchiveLimits,
     check: Callable[[], None] = lambda: None,
-) -> tuple[Zoo, Path]:
+) -> Zoo:
     """Judge an archive and write its zoo into a tar file as the context has it.
 
     Args:
         archive: tar, or tar in gzip.
-        folder: where the result and what is needed in between lie.
+        context: the tar file to write, not yet with a Dockerfile.
         check: called between entries; may raise.
 
     Returns:
-        What the zoo holds, and the tar file (not yet with a Dockerfile).
+        What the zoo holds.
 
     Raises:
         BuilderError: the archive is damaged, unsafe or too large.
     """
-    context = folder / "context.tar"
     try:
         with (
             archive.open("rb") as raw,
             tarfile.open(context, "w", format=tarfile.PAX_FORMAT) as out,
         ):
-            zoo = _copy(_Content(raw), out, EntryValidator(limits), check)
+            return _copy(_Content(raw), out, EntryValidator(limits), check)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError) as error:
         raise _damaged(f"the archive cannot be read: {type(error).__name__}") from error
-    return zoo, context
 
 
 def complete(context: Path, dockerfile: str, zoo: Zoo, wheels: Iterable[Path]) -> None:

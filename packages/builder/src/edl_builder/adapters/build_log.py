@@ -16,7 +16,6 @@ from edl_builder.core.redaction import printable
 
 log = logging.getLogger(__name__)
 
-_FILE = "log.jsonl"
 _FULL = "the log is full; further lines are not kept"
 _LONGEST_LINE = 4000
 _LARGEST_BATCH = 1 << 18
@@ -130,18 +129,18 @@ class BuildLogs:
     Not thread-safe: its owner holds a lock. The logs themselves are.
 
     Args:
-        folder: that of a build.
+        path_of: the log of a build.
         nbytes, clock, redact: see ``BuildLog``.
     """
 
     def __init__(
         self,
-        folder: Callable[[BuildId], Path],
+        path_of: Callable[[BuildId], Path],
         nbytes: int,
         clock: Callable[[], str],
         redact: Callable[[str], str],
     ) -> None:
-        self._folder = folder
+        self._path_of = path_of
         self._nbytes = nbytes
         self._clock = clock
         self._redact = redact
@@ -154,8 +153,9 @@ class BuildLogs:
     def open(self, build: BuildId) -> BuildLog:
         """The log of a build that has not ended, opened once."""
         if build not in self._open:
-            path = self._folder(build) / _FILE
-            self._open[build] = BuildLog(path, self._nbytes, self._clock, self._redact)
+            self._open[build] = BuildLog(
+                self._path_of(build), self._nbytes, self._clock, self._redact
+            )
         return self._open[build]
 
     def close(self, build: BuildId) -> None:
@@ -173,7 +173,7 @@ class BuildLogs:
         found = self._open.get(build)
         if found is not None:
             return found
-        path = self._folder(build) / _FILE
+        path = self._path_of(build)
         return WrittenLines(path, _ends(path)) if path.exists() else None
 
 

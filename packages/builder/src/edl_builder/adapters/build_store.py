@@ -34,8 +34,14 @@ from edl_proto.model.git_source import GitSource, GitUrl
 
 log = logging.getLogger(__name__)
 
+ARCHIVE = "archive"
+CONTEXT = "context.tar"
+LOG = "log.jsonl"
+"""Files in the folder of a build."""
+
+_READY = "context.ready"
 _RECORD = "build.json"
-_FINAL = {_RECORD, "log.jsonl"}
+_FINAL = {_RECORD, LOG}
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -165,16 +171,16 @@ def build_of(record: BuildRecord) -> Build:
 
 def write_ready(folder: Path, base: Reference) -> None:
     """Say that a context is complete, and on which base it stands."""
-    (folder / "context.ready").write_text(json.dumps(asdict(base)))
+    (folder / _READY).write_text(json.dumps(asdict(base)))
 
 
 def read_ready(folder: Path) -> Reference | None:
     """The base of a context that is complete; None if it is not."""
     try:
-        base = Reference(**json.loads((folder / "context.ready").read_text()))
+        base = Reference(**json.loads((folder / _READY).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return base if (folder / "context.tar").exists() else None
+    return base if (folder / CONTEXT).exists() else None
 
 
 def _remove(path: Path) -> None:

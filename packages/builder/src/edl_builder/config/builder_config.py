@@ -24,11 +24,6 @@ from edl_builder.core.source_policy import SourcePolicy
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.images.signatures import SigningKey
 
-ARCHIVE_NBYTES = 256 << 20
-"""A zoo is code and small files; data and weights come by URI."""
-
-UNPACKED_NBYTES = 1 << 30
-FILES = 20_000
 LOG_NBYTES = 4 << 20
 """Of one build; pip writes some 100 KiB."""
 
@@ -59,9 +54,7 @@ class Config:
     state_dir: Path
     policy: RequestPolicy
     limits: BuildLimits = field(default_factory=BuildLimits)
-    archive: ArchiveLimits = field(
-        default_factory=lambda: ArchiveLimits(ARCHIVE_NBYTES, UNPACKED_NBYTES, FILES)
-    )
+    archive: ArchiveLimits = field(default_factory=ArchiveLimits)
     log_nbytes: int = LOG_NBYTES
     keep_images: int = KEEP_IMAGES
     engine: str = ""
@@ -329,12 +322,7 @@ def _limits(
     builds = {name: value for name, value in found.items() if name in of_builds}
     if building:
         builds["building"] = building
-    defaults = {
-        "archive_nbytes": ARCHIVE_NBYTES,
-        "unpacked_nbytes": UNPACKED_NBYTES,
-        "files": FILES,
-    }
-    archives = defaults | {name: value for name, value in found.items() if name in of_archives}
+    archives = {name: value for name, value in found.items() if name in of_archives}
     return BuildLimits(**builds), ArchiveLimits(**archives), found
 
 

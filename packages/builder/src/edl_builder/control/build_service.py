@@ -17,7 +17,7 @@ from edl_builder.adapters.build_log import BuildLogs, WrittenLines
 from edl_builder.adapters.build_store import BuildStore
 from edl_builder.adapters.clock import Clock
 from edl_builder.adapters.usage_store import UsageStore
-from edl_builder.control.build_steps import ARCHIVE, BuildSteps, failure_of
+from edl_builder.control.build_steps import BuildSteps, failure_of
 from edl_builder.control.build_work import BuildWork, WorkReports
 from edl_builder.control.engine_lock import EngineLock, ImagePruner
 from edl_builder.core import effects as fx
@@ -81,7 +81,10 @@ class BuildService:
         self._requests: dict[BuildId, BuildRequest] = {}
         self._unsaved: set[BuildId] = set()
         self._logs = BuildLogs(
-            store.folder, limits.log_nbytes, lambda: rfc3339(self._now()), redact
+            lambda build: store.folder(build) / build_store.LOG,
+            limits.log_nbytes,
+            lambda: rfc3339(self._now()),
+            redact,
         )
         engine_lock = EngineLock()
         self._pruner = ImagePruner(engine, limits.keep_images, engine_lock)
@@ -126,7 +129,7 @@ class BuildService:
                 yield chunk
 
         try:
-            path = self._store.folder(build) / ARCHIVE
+            path = self._store.folder(build) / build_store.ARCHIVE
             nbytes, sha256 = request.archive_nbytes, request.archive_sha256
             archives.receive(counted(), path, nbytes, sha256, self._limits.archive)
         except Exception as error:

@@ -33,9 +33,6 @@ from edl_builder.core.references import Reference, key_tag
 
 log = logging.getLogger(__name__)
 
-ARCHIVE = "archive"
-CONTEXT = "context.tar"
-
 _OCI = "org.opencontainers.image."
 
 HandleEvent = Callable[[ev.Event], None]
@@ -102,11 +99,11 @@ class BuildSteps:
         cancellation: CancellationFlag,
     ) -> ev.Event:
         """From the source to a context, or to the image that the registry has already."""
-        archive = folder / ARCHIVE
+        archive, context = folder / build_store.ARCHIVE, folder / build_store.CONTEXT
         if request.git is not None:
             archive = self._git.fetch(request.git, folder, write_line, cancellation)
         handle_event(ev.ResolvingStarted(build))
-        zoo, context = archives.repack(archive, folder, self._limits, cancellation.check)
+        zoo = archives.repack(archive, context, self._limits, cancellation.check)
         archive.unlink()
         write_line(f"{len(zoo.files)} files, {zoo.nbytes} bytes")
         base = self._resolve(request.base)
@@ -150,7 +147,8 @@ class BuildSteps:
             )
         name = replace(request.repository, tag=key_tag(identity.key))
         labels = {**_labels(request, base, folder), KEY_LABEL: identity.key}
-        steps = self._engine.build(folder / CONTEXT, base, name, labels, write_line, cancellation)
+        context = folder / build_store.CONTEXT
+        steps = self._engine.build(context, base, name, labels, write_line, cancellation)
         handle_event(ev.PushStarted(build))
         digest = self._engine.push(name, write_line, cancellation)
         image = replace(name, tag="", digest=digest)
@@ -183,7 +181,7 @@ class BuildSteps:
         folder: Path,
     ) -> None:
         commit = (folder / COMMIT).read_text() if request.git is not None else ""
-        materials = Materials(base, commit, _sha256(folder / CONTEXT), self._runtime)
+        materials = Materials(base, commit, _sha256(folder / build_store.CONTEXT), self._runtime)
         about = statement(image, request, build, identity.key, materials, signer.builder_id)
         signer.attach(image, about)
         signer.sign(image)

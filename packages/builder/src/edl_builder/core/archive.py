@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from edl_builder.core.names import BuilderError, Reason
 
+ARCHIVE_NBYTES = 256 << 20
+"""A zoo is code and small files; data and weights come by URI."""
+
 _LONGEST_PATH = 1024
 _LONGEST_NAME = 255
 _DEEPEST = 64
@@ -37,9 +40,9 @@ class Entry:
 class ArchiveLimits:
     """How much a zoo may be."""
 
-    archive_nbytes: int
-    unpacked_nbytes: int
-    files: int
+    archive_nbytes: int = ARCHIVE_NBYTES
+    unpacked_nbytes: int = 1 << 30
+    files: int = 20_000
 
 
 class EntryValidator:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edl_builder.core.archive import too_large
+from edl_builder.core.archive import ARCHIVE_NBYTES, too_large
 from edl_builder.core.names import BuilderError, Caller, Reason
 from edl_builder.core.quota import Quota
 from edl_builder.core.references import (
@@ -59,7 +59,7 @@ class RequestPolicy:
     bases: tuple[str, ...] = ()
     registries: tuple[str, ...] = ()
     sources: SourcePolicy = field(default_factory=SourcePolicy)
-    archive_nbytes: int = 256 << 20
+    archive_nbytes: int = ARCHIVE_NBYTES
 
 
 @dataclass(frozen=True, slots=True)
