@@ -19,7 +19,8 @@ from edl_builder.adapters.engine_images import EngineImages, steps_name
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
-from edl_builder.core.references import DOCKER_HUB, Reference
+from edl_builder.core.references import Reference
+from edl_proto.images.names import DOCKER_HUB
 from edl_proto.images.registry import RegistryAccess
 
 log = logging.getLogger(__name__)

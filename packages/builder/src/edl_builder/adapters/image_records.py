@@ -10,16 +10,14 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from edl_proto.files import replace_file
+from edl_proto.images.names import is_digest
 
 _MOST = 20_000
 """Records; of those that were not used for longest, the images are built again."""
-
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class ImageRecords:
@@ -46,7 +44,7 @@ class ImageRecords:
             digest = str(found["digest"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from edl_builder.core.names import BuilderError, Key, Reason
+from edl_proto.images.names import DOCKER_HUB, is_digest
 
-DOCKER_HUB = "docker.io"
 LONGEST = 255
 
 _HOST = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -17,7 +17,6 @@ _IPV6 = r"\[[0-9a-f:]{2,39}\]"
 _DOMAIN = re.compile(rf"(?:{_HOST}|{_IPV6})(?::[0-9]{{1,5}})?")
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?(?:/[a-z0-9][a-z0-9._-]{0,62})?")
 
 OUR_LABELS = "io.edl."
@@ -58,7 +57,7 @@ def parse_reference(text: str, what: str) -> Reference:
     if not text or len(text) > LONGEST:
         raise problem
     rest, at, digest = text.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
+    if at and not is_digest(digest):
         raise problem
     head, slash, tail = rest.partition("/")
     if slash and ("." in head or ":" in head or head == "localhost"):

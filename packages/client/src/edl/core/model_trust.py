@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterable
 
 from edl.core.problem import Problem
+from edl_proto.images.names import pinned_name
 
-_PINNED = re.compile(r"([a-z0-9][a-z0-9._:/-]*)@sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]*")
 
 
 def check_image(image: str, repositories: Iterable[str], *, where: str, accepted: bool) -> None:
@@ -21,19 +22,19 @@ def check_image(image: str, repositories: Iterable[str], *, where: str, accepted
     Raises:
         Problem: FORBIDDEN.
     """
-    pinned = _PINNED.fullmatch(image)
-    if pinned is None:
+    name = pinned_name(image)
+    if not _NAME.fullmatch(name):
         raise _forbidden(
             f"the trained model names the image {image!r}, which is not pinned by a digest",
             where,
             "Name an image with --image.",
         )
-    if accepted or any(_is_within(pinned[1], each) for each in repositories):
+    if accepted or any(_is_within(name, each) for each in repositories):
         return
     raise _forbidden(
         f"the trained model names the image {image}, which would run with your rights",
         where,
-        f"If you trust whoever made it: --trust-model, or --trusted-images {pinned[1]} (also in"
+        f"If you trust whoever made it: --trust-model, or --trusted-images {name} (also in"
         " edl.toml) for all models with images of this repository. --image names another image.",
     )
 

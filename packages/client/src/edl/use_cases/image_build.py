@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import tempfile
 import threading
 from contextlib import ExitStack, suppress
@@ -21,13 +20,12 @@ from edl.core.image_build import (
     BuiltImage,
 )
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import repository_of
+from edl_proto.images.names import pinned_name, repository_of
 from edl_proto.printable import one_line
 
 _TICK_S = 0.2
 _MOST = 1000
 """Messages of a build that wait to be shown."""
-_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _LONGEST_NAME = 300
 
 
@@ -142,8 +140,7 @@ class _BuildSession:
             EdlError: BUILDER_UNAVAILABLE; it is another one.
         """
         repository = repository_of(self._request.repository)
-        _, _, digest = image.name.partition("@")
-        if repository_of(image.name) == repository and _DIGEST.fullmatch(digest):
+        if repository_of(image.name) == repository and pinned_name(image.name):
             return image
         raise EdlError(
             ErrorCode.BUILDER_UNAVAILABLE,

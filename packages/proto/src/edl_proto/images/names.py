@@ -1,12 +1,16 @@
-"""Names of repositories of images."""
+"""Names of images, their digests and their repositories."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 DOCKER_HUB = "docker.io"
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[^@\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,17 @@ def repository_of(image: str) -> Repository:
     if slash and ("." in registry or ":" in registry or registry == "localhost"):
         return Repository(registry, path)
     return Repository(DOCKER_HUB, name if slash else f"library/{name}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is the digest of an image, as registries write it."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def pinned_name(image: str) -> str:
+    """The name of an image that is pinned by its digest, without it; empty if it is not pinned."""
+    name, _, digest = image.partition("@")
+    return name if _NAME.fullmatch(name) and is_digest(digest) else ""
 
 
 def is_on_this_machine(registry: str) -> bool:

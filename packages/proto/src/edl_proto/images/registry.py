@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from edl_proto.images.names import DOCKER_HUB, Repository
+from edl_proto.images.names import DOCKER_HUB, Repository, is_digest
 from edl_proto.json_texts import parse_object
 
 MANIFEST_NBYTES = 8 << 20
@@ -39,7 +39,6 @@ _KINDS = (
     "application/vnd.oci.image.index.v1+json",
 )
 _FIELD = re.compile(r'([a-zA-Z]+)="([^"]*)"')
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TOKEN = re.compile(r"[!-~]{1,65536}")
 
 
@@ -118,7 +117,7 @@ class RegistryClient:
         _expect(answer, _OK, repository)
         digest = digest_of(answer.content)
         header = answer.headers.get("Docker-Content-Digest", "")
-        if header not in ("", digest) or (_DIGEST.fullmatch(reference) and reference != digest):
+        if header not in ("", digest) or (is_digest(reference) and reference != digest):
             raise _unreadable(repository)
         return Manifest(answer.content, answer.headers.get("Content-Type", _KINDS[0]), digest)
 
@@ -133,7 +132,7 @@ class RegistryClient:
 
     def blob(self, repository: Repository, digest: str, most: int) -> bytes:
         """The blob of a digest, of at most ``most`` bytes."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             raise _unreadable(repository)
         answer = self._call("GET", repository, f"blobs/{digest}", most=most)
         _expect(answer, _OK, repository)

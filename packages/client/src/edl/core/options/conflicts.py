@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +13,10 @@ from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
 from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
+from edl_proto.images.names import pinned_name
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
 """Options that ask for an image."""
-
-_PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 
 
 def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
@@ -59,7 +57,7 @@ def _check_name(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
 
 def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     image = values["image"]
-    if image and not _PINNED.fullmatch(image):
+    if image and not pinned_name(image):
         raise usage(
             f"--image {image}: name an image by its digest, so that it cannot change",
             where=given["image"].where,
