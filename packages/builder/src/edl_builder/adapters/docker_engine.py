@@ -19,6 +19,7 @@ from edl_builder.adapters.engine_images import EngineImages, steps_name
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
+from edl_builder.core.redaction import without_escapes
 from edl_builder.core.references import Reference
 from edl_proto.images.names import DOCKER_HUB
 from edl_proto.images.registry import RegistryAccess
@@ -30,7 +31,6 @@ _SILENCE_S = 1800.0
 """A step that says nothing for so long; the builder's own limit comes before it."""
 
 _STEP = re.compile(r"Step \d+/(\d+) :")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PIP_ERROR = re.compile(r"(?i:error): \S")
 _PIP_ASIDE = re.compile(
     r"\(from versions: |Ignored the following|subprocess-exited|dependency resolver does not"
@@ -38,7 +38,6 @@ _PIP_ASIDE = re.compile(
 """Errors of pip that are lists, or that another one sums up."""
 
 _CACHED = " ---> Using cache"
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b.")
 _LAST = 60
 _LONGEST_LINE = 4000
 
@@ -93,7 +92,7 @@ class DockerEngine:
                 for message in calls.follow(messages):
                     if "error" in message:
                         raise _build_failed(str(message["error"]), last)
-                    for line in _lines(message.get("stream", "")):
+                    for line in lines_of(message.get("stream", "")):
                         if step := _STEP.match(line):
                             layers = int(step[1])
                         cached += line == _CACHED
@@ -240,12 +239,11 @@ def _shut_down_connection(answer: requests.Response) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-def _lines(text: str) -> list[str]:
-    """Lines without the escapes that a terminal would follow."""
-    clean = _ESCAPES.sub("", text)
+def lines_of(text: str) -> list[str]:
+    """Lines of the engine's without what a terminal would obey; no line hides the next one."""
     return [
         "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:_LONGEST_LINE]
-        for line in re.split(r"[\r\n]+", clean)
+        for line in map(without_escapes, re.split(r"[\r\n]+", text))
         if line.strip()
     ]
 
@@ -260,14 +258,14 @@ def _status_line(message: Mapping[str, Any]) -> str:
 
 def pip_failure(lines: Iterable[str]) -> str:
     """The line of a build's log that says why pip failed; empty if pip says nothing."""
-    plain = (_COLOUR.sub("", line).strip() for line in lines)
+    plain = (without_escapes(line).strip() for line in lines)
     errors = (line for line in plain if _PIP_ERROR.match(line) and not _PIP_ASIDE.search(line))
     return next(errors, "").partition(": ")[2]
 
 
 def _build_failed(message: str, last: list[str]) -> BuilderError:
     step = next((line for line in reversed(last) if _STEP.match(line)), "")
-    shown = pip_failure(last) or next(iter(_lines(message)), "no message")
+    shown = pip_failure(last) or next(iter(lines_of(message)), "no message")
     return BuilderError(
         Reason.BUILD,
         f"the build failed: {shown}",
@@ -278,7 +276,7 @@ def _build_failed(message: str, last: list[str]) -> BuilderError:
 
 
 def _transfer_failed(name: Reference, message: str) -> BuilderError:
-    shown = _lines(message)
+    shown = lines_of(message)
     return BuilderError(
         Reason.REGISTRY,
         f"{name.repository} cannot be pushed or pulled: {shown[0] if shown else 'no message'}",

@@ -29,7 +29,12 @@ class Redactor:
         return _AUTHORIZATION.sub(rf"\1 {_MASK}", text)
 
 
-def printable(text: str) -> str:
+def without_escapes(line: str) -> str:
+    """A line without escape sequences, also without one that never ends."""
+    return _ESCAPES.sub("", line)
+
+
+def printable(line: str) -> str:
     """A line without what a terminal would obey: escapes go, other controls become ``?``."""
-    clean = _ESCAPES.sub("", text)
+    clean = without_escapes(line)
     return "".join(ch if ch.isprintable() or ch == "\t" else "?" for ch in clean)
