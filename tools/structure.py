@@ -25,7 +25,7 @@ PUBLIC_METHODS = 12
 CHECKED = ("bench", "deploy", "model_zoo", "packages", "tests", "tools")
 
 # Names that mean the same thing in every service: its composition root, its settings, …
-_SERVICE_PARTS = {"App", "Call", "Config", "Metrics", "Server", "Tick"}
+_SERVICE_PARTS = {"App", "Config", "Metrics", "Server", "Tick"}
 # Terms of the protocol between master and worker. Neither package imports the other, and their
 # cores do not import protobuf, so each has a type of its own for the same thing.
 _TERMS_OF_MASTER_AND_WORKER = {

@@ -14,7 +14,7 @@ from edl_builder.core.build_request import RequestPolicy, Tenant, authorize
 from edl_builder.core.build_status import BuildStatus
 from edl_builder.core.names import BuilderError, BuildId, Reason
 from edl_builder.metrics import Metrics
-from edl_builder.servicers.guard import Call
+from edl_builder.servicers.guard import AdmittedCall
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
 _LOOK_S = 1.0
@@ -38,7 +38,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
     def __init__(
         self,
         service: BuildService,
-        call_of: Callable[[grpc.ServicerContext], Call],
+        call_of: Callable[[grpc.ServicerContext], AdmittedCall],
         policy: RequestPolicy,
         metrics: Metrics,
     ) -> None:

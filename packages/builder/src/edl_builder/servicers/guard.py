@@ -25,7 +25,7 @@ from edl_proto.errors import EdlError
 
 
 @dataclass(slots=True)
-class Call:
+class AdmittedCall:
     """A call that was admitted; servicers add what it is about."""
 
     tenant: Tenant
@@ -54,11 +54,11 @@ class Guard(grpc.ServerInterceptor):
         self._record = record
         self._open_to_all = tuple(f"/{name}/" for name in open_to_all)
         self._lock = threading.Lock()
-        self._calls: weakref.WeakKeyDictionary[grpc.ServicerContext, Call] = (
+        self._calls: weakref.WeakKeyDictionary[grpc.ServicerContext, AdmittedCall] = (
             weakref.WeakKeyDictionary()
         )
 
-    def call_of(self, context: grpc.ServicerContext) -> Call:
+    def call_of(self, context: grpc.ServicerContext) -> AdmittedCall:
         """The admitted call of a context. Raises: KeyError: it never passed here."""
         with self._lock:
             return self._calls[context]
@@ -81,10 +81,10 @@ class Guard(grpc.ServerInterceptor):
         self, handler: Any, method: str, requests: Iterator[Any], context: grpc.ServicerContext
     ) -> Iterator[Any]:
         begin = time.monotonic()
-        call: Call | None = None
+        call: AdmittedCall | None = None
         status = "OK"
         try:
-            call = Call(self._callers.authenticate(context))
+            call = AdmittedCall(self._callers.authenticate(context))
             if call.tenant.subject:
                 call.about["subject"] = call.tenant.subject
             with self._lock:
