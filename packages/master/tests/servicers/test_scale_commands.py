@@ -1,4 +1,4 @@
-"""Commands of several clients at once."""
+"""Commands of several clients at once, and those that cannot be carried out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from edl_master.core.effects import Refused
 from edl_master.core.events import ScaleRequested
 from edl_master.servicers.job import JobServicer
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 
 
@@ -52,3 +56,27 @@ def test_the_number_that_the_job_has_is_the_one_that_is_recorded() -> None:
     for call in calls:
         call.join()
     assert job.recorded == job.wanted == 2
+
+
+def refusal(job: Any, workers: job_pb2.WorkersSpec) -> EdlError:
+    anything: Any = None
+    service = JobServicer(job, anything, anything, anything, anything, anything)
+    with pytest.raises(EdlError) as refused:
+        service.Scale(job_pb2.ScaleRequest(workers=workers), anything)
+    return refused.value
+
+
+def test_a_job_that_ends_is_not_asked_for_another_number() -> None:
+    job = SimpleNamespace(handle=lambda event: Refused("the job is ending"))
+    error = refusal(job, job_pb2.WorkersSpec(min=1, max=2))
+    assert error.code == ErrorCode.JOB_OVER
+    assert "the job is ending" in error.what
+    assert "Ask for" not in error.remedy
+
+
+def test_the_range_that_no_job_can_have_is_named_as_it_was_meant() -> None:
+    """A request without a maximum asks for exactly its minimum."""
+    error = refusal(None, job_pb2.WorkersSpec(min=1001))
+    assert error.code == ErrorCode.USAGE
+    assert "1001 to 1001 workers" in error.what
+    assert "1 to 1000 workers" in error.remedy

@@ -89,18 +89,15 @@ class JobServicer(job_pb2_grpc.JobServicer):
     def Scale(
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
-        wanted = request.workers
+        minimum, maximum = _worker_range(request.workers)
         with self._scaling:
-            answer = self._controller.handle(
-                events.ScaleRequested(wanted.min, wanted.max or wanted.min)
-            )
+            answer = self._controller.handle(events.ScaleRequested(minimum, maximum))
             if isinstance(answer, Refused):
                 raise EdlError(
-                    ErrorCode.USAGE,
-                    f"the job cannot have {wanted.min} to {wanted.max} workers: {answer.reason}",
+                    ErrorCode.JOB_OVER,
+                    f"the job's workers cannot change any more: {answer.reason}",
                     where="edl scale",
-                    remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not "
-                    "exceed the maximum.",
+                    remedy="edl list --running lists the running jobs.",
                 )
             view = self._controller.view()
             self._recorded.record_scale(view.min_workers, view.max_workers)
@@ -122,3 +119,21 @@ class JobServicer(job_pb2_grpc.JobServicer):
     ) -> job_pb2.AcknowledgeReply:
         self._acknowledge()
         return job_pb2.AcknowledgeReply()
+
+
+def _worker_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:
+    """The minimum and maximum that a request asks for; without a maximum it is the minimum.
+
+    Raises:
+        EdlError: USAGE; no job can have them.
+    """
+    minimum, maximum = wanted.min, wanted.max or wanted.min
+    if not max(1, minimum) <= maximum <= MOST_WORKERS:
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"a job cannot have {minimum} to {maximum} workers",
+            where="edl scale",
+            remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not exceed "
+            "the maximum.",
+        )
+    return minimum, maximum
