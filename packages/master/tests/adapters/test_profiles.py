@@ -21,10 +21,10 @@ def files(tmp_path: Path) -> ProfileFiles:
     return ProfileFiles(tmp_path, "digits")
 
 
-def refused(files: ProfileFiles, packed: bytes, offset: int = 0) -> ErrorCode.ValueType:
+def refused(files: ProfileFiles, packed: bytes, offset: int = 0) -> tuple[int, str]:
     with pytest.raises(EdlError) as raised:
         files.add(3, offset, packed, last=True)
-    return raised.value.code
+    return raised.value.code, raised.value.remedy
 
 
 def test_a_profile_lies_where_the_plugin_looks(files: ProfileFiles, tmp_path: Path) -> None:
@@ -42,6 +42,17 @@ def test_a_repeated_piece_and_a_new_beginning_change_nothing(files: ProfileFiles
     path = files.add(3, HALF, PACKED[HALF:], last=True)
     assert path is not None
     assert path.read_bytes() == CONTENT
+
+
+def test_the_last_piece_may_be_repeated_too(files: ProfileFiles) -> None:
+    """The reply to it may be lost."""
+    files.add(3, 0, PACKED[:HALF], last=False)
+    path = files.add(3, HALF, PACKED[HALF:], last=True)
+    assert files.add(3, HALF, PACKED[HALF:], last=True) is None
+    assert path is not None
+    assert path.read_bytes() == CONTENT
+    with pytest.raises(EdlError):
+        files.add(4, HALF, PACKED[HALF:], last=True)
 
 
 def test_workers_do_not_mix(files: ProfileFiles) -> None:
@@ -63,14 +74,16 @@ def test_a_worker_is_told_of_once_however_many_profiles_it_makes_up(files: Profi
 
 
 def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
-    assert refused(files, PACKED, offset=7) == ErrorCode.NOT_READY
-    assert refused(files, b"no profile") == ErrorCode.DATA_DAMAGED
-    assert refused(files, PACKED[:-9]) == ErrorCode.LIMIT_EXCEEDED
+    again = "Profile the steps once more."
+    assert refused(files, PACKED, offset=7) == (ErrorCode.NOT_READY, again)
+    assert refused(files, b"no profile") == (ErrorCode.DATA_DAMAGED, again)
+    assert refused(files, PACKED[:-9]) == (ErrorCode.DATA_DAMAGED, again)
 
 
 def test_what_is_too_large_is_refused(files: ProfileFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = "Profile fewer steps."
     monkeypatch.setattr(profiles, "_MOST_UNPACKED", len(CONTENT) - 1)
-    assert refused(files, PACKED) == ErrorCode.LIMIT_EXCEEDED
+    assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
     monkeypatch.setattr(profiles, "_MOST_PACKED", len(PACKED) - 1)
-    assert refused(files, PACKED) == ErrorCode.LIMIT_EXCEEDED
+    assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
     assert not list(Path(files._folder).glob("*"))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
 from pathlib import Path
 
 from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.files import replace_file
 
 _MOST_PACKED = 1 << 26
 _MOST_UNPACKED = 1 << 28
 """Bytes of one profile: TensorBoard reads no larger ones in a reasonable time."""
+
+_FEWER = "Profile fewer steps."
+_AGAIN = "Profile the steps once more."
 
 
 class ProfileFiles:
@@ -27,7 +30,7 @@ class ProfileFiles:
         self._folder = tensorboard_dir / "plugins" / "profile" / run
         self._lock = threading.Lock()
         self._received: dict[int, bytearray] = {}
-        self._written: set[int] = set()
+        self._written: dict[int, int] = {}  # packed bytes of the last profile, by worker
 
     def add(self, worker: int, offset: int, content: bytes, *, last: bool) -> Path | None:
         """Take a piece; the one at offset 0 begins the profile anew, and a repeated one is ignored.
@@ -41,23 +44,31 @@ class ProfileFiles:
                 OUTPUT_UNWRITABLE or DISK_FULL.
         """
         with self._lock:
+            end = offset + len(content)
+            if offset and worker not in self._received and self._written.get(worker) == end:
+                return None  # the last piece, whose reply was lost
             received = self._received.setdefault(worker, bytearray())
             if not offset:
                 received.clear()
             if offset > len(received):
                 del self._received[worker]
-                raise _refusal(ErrorCode.NOT_READY, worker, "lacks a piece")
+                raise _refusal(ErrorCode.NOT_READY, worker, "lacks a piece", _AGAIN)
             received[offset:] = content
             if len(received) > _MOST_PACKED:
                 del self._received[worker]
-                raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large")
+                raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large", _FEWER)
             if not last:
                 return None
-            del self._received[worker]
-        path = self._write(worker, bytes(received))
+            packed = bytes(received)
+        try:
+            path = self._write(worker, packed)
+        finally:
+            # Not before: the last piece may be repeated while this one is being written.
+            with self._lock:
+                self._received.pop(worker, None)
         with self._lock:
             is_first = worker not in self._written
-            self._written.add(worker)
+            self._written[worker] = len(packed)
         return path if is_first else None
 
     def _write(self, worker: int, packed: bytes) -> Path:
@@ -65,24 +76,19 @@ class ProfileFiles:
         try:
             profile = unpack.decompress(packed, _MOST_UNPACKED)
         except zlib.error as error:
-            raise _refusal(ErrorCode.DATA_DAMAGED, worker, f"is damaged: {error}") from None
+            raise _refusal(ErrorCode.DATA_DAMAGED, worker, f"is damaged: {error}", _AGAIN) from None
+        if unpack.unconsumed_tail:
+            raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large", _FEWER)
         if not unpack.eof:
-            raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large, or not complete")
+            raise _refusal(ErrorCode.DATA_DAMAGED, worker, "is cut short", _AGAIN)
         path = self._folder / f"worker-{worker}.xplane.pb"
-        temporary = path.with_suffix(".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(profile)
-            os.replace(temporary, path)
+            replace_file(path, profile)
         except OSError as error:
             raise storage_error(error, path) from error
         return path
 
 
-def _refusal(code: ErrorCode.ValueType, worker: int, why: str) -> EdlError:
-    return EdlError(
-        code,
-        f"the profile of worker {worker} {why}",
-        where="--profile",
-        remedy="Profile fewer steps.",
-    )
+def _refusal(code: ErrorCode.ValueType, worker: int, why: str, remedy: str) -> EdlError:
+    return EdlError(code, f"the profile of worker {worker} {why}", where="--profile", remedy=remedy)
