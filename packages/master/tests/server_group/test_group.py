@@ -227,6 +227,26 @@ def test_a_snapshot_took_as_long_as_its_slowest_part_was_written() -> None:
     assert group.wait_written("label", LONG_S) == 0.25
 
 
+def test_nothing_is_remembered_of_snapshots_that_were_overtaken() -> None:
+    group = make_group()
+    for number in range(100):
+        for server in range(2):
+            group.report_written(server, f"label-{number:08d}", 0.1)
+    group.report_written(0, "label-00000007", 0.2)  # late: the first try to report it had failed
+    assert len(group._written) == 2
+    assert group.wait_written("label-00000099", LONG_S) == 0.1
+
+
+def test_a_checkpoint_is_waited_for_after_a_later_snapshot() -> None:
+    """The two are written by one thread, and only the newest of each."""
+    group = make_group()
+    for label in ("label-00000001", "label-00000002"):
+        for server in range(2):
+            group.report_written(server, label, 0.1)
+    group.wait_written("label-00000002", LONG_S)
+    group.wait_written("label-00000001", LONG_S)
+
+
 def test_waiting_for_parts_ends_with_the_group() -> None:
     group = make_group()
     group.report_written(0, "label", 0.1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -40,7 +39,9 @@ class ParameterServerGroup:
         self._called_at: dict[int, float] = {}
         self._tables: dict[int, TableFigures] = {}
         self._figures: dict[int, ServerFigures] = {}
-        self._written: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        # The last label of each server: it writes its parts in the order of their labels, and most
+        # snapshots that a newer one overtakes are never waited for.
+        self._written: dict[int, tuple[str, float]] = {}
         self._failure: EdlError | None = None
         self._over = False
 
@@ -87,7 +88,7 @@ class ParameterServerGroup:
     def report_written(self, server: int, label: str, seconds: float) -> None:
         """A server has written its part of a snapshot, in so many seconds."""
         with self._changed:
-            self._written[label][server] = seconds
+            self._written[server] = max(self._written.get(server, ("", 0.0)), (label, seconds))
             self._changed.notify_all()
 
     def report_failed(self, failure: EdlError) -> None:
@@ -139,15 +140,18 @@ class ParameterServerGroup:
         """Wait until every server has written its part of a snapshot.
 
         Returns:
-            Seconds that the slowest of them has written. What came before is not counted, for
-            example its start.
+            Seconds that the slowest of them has written, at this snapshot or a later one. What
+            came before is not counted, for example its start.
 
         Raises:
             EdlError: NOT_READY; some have not in time. If one of them has failed, its failure.
         """
         with self._changed:
-            self._wait_for(lambda: len(self._written[label]) == self.count, timeout_s)
-            return max(self._written.pop(label).values())
+            self._wait_for(
+                lambda: sum(last >= label for last, _ in self._written.values()) == self.count,
+                timeout_s,
+            )
+            return max(seconds for _, seconds in self._written.values())
 
     def _wait_for(self, what: Callable[[], bool], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
