@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -57,6 +58,7 @@ class LeasePrefetcher:
         self._incarnation = client.incarnation
         self._answers: queue.SimpleQueue[Assignment | Leave | BaseException] = queue.SimpleQueue()
         self._busy = False  # a thread is at work, or its answer waits to be taken
+        self._lock = threading.Lock()
         self._closed = False
 
     def request(self) -> None:
@@ -92,14 +94,31 @@ class LeasePrefetcher:
             return answer
 
     def close(self) -> None:
-        """Stop asking; nothing is taken any more."""
-        self._closed = True
+        """Stop asking; nothing is taken any more, and no lease is held from now on.
+
+        The lease of a task that nobody has taken stays held, as that of the present task.
+        """
+        with self._lock:
+            self._closed = True
+        with contextlib.suppress(queue.Empty):
+            self._drop(self._answers.get_nowait())
 
     def _run(self) -> None:
+        answer: Assignment | Leave | BaseException
         try:
-            self._answers.put(self._next())
+            answer = self._next()
         except BaseException as error:
-            self._answers.put(error)
+            answer = error
+        with self._lock:
+            if not self._closed:
+                self._answers.put(answer)
+                return
+        self._drop(answer)
+
+    @staticmethod
+    def _drop(answer: Assignment | Leave | BaseException) -> None:
+        if isinstance(answer, Assignment):
+            answer.close()
 
     def _next(self) -> Assignment | Leave:
         while True:
@@ -113,8 +132,11 @@ class LeasePrefetcher:
             if self._closed:
                 return Leave("closed")
 
-    def _prepare(self, lease: Lease) -> Assignment:
-        self._state.hold(lease.ref)
+    def _prepare(self, lease: Lease) -> Assignment | Leave:
+        with self._lock:
+            if self._closed:
+                return Leave("closed")
+            self._state.hold(lease.ref)
         batches = None
         try:
             source = self._minibatches(lease)
