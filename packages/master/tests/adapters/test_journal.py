@@ -24,9 +24,8 @@ def numbers(path: Path) -> list[int]:
 
 def test_events_are_numbered_without_gaps_over_all_masters(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    for turn in range(3):
+    for _ in range(3):
         journal = Journal(path)
-        assert journal.last == 4 * turn
         add(journal, 4)
         journal.close()
     assert numbers(path) == list(range(1, 13))
@@ -44,7 +43,6 @@ def test_a_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + whole.splitlines()[0][:20])
     journal = Journal(path)
-    assert journal.last == 2
     add(journal, 1)
     journal.close()
     assert numbers(path) == [1, 2, 3]

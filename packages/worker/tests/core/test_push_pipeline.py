@@ -215,7 +215,7 @@ def test_an_answer_that_ends_the_task_applies_nothing(outcome: PushOutcome) -> N
     pushes.on_computed()
     then = pushes.on_reply(outcome, values_came=False, permit_granted=False)
     assert then in (AfterPush.DROP_TASK, AfterPush.RETURN_TASK, AfterPush.FAIL_TASK)
-    assert pushes.applied == 0
+    assert pushes.next_action() == Push(0, 1), "the next one is still the first"
 
 
 def test_a_task_without_minibatches_left_is_over() -> None:

@@ -102,7 +102,7 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
         assert replica.pull().initialized
         assert replica.version == 3
         np.testing.assert_array_equal(model.arena.pack(), master.values)
-        assert replica.use_frozen("old") == 0
+        replica.use_frozen("old")
         np.testing.assert_array_equal(model.arena.pack(), initial)
     client.close()
     connection.close()

@@ -49,12 +49,6 @@ class Journal:
         self._closed = False
         self._flushing = threading.Lock()
 
-    @property
-    def last(self) -> int:
-        """Number of the latest event; 0 before the first."""
-        with self._changed:
-            return self._number
-
     def add(self, event: Event) -> None:
         """Remember an event; its number is given here."""
         with self._changed:

@@ -155,7 +155,7 @@ class ParameterPlane(LedgerWithCommands):
         self.store = store or ParameterStore(layout, optimizer, mode, executor=executor)
         self.shard = Shard(self.store)
         super().__init__(mode, optimizer, self.shard.apply)
-        self.layout, self.mode = self.store.layout, mode
+        self.layout, self.mode, self.optimizer = self.store.layout, mode, optimizer
         self.read_parameters = self.store.read_parameters
         self.put_rows, self.rows_nbytes = self.store.put_rows, self.store.rows_nbytes
         self.read_rows, self.scan_rows = self.store.read_rows, self.store.scan_rows
@@ -180,7 +180,8 @@ class ParameterPlane(LedgerWithCommands):
         return self.ledger.request_permit(task, token)
 
     def read_frozen(self, name: str, out: Payload) -> Version:
-        return self.store.read_parameters(out, name)
+        self.store.read_parameters(out, name)
+        return self.store.frozen_version(name)
 
     def initialize(self, values: Payload) -> bool:
         self.shard.propose(WorkerId(0), values)
@@ -205,7 +206,7 @@ class ParameterPlane(LedgerWithCommands):
         applied = rejected.pop(PushOutcome.APPLIED, 0)
         return PlaneStatus(
             version=ledger.version,
-            learning_rate=self.store.learning_rate,
+            learning_rate=float(self.optimizer.rate_at(ledger.iterations, ledger.learning_rate)),
             records_applied=ledger.records_applied,
             gradients_applied=applied,
             gradients_rejected=rejected,

@@ -93,7 +93,6 @@ def test_a_set_learning_rate_is_that_of_the_first() -> None:
     found = np.empty(16, np.float32)
     store.read_parameters(memoryview(found).cast("B"))
     np.testing.assert_allclose(found, [2.0] * 15 + [0.01])
-    assert store.learning_rate == 2.0
 
 
 def test_another_optimizer_cannot_go_on() -> None:

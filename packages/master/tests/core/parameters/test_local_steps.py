@@ -217,7 +217,6 @@ def test_a_learning_rate_that_was_set_counts_from_then_on(mode: UpdateMode, move
     restored = ParameterPlane.restore(plane.snapshot(), sgd(0.5), mode)
     assert restored.ledger.learning_rate == 2.0
     for each in (plane, restored):
-        assert each.store.learning_rate == 2.0
         each.grant(A, ONE)
         push(each, A, 1, 0, [1, 0])
         assert values_of(each)[0] == moved

@@ -59,8 +59,8 @@ class BackgroundCall(Generic[T]):
         value: T = pending.value
         return value
 
-    def discard(self, keep_waiting: Callable[[float], bool]) -> bool:
-        """Wait for the call and discard its result; return whether the call has ended.
+    def discard(self, keep_waiting: Callable[[float], bool]) -> None:
+        """Wait for the call and discard its result.
 
         A deferred call is never made.
 
@@ -70,12 +70,11 @@ class BackgroundCall(Generic[T]):
         pending, self._pending = self._pending, None
         waited_s = 0.0
         if pending is None or pending.is_deferred:
-            return True
+            return
         while not pending.done.wait(_POLL_S):
             waited_s += _POLL_S
             if not keep_waiting(waited_s):
-                return False
-        return True
+                return
 
     def _run(self) -> None:
         while True:

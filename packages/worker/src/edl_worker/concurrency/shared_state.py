@@ -87,14 +87,12 @@ class SharedState:
 
     # --- leaving ---------------------------------------------------------------------------
 
-    def leave(self, departure: Departure) -> bool:
-        """Ask the worker to leave; return whether this is the first request."""
+    def leave(self, departure: Departure) -> None:
+        """Ask the worker to leave; the first request counts."""
         with self._lock:
-            first = self._departure is None
-            if first:
+            if self._departure is None:
                 self._departure = departure
         self._leaving.set()
-        return first
 
     @property
     def departure(self) -> Departure | None:

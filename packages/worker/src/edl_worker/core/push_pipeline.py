@@ -169,11 +169,6 @@ class PushPipeline:
         self._fetch = first_fetch(sync=sync)
 
     @property
-    def applied(self) -> int:
-        """How many of the task's minibatches are in the model."""
-        return self._applied
-
-    @property
     def unpushed(self) -> int:
         """How many minibatches are computed and not pushed."""
         return self._unpushed

@@ -79,11 +79,6 @@ class WorkerProcess:
         """Ask the worker to leave, as SIGTERM does."""
         self._state.leave(Departure(reason))
 
-    @property
-    def registrations(self) -> int:
-        """With how many incarnations of the master this worker has registered."""
-        return self._session.registrations
-
     # --- inside ----------------------------------------------------------------------------
 
     @property

@@ -169,25 +169,25 @@ class ParameterReplica:
 
     # --- frozen versions -------------------------------------------------------------------
 
-    def use_frozen(self, name: str) -> int:
-        """Make the values those of a frozen version; return its number.
+    def use_frozen(self, name: str) -> None:
+        """Make the values those of a frozen version.
 
         Raises:
             EdlError: there is no such version.
         """
-        if self._frozen is None or self._frozen[0] != name:
-            self.forget()
-            request = PullRequest(frozen=name)
-            reply = self._client.pull(request, self._buffer.open, self._arena.nbytes)
-            if reply.nbytes != self._arena.nbytes:
-                raise EdlError(
-                    ErrorCode.INTERNAL,
-                    f"the master has no values of the frozen version {name}",
-                    remedy="This is an internal error; see the master's log.",
-                )
-            self._wire.assign(self._buffer.content)
-            self._frozen = name, reply.version
-        return self._frozen[1]
+        if self._frozen is not None and self._frozen[0] == name:
+            return
+        self.forget()
+        request = PullRequest(frozen=name)
+        reply = self._client.pull(request, self._buffer.open, self._arena.nbytes)
+        if reply.nbytes != self._arena.nbytes:
+            raise EdlError(
+                ErrorCode.INTERNAL,
+                f"the master has no values of the frozen version {name}",
+                remedy="This is an internal error; see the master's log.",
+            )
+        self._wire.assign(self._buffer.content)
+        self._frozen = name, reply.version
 
     def frozen_rows(self, wanted: RowRequest) -> list[Any]:
         """The rows that a minibatch needs, of the frozen version in use."""

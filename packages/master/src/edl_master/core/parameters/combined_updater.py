@@ -77,11 +77,6 @@ class CombinedUpdater:
                 if name.startswith(start)
             }
 
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the first optimizer's next update."""
-        return self._updaters[0].learning_rate
-
     def apply(
         self,
         values: Arenas,

@@ -21,12 +21,11 @@ class FrozenVersions:
 
     def keep(
         self, name: str, version: Version, values: Arenas, take_view: Callable[[], RowsView]
-    ) -> Version:
-        """Keep ``values`` and rows under ``name`` unless there are some; return their version."""
+    ) -> None:
+        """Keep ``values`` and rows under ``name`` unless there are some."""
         if name not in self._kept:
             copies = {key: array.copy() for key, array in values.items()}
             self._kept[name] = version, copies, take_view()
-        return self._kept[name][0]
 
     def get(self, name: str) -> tuple[Version, Arenas, RowsView]:
         """The version, values and rows kept under ``name``.
@@ -38,9 +37,6 @@ class FrozenVersions:
             raise KeyError(f"no parameters are frozen under the name {name!r}")
         return self._kept[name]
 
-    def release(self, name: str) -> bool:
-        """Forget what is kept under ``name``; say whether there was something."""
-        return self._kept.pop(name, None) is not None
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._kept)
+    def release(self, name: str) -> None:
+        """Forget what is kept under ``name``, if there is something."""
+        self._kept.pop(name, None)

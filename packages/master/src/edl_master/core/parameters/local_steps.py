@@ -27,9 +27,6 @@ class UpdateRule(Protocol):
     rate: float | None
     slots: dict[str, dict[ArenaKey, Array]]
 
-    @property
-    def learning_rate(self) -> float: ...
-
     def apply(
         self,
         values: Arenas,
@@ -65,11 +62,6 @@ class DifferenceUpdater:
         self.rate: float | None = None
         self.slots: dict[str, dict[ArenaKey, Array]] = {}
         self._executor = executor
-
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the next update."""
-        return float(self.optimizer.rate_at(self.iterations, self.rate))
 
     def apply(
         self,

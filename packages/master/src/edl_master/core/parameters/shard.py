@@ -113,11 +113,6 @@ class Shard:
         if held is not None:
             held.release()
 
-    @property
-    def prepared(self) -> int:
-        """How many gradients are held."""
-        return len(self._prepared)
-
     # --- commands --------------------------------------------------------------------------
 
     def apply(  # noqa: C901  (one case for each command)

@@ -87,8 +87,8 @@ class ParameterStore:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def read_parameters(self, out: Payload, frozen: str = "") -> Version:
-        """Copy all values, the present ones or frozen ones; return their version.
+    def read_parameters(self, out: Payload, frozen: str = "") -> None:
+        """Copy all values, the present ones or frozen ones.
 
         Args:
             out: of ``layout.parameter_nbytes`` bytes.
@@ -100,12 +100,10 @@ class ParameterStore:
             PayloadError: the buffer has another size or is read-only.
         """
         self._require_values()
-        version = self.version
         values: Arenas = self._values.arenas
         if frozen:
-            version, values, _ = self._frozen.get(frozen)
+            _, values, _ = self._frozen.get(frozen)
         self._values.store(values, out)
-        return version
 
     def frozen_version(self, name: str) -> Version:
         """The version that is frozen under a name; ``KeyError`` if none is."""
@@ -119,7 +117,7 @@ class ParameterStore:
         """
         return self._tables.nbytes_of(wanted)
 
-    def read_rows(self, wanted: Sequence[RowIds], out: memoryview, frozen: str = "") -> Version:
+    def read_rows(self, wanted: Sequence[RowIds], out: memoryview, frozen: str = "") -> None:
         """Copy rows, the present ones or frozen ones, to a buffer of ``rows_nbytes``.
 
         An id that no gradient has reached has its initial row.
@@ -130,11 +128,10 @@ class ParameterStore:
             PayloadError: as ``rows_nbytes``, or the buffer has another size.
         """
         self._require_values()
-        version, view = self.version, None
+        view = None
         if frozen:
-            version, _, view = self._frozen.get(frozen)
+            _, _, view = self._frozen.get(frozen)
         self._tables.read(wanted, out, view)
-        return version
 
     def scan_rows(self, frozen: str, table: int, start: int, most: int) -> ScannedRows:
         """Some of the rows that gradients have reached, of a frozen version.
@@ -145,11 +142,6 @@ class ParameterStore:
         """
         _, _, view = self._frozen.get(frozen)
         return self._tables.scan(table, view, start, most)
-
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the next update."""
-        return self._updater.learning_rate
 
     def tables(self) -> TableFigures:
         """Sizes of the embedding tables."""

@@ -82,11 +82,6 @@ class Updater:
         if optimizer.ema is not None:
             self._add_slot("average", 0.0, layout)
 
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the next update."""
-        return float(self.optimizer.rate_at(self.iterations, self.rate))
-
     def apply(
         self,
         values: Arenas,
