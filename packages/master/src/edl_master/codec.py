@@ -1,7 +1,7 @@
 """The codec between protobuf messages and the core's types, for tasks, workers and errors.
 
 ``reporting.status_codec`` has the job's status, ``parameters`` and ``server_group`` have the
-codecs of pushes and of the command log. No other module knows both sides.
+codecs of pushes and of the command log. Servicers and ``app`` read and build the other messages.
 """
 
 from __future__ import annotations

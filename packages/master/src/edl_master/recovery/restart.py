@@ -17,13 +17,13 @@ from typing import NoReturn
 from edl_master.core.identifiers import Version
 
 RESTART = 75
-"""The result of ``App.run`` when the master has to roll back; no exit code of a process."""
+"""The result of ``MasterApp.run`` when the master has to roll back; no exit code of a process."""
 
 SUSPENDED = 76
-"""The result of ``App.run`` after a signal; no exit code of a process."""
+"""The result of ``MasterApp.run`` after a signal; no exit code of a process."""
 
 SUPERSEDED = 77
-"""The result of ``App.run`` when a later master has the job; no exit code of a process."""
+"""The result of ``MasterApp.run`` when a later master has the job; no exit code of a process."""
 
 MAX_RESTARTS = 5
 """From one and the same snapshot: something ends the servers whenever they start."""
