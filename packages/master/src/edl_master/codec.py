@@ -33,6 +33,7 @@ from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.limits import MOST_CALLBACK_STATE
 from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
@@ -71,10 +72,6 @@ JOB_TYPES = {
 
 _MOST_STATE_NUMBERS = 1 << 20
 """Numbers in one variable of a metric's state; an AUC has some hundreds."""
-
-
-MOST_CALLBACK_STATE = 1 << 20
-"""Bytes; a Keras callback has some hundreds."""
 
 
 _LONGEST_NAME, _LONGEST_TEXT, _LONGEST_STACKS = 256, 1 << 15, 1 << 18

@@ -23,8 +23,10 @@ from urllib.parse import parse_qs, urlsplit
 from edl_master.adapters.job_directory import to_json
 from edl_master.adapters.page_access import (
     HEALTH,
+    HTML,
     METRICS,
     READINESS,
+    TEXT,
     Answer,
     PageAccess,
     PageRequest,
@@ -43,9 +45,7 @@ PAGE = "page"
 
 _EVENTS_AT_ONCE = 1000
 _REQUEST_TIMEOUT_S = 20
-_HTML = "text/html; charset=utf-8"
 _JSON = "application/json; charset=utf-8"
-_TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 # The page brings everything along; nothing that it shows may load or send anything elsewhere.
@@ -144,7 +144,7 @@ class _Answers:
             "/api/timeline": lambda _: (_JSON, timeline_json(self._source.times()).encode()),
             "/saved": self._saved,
             METRICS: lambda _: (_METRICS, self._source.metrics()),
-            HEALTH: lambda _: (_TEXT, b"ok\n"),
+            HEALTH: lambda _: (TEXT, b"ok\n"),
         }
 
     def get(self, target: str) -> tuple[HTTPStatus, str, bytes]:
@@ -160,15 +160,15 @@ class _Answers:
 
     def _readiness(self) -> tuple[HTTPStatus, str, bytes]:
         if self._source.is_ready():
-            return HTTPStatus.OK, _TEXT, b"ready\n"
-        return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"parameter servers start\n"
+            return HTTPStatus.OK, TEXT, b"ready\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, TEXT, b"parameter servers start\n"
 
     def _status(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         return _JSON, to_json(self._source.status()).encode()
 
     def _saved(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         source = self._source
-        return _HTML, saved_page(source.status(), source.events, source.times(), self._page)
+        return HTML, saved_page(source.status(), source.events, source.times(), self._page)
 
     def _events(self, query: dict[str, list[str]]) -> tuple[str, bytes]:
         text = query.get("after", ["0"])[-1]
@@ -185,10 +185,10 @@ class _Answers:
             inside = found.iterdir() if found.is_dir() else ()
             match = next((each for each in inside if each.name == part), None)
             if match is None or part.startswith((".", "__")):
-                return HTTPStatus.NOT_FOUND, _TEXT, b"not here\n"
+                return HTTPStatus.NOT_FOUND, TEXT, b"not here\n"
             found = match
         if not found.is_file():
-            return HTTPStatus.NOT_FOUND, _TEXT, b"not here\n"
+            return HTTPStatus.NOT_FOUND, TEXT, b"not here\n"
         kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
         if kind.startswith("text/") or kind in ("application/javascript", "image/svg+xml"):
             kind += "; charset=utf-8"

@@ -32,8 +32,9 @@ _USED_LINKS = "used-links"
 _GUESSES = 60
 _GUESS_WINDOW_S = 60.0
 
-_HTML = "text/html; charset=utf-8"
-_TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+"""Kinds of content."""
 
 _CLOSED = """<!doctype html>
 <html lang="en">
@@ -75,7 +76,7 @@ class Answer:
     """The whole answer to a request that gets nothing of the job."""
 
     status: HTTPStatus
-    kind: str = _TEXT
+    kind: str = TEXT
     content: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -177,7 +178,7 @@ class PageAccess:
     def _closed(self, job: str, *, again: bool = False) -> Answer:
         refresh = '<meta http-equiv="refresh" content="0">' if again else ""
         text = _CLOSED.format(job=html.escape(job), again=refresh)
-        return Answer(HTTPStatus.FORBIDDEN, _HTML, text.encode())
+        return Answer(HTTPStatus.FORBIDDEN, HTML, text.encode())
 
 
 _TOO_MANY = Answer(

@@ -17,15 +17,13 @@ import keras
 import numpy as np
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.limits import MOST_CALLBACK_STATE
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.model_file import ModelFile
 from edl_worker.model_file.adapters.callbacks import restores_best
 from edl_worker.training.arena import Arena
 
 log = logging.getLogger(__name__)
-
-_MOST_STATE = 1 << 20
-"""Bytes; the master takes no more."""
 
 _KEPT = "kept"
 """The ``best_weights`` of an EarlyStopping: the parameter stores have them."""
@@ -86,9 +84,9 @@ class CallbackCaller:
             )
         new = self._rate()
         state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
-        if len(state) > _MOST_STATE:
+        if len(state) > MOST_CALLBACK_STATE:
             raise _refused(
-                f"the callbacks have {len(state)} bytes of state, more than {_MOST_STATE}",
+                f"the callbacks have {len(state)} bytes of state, more than {MOST_CALLBACK_STATE}",
                 "Keep large values out of their attributes, for example in a file.",
             )
         changed = None if new == rate else float(new)

@@ -8,10 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_worker.embedding.tables import EmbeddingTables
-from edl_worker.transport.parameter_client import ParameterClient
-
-_PAGE_BYTES = 32 << 20
-"""Of rows that one call sends."""
+from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 
 def send_initial_values(
@@ -24,7 +21,7 @@ def send_initial_values(
         tables: those rows that do not begin as their initializer says are sent, too.
     """
     for number, ids, rows in tables.initial_rows() if tables else ():
-        step = max(1, _PAGE_BYTES // (8 + rows.itemsize * rows.shape[1]))
+        step = max(1, PAGE_BYTES // (8 + rows.itemsize * rows.shape[1]))
         for at in range(0, ids.size, step):
             page = slice(at, at + step)
             if not client.put_rows(number, _bytes(ids[page]), _bytes(rows[page])):

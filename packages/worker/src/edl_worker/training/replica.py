@@ -23,10 +23,7 @@ from edl_worker.embedding.tables import EmbeddingTables, IdArray, RowArray, RowR
 from edl_worker.training.arena import ReceiveBuffer
 from edl_worker.training.trainer import StepResult
 from edl_worker.training.wire_values import WireValues
-from edl_worker.transport.parameter_client import ParameterClient
-
-_PAGE_BYTES = 32 << 20
-"""Of rows that one call fetches."""
+from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 
 class ParameterReplica:
@@ -212,7 +209,7 @@ class ParameterReplica:
         found: list[tuple[IdArray, RowArray]] = []
         cursor, more = 0, True
         while more:
-            most = _PAGE_BYTES // (8 + 4 * dim)
+            most = PAGE_BYTES // (8 + 4 * dim)
             page = self._client.scan_rows(ScanRequest(self._frozen[0], number, dim, cursor, most))
             rows = np.frombuffer(page.rows, np.float32).reshape(-1, dim)
             found.append((np.frombuffer(page.ids, np.int64), rows))

@@ -21,6 +21,9 @@ from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.master_parameters import MasterParameters
 from edl_worker.transport.parameter_servers import ParameterServerClient
 
+PAGE_BYTES = 32 << 20
+"""Of rows that one call sends or fetches."""
+
 _NOTHING = memoryview(b"")
 
 Buffer = Callable[[int], memoryview]
