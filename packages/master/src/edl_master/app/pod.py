@@ -40,6 +40,7 @@ from edl_master.config.job_config import Config
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import Platform
 from edl_master.recovery.restart import inherited_lock
+from edl_master.reporting.status_codec import failed_status
 from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
@@ -110,7 +111,7 @@ def _run(
     record = JobRecord(api, namespace, spec.name, owner.reference, term.number, folder)
     if failure is not None:
         log.error("%s", failure)
-        return _give_up(api, owner, record, startup.failed_status(spec, failure_of(failure)))
+        return _give_up(api, owner, record, failed_status(spec, failure_of(failure), time.time()))
     term.watch()
     folder.mkdir(parents=True, exist_ok=True)
     if not _hold(directory, term):

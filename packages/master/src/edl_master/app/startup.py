@@ -6,7 +6,6 @@ import logging
 import time
 from pathlib import Path
 
-from edl_master import codec
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import Journal, journal_event
 from edl_master.app.hosting import Hosting
@@ -24,9 +23,9 @@ from edl_master.recovery.restart import (
     inherited_lock,
     restart_program,
 )
+from edl_master.reporting.status_codec import failed_status
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation, supervision
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
 
 log = logging.getLogger(__name__)
@@ -109,21 +108,6 @@ def _finish(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
     return 0
 
 
-def failed_status(spec: job_pb2.JobSpec, failure: Failure) -> job_pb2.JobStatus:
-    """The final status of a job that cannot be started."""
-    at = rfc3339(time.time())
-    return job_pb2.JobStatus(
-        name=spec.name,
-        type=spec.type,
-        state=job_pb2.FAILED,
-        error=codec.error_to(failure),
-        started_at=at,
-        finished_at=at,
-        output=spec.output,
-        workers_wanted=spec.workers,
-    )
-
-
 def _fail(
     directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure, hosting: Hosting
 ) -> None:
@@ -136,7 +120,7 @@ def _fail(
     output_reservation.release(spec.output, directory.path)
     # What an earlier master has done is done: its figures stay.
     status = directory.read_status()
-    status.MergeFrom(failed_status(spec, failure))
+    status.MergeFrom(failed_status(spec, failure, time.time()))
     try:
         directory.write_status(status, final=True)
         journal = Journal(directory.path / job_directory.EVENTS)

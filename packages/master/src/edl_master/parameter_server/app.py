@@ -28,13 +28,14 @@ from edl_master.core.parameters.sharding import (
     shard_optimizer,
     shared_sum_count,
 )
+from edl_master.core.parameters.status import ServerFigures
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.recovery import restore
 from edl_master.server import ShardServer
-from edl_master.server_group import command_codec
+from edl_master.server_group import command_codec, report_codec
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.shard import ShardServicer
 from edl_proto.errors import EdlError, ErrorCode
@@ -145,7 +146,7 @@ class App:
 
     def _send_heartbeats(self) -> None:
         while not self._over.wait(_HEARTBEAT_INTERVAL_S):
-            report = servers_pb2.ServerReport(figures=self._figures())
+            report = servers_pb2.ServerReport(figures=report_codec.figures_to(self._figures()))
             # Without waiting: an update may take longer than the master waits for a report.
             if (tables := self._shard.tables()) is not None and tables.rows:
                 report.tables.rows.update(tables.rows)
@@ -153,9 +154,9 @@ class App:
             self._report(report)
             self._buffers.trim(time.monotonic())
 
-    def _figures(self) -> servers_pb2.ServerFigures:
+    def _figures(self) -> ServerFigures:
         served, usage = self._metrics.served(), usage_of_this_process()
-        return servers_pb2.ServerFigures(
+        return ServerFigures(
             received_nbytes=served.received_nbytes,
             sent_nbytes=served.sent_nbytes,
             requests=served.requests,

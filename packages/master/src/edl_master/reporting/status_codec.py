@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from edl_master.codec import JOB_TYPES, error_to
 from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase
+from edl_master.core.failure import Failure
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
+from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
 
 _JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
@@ -94,6 +96,27 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
 def phase_to(phase: JobPhase) -> job_pb2.JobState.ValueType:
     """Return the state that a status shows for a phase."""
     return job_pb2.JobState.Value(phase.name)
+
+
+def failed_status(spec: job_pb2.JobSpec, failure: Failure, now: float) -> job_pb2.JobStatus:
+    """The final status of a job that cannot be started.
+
+    Args:
+        spec: the job.
+        failure: why.
+        now: seconds since 1970.
+    """
+    at = rfc3339(now)
+    return job_pb2.JobStatus(
+        name=spec.name,
+        type=spec.type,
+        state=job_pb2.FAILED,
+        error=error_to(failure),
+        started_at=at,
+        finished_at=at,
+        output=spec.output,
+        workers_wanted=spec.workers,
+    )
 
 
 def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:

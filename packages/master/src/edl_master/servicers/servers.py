@@ -12,7 +12,8 @@ from edl_master.adapters.checkpoints import part_path
 from edl_master.adapters.file_pieces import read_pieces, write_pieces
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.codec import malformed
-from edl_master.core.parameters.status import ServerFigures, TableFigures
+from edl_master.core.parameters.status import TableFigures
+from edl_master.server_group import report_codec
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation
 from edl_proto.errors import EdlError
@@ -55,7 +56,9 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
     ) -> servers_pb2.ServerReportReply:
         check_incarnation(self._incarnation, request.incarnation)
-        figures = _figures_from(request.figures) if request.HasField("figures") else None
+        figures = (
+            report_codec.figures_from(request.figures) if request.HasField("figures") else None
+        )
         self._group.record_heartbeat(request.server, figures)
         match request.WhichOneof("what"):
             case "snapshot_written":
@@ -103,14 +106,3 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         check_incarnation(self._incarnation, request.incarnation)
         for file, content in read_pieces(Path(self._group.log.restore_from)):
             yield servers_pb2.FilePiece(file=file, content=content)
-
-
-def _figures_from(figures: servers_pb2.ServerFigures) -> ServerFigures:
-    return ServerFigures(
-        received_nbytes=figures.received_nbytes,
-        sent_nbytes=figures.sent_nbytes,
-        requests=figures.requests,
-        requests_s=figures.requests_s,
-        cpu_s=figures.cpu_s,
-        resident_nbytes=figures.resident_nbytes,
-    )
