@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from edl_master.adapters import api_retry, former_masters
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import pod, startup
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_proto.identity.authority import Authority
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
@@ -99,11 +99,11 @@ class Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.state: job_pb2.JobState.ValueType = job_pb2.SUCCEEDED
-        self.hostings: list[Hosting] = []
+        self.host_environments: list[HostEnvironment] = []
         monkeypatch.setattr(startup, "work", self)
 
-    def __call__(self, directory: JobDirectory, hosting: Hosting) -> int:
-        self.hostings.append(hosting)
+    def __call__(self, directory: JobDirectory, host_environment: HostEnvironment) -> int:
+        self.host_environments.append(host_environment)
         directory.write_status(job_pb2.JobStatus(name="job", state=self.state), final=True)
         directory.lock.release()
         return 0
@@ -219,7 +219,7 @@ def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
     unusable = tmp_path / "state"
     unusable.write_text("no directory")
     assert pod.run(secret, unusable, lambda: api) == startup.FAILED
-    assert not work.hostings
+    assert not work.host_environments
     assert api.objects[JOB]["spec"]["backoffLimit"] == 0
     status = json.loads(api.objects[RECORD]["data"][objects.STATUS_KEY])
     assert (status["state"], status["error"]["code"]) == ("FAILED", "MASTER_LOST")
@@ -261,7 +261,7 @@ def test_each_master_has_an_incarnation_of_its_epoch(
 ) -> None:
     for _ in range(2):
         pod.run(secret, tmp_path / "state", lambda: api)
-    first, second = (hosting.incarnation for hosting in work.hostings)
+    first, second = (host_environment.incarnation for host_environment in work.host_environments)
     assert (first[:6], second[:6]) == ("000001", "000002")
     assert first[6:] != second[6:], "a job of the same name begins with the same numbers"
 
@@ -327,7 +327,7 @@ def test_a_master_that_waits_gives_up_when_a_later_one_comes(
     code = pod.run(secret, tmp_path / "state", lambda: api)
     former.lock.release()
     assert code == job_directory.DIRECTORY_TAKEN
-    assert work.hostings == []
+    assert work.host_environments == []
     assert not (folder / job_directory.SPEC).exists(), "it must write nothing"
     assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000, "the later master goes on"
 
@@ -338,7 +338,7 @@ def test_a_pod_that_no_job_has_made_is_no_master(
     api.put(POD, {"metadata": {}})
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
     assert "no Job has created it" in caplog.text
-    assert work.hostings == []
+    assert work.host_environments == []
 
 
 def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
@@ -350,9 +350,9 @@ def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
     for _ in range(2):  # the next master has the same authority
         assert pod.run(secret, tmp_path / "state", lambda: api, authority) == 0
     signed = []
-    for hosting in work.hostings:
-        assert hosting.identities is not None
-        signed.append(Credentials(hosting.identities.provide(Role.MASTER)).current())
+    for host_environment in work.host_environments:
+        assert host_environment.identities is not None
+        signed.append(Credentials(host_environment.identities.provide(Role.MASTER)).current())
     assert signed[0].authority == signed[1].authority
     assert not list((tmp_path / "state").rglob("*.pem"))
     private = [path for path in tmp_path.glob("edl-*") if path.is_dir()]
@@ -364,4 +364,4 @@ def test_a_job_of_an_earlier_version_has_no_identities(
     api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
     assert pod.run(secret, tmp_path / "state", lambda: api, tmp_path / "none") == 0
-    assert work.hostings[0].identities is None
+    assert work.host_environments[0].identities is None

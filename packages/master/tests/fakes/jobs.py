@@ -12,7 +12,7 @@ from fakes.threads import Machine, ThreadPlatform
 
 import recordio
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.master import MasterApp
 from edl_master.config import job_config
 from edl_master.config.job_config import Config, Intervals
@@ -103,7 +103,7 @@ class RunningJob:
         behavior: WorkerBehavior,
         intervals: Intervals = FAST,
         machine: Machine | None = None,
-        hosting: Hosting | None = None,
+        host_environment: HostEnvironment | None = None,
     ) -> None:
         job_dir.mkdir(parents=True, exist_ok=True)
         self.behavior = behavior
@@ -119,7 +119,7 @@ class RunningJob:
             self.app = MasterApp(
                 job_config.read(spec, job_dir, {}, intervals),
                 self.directory,
-                replace(hosting or Hosting(), platform_factory=platform_factory),
+                replace(host_environment or HostEnvironment(), platform_factory=platform_factory),
             )
         except BaseException:
             self.directory.lock.release()

@@ -11,7 +11,7 @@ from fakes.jobs import RunningJob, training_spec
 
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import startup
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.recovery.restart import SUPERSEDED
 from edl_proto.local import job_directory
 from edl_testing.fake_worker import WorkerBehavior
@@ -25,8 +25,10 @@ def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: P
         goes_on.wait(300)
 
     behavior = WorkerBehavior(106, at_minibatch=hold)
-    hosting = Hosting(is_superseded=seen.is_set)
-    with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior, hosting=hosting) as job:
+    host_environment = HostEnvironment(is_superseded=seen.is_set)
+    with RunningJob(
+        training_spec(tmp_path), tmp_path / "job", behavior, host_environment=host_environment
+    ) as job:
         assert working.wait(200)
         seen.set()
         assert job.wait() == SUPERSEDED
@@ -39,9 +41,11 @@ def test_a_master_that_sees_a_later_one_ends_and_keeps_its_instances(tmp_path: P
 
 
 def test_a_master_asks_before_it_makes_the_result(tmp_path: Path) -> None:
-    hosting = Hosting(confirm=lambda: False)
+    host_environment = HostEnvironment(confirm=lambda: False)
     behavior = WorkerBehavior(106)
-    with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior, hosting=hosting) as job:
+    with RunningJob(
+        training_spec(tmp_path), tmp_path / "job", behavior, host_environment=host_environment
+    ) as job:
         assert job.wait() == SUPERSEDED
     assert not (tmp_path / "model").exists()
     assert not (tmp_path / "job" / job_directory.END).exists()
@@ -59,7 +63,7 @@ def test_a_failure_of_a_master_that_was_replaced_is_not_the_jobs(
     directory = JobDirectory(tmp_path / "job")  # without the specification of a job
     directory.lock.hold()
     with pytest.raises(SystemExit) as ended:
-        startup.work(directory, Hosting(confirm=lambda: False))
+        startup.work(directory, HostEnvironment(confirm=lambda: False))
     directory.lock.release()
     assert ended.value.code == job_directory.DIRECTORY_TAKEN
     assert not (tmp_path / "job" / job_directory.STATUS).exists()

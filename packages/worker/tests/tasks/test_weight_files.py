@@ -25,7 +25,7 @@ from edl_worker.core.tasks import ExportInfo
 from edl_worker.tasks import task_errors, trained_model, weight_files
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
-from edl_worker.tensors.tracing import open_size_spec
+from edl_worker.tensors.traced_functions import open_size_spec
 
 
 def small_model() -> keras.Model:

@@ -17,7 +17,7 @@ from typing import Self
 
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.saved_page import save_beside, saved_page
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.services import MasterServices
 from edl_master.app.state import clear_up, open_state
 from edl_master.app.threads import MasterThreads
@@ -49,23 +49,25 @@ class MasterApp:
     Args:
         config: of the job.
         directory: of the job, locked by this process.
-        hosting: where the master runs.
+        host_environment: where the master runs.
 
     Raises:
         EdlError: the job cannot be started; everything that was opened is closed again.
     """
 
-    def __init__(self, config: Config, directory: JobDirectory, hosting: Hosting) -> None:
+    def __init__(
+        self, config: Config, directory: JobDirectory, host_environment: HostEnvironment
+    ) -> None:
         self._config = config
         self._directory = directory
-        self._hosting = hosting
-        self._incarnation = hosting.incarnation
+        self._host_environment = host_environment
+        self._incarnation = host_environment.incarnation
         with ExitStack() as opened:
             self._state = open_state(config, directory, self._incarnation, opened)
             self._services = MasterServices(
                 config,
                 directory,
-                hosting,
+                host_environment,
                 self._state,
                 opened,
             )
@@ -130,14 +132,14 @@ class MasterApp:
             lost = servers.check() if servers else ""
             if servers is not None and lost and self._roll_back(servers, lost):
                 return RESTART
-            if self._hosting.is_superseded():
+            if self._host_environment.is_superseded():
                 services.suspended = True
                 return SUPERSEDED
             if self.received_signal is not None:
                 self._suspend(self.received_signal)
                 return SUSPENDED
         # Nothing final is written without certainty that no later master works on the job.
-        if not self._hosting.confirm():
+        if not self._host_environment.confirm():
             services.suspended = True
             return SUPERSEDED
         if not self._complete_files(end):
@@ -180,7 +182,7 @@ class MasterApp:
         self._services.suspended = True  # an error from here on does not end the job
         line = f"The master received {received.name} and ends; the job's state is kept."
         self._record(LogEvent("MasterSuspended", line, Severity.WARNING))
-        if not self._hosting.keeps_instances():
+        if not self._host_environment.keeps_instances():
             self._services.platform.close(self._config.worker_grace_s)
 
     def _record(self, event: LogEvent) -> None:

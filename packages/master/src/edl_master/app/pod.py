@@ -34,7 +34,7 @@ from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.adapters.pods import KubernetesPods
 from edl_master.adapters.server_pods import ServerPods
 from edl_master.app import startup
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.codec import failure_of
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import WorkerId
@@ -120,7 +120,7 @@ def _run(
     _take_page_key(spec_file.with_name(objects.PAGE_KEY), folder)
     _keep_log(folder)
     record.follow()
-    startup.work(directory, _hosting(api, owner, term, spec, identities))
+    startup.work(directory, _host_environment(api, owner, term, spec, identities))
     return _end(api, owner, directory, record)
 
 
@@ -196,13 +196,13 @@ def _keep_log(folder: Path) -> None:
     root.addHandler(copy)
 
 
-def _hosting(
+def _host_environment(
     api: KubernetesApi,
     owner: OwnerJob,
     term: MasterTerm,
     spec: job_pb2.JobSpec,
     identities: IdentityFolder | None,
-) -> Hosting:
+) -> HostEnvironment:
     pods = spec.kubernetes
     identity = _IDENTITY if identities is not None else ()
     mix = PriorityMix(tuple((each.priority_class, each.workers) for each in pods.worker_priorities))
@@ -237,7 +237,7 @@ def _hosting(
             log.warning("cannot tell whether the Job is suspended: %s", error)
             return True
 
-    return Hosting(
+    return HostEnvironment(
         platform_factory=platform,
         launch_servers=servers,
         server_host=f"$({objects.POD_IP})",  # Kubernetes puts the variable's value there

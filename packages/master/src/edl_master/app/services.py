@@ -20,7 +20,7 @@ from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.profiles import ProfileFiles
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
 from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
@@ -79,7 +79,7 @@ class MasterServices:
     Args:
         config: of the job.
         directory: of the job.
-        hosting: where the master runs.
+        host_environment: where the master runs.
         state: what stage 1 opened.
         opened: closes what this stage opens.
 
@@ -91,14 +91,14 @@ class MasterServices:
         self,
         config: Config,
         directory: JobDirectory,
-        hosting: Hosting,
+        host_environment: HostEnvironment,
         state: MasterState,
         opened: ExitStack,
     ) -> None:
         self._config = config
         self._directory = directory
-        self._hosting = hosting
-        self._incarnation = hosting.incarnation
+        self._host_environment = host_environment
+        self._incarnation = host_environment.incarnation
         self._state = state
         self.failure: Failure | None = None
         """The first failure of the master itself."""
@@ -107,7 +107,7 @@ class MasterServices:
         self.acknowledged = threading.Event()
         """Set when a client has read the final status."""
         self._trains = config.type is JobType.TRAIN
-        self.identities = hosting.identities or config.identities
+        self.identities = host_environment.identities or config.identities
         """Those of the job; None if it is not secured."""
         self.metrics = Metrics()
         self.worker_counters = WorkerCounters()
@@ -120,7 +120,7 @@ class MasterServices:
         self.buffers = BufferPool()
         self.requests = RecordedRequests(directory)
         self.servers = self._build_parameter_servers(opened)
-        self.platform: Platform = hosting.platform_factory(config, lambda: self.address)
+        self.platform: Platform = host_environment.platform_factory(config, lambda: self.address)
         opened.callback(self.platform.close, 0)
         curves = self._build_curves()
         self.report_writer = ReportWriter(
@@ -158,12 +158,12 @@ class MasterServices:
             config.spec.serving.port or self._former_port(),
             config.parameter_servers,
             self.metrics.internal_errors.inc,
-            hosting.stream_port,
+            host_environment.stream_port,
             self._build_access_control(),
         )
         opened.callback(self._server.close, 0)
         if self.servers is not None:
-            host = hosting.server_host or reachable(config.host, bare=True)
+            host = host_environment.server_host or reachable(config.host, bare=True)
             self.servers.start(self.address, host)
 
     # --- callbacks -------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class MasterServices:
 
     @property
     def _reachable_host(self) -> str:
-        return self._hosting.host or reachable(self._config.host)
+        return self._host_environment.host or reachable(self._config.host)
 
     def _former_port(self) -> int:
         """The port at which workers expect a restarted master; 0 for any."""
@@ -233,7 +233,7 @@ class MasterServices:
             self._incarnation,
             restored.version,
             restored.path,
-            self._hosting.launch_servers,
+            self._host_environment.launch_servers,
         )
         opened.callback(servers.close)
         return servers
@@ -264,7 +264,7 @@ class MasterServices:
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 
     def _finish_output(self) -> None:
-        if not self._hosting.confirm():
+        if not self._host_environment.confirm():
             raise stale_master(self._config.spec.name)
         counts = self.controller.view().tasks.get(TaskType.PREDICTION)
         self._state.storage.finish_output(counts.dead if counts else 0)
@@ -320,7 +320,7 @@ class MasterServices:
         self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
         self.metrics.add(TableCollector(self.plane.status))
         self.metrics.add(self.worker_counters)
-        self.metrics.add(ApiCollector(self._hosting.api_requests))
+        self.metrics.add(ApiCollector(self._host_environment.api_requests))
         if self.span_export.is_on:
             self.metrics.add(SpansCollector(lambda: self.span_export.counts))
         if self.identities is not None:

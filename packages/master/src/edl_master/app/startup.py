@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.journal import Journal, journal_event
-from edl_master.app.hosting import Hosting
+from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.master import MasterApp
 from edl_master.app.state import clear_up
 from edl_master.config import job_config
@@ -48,10 +48,10 @@ def run(job_dir: Path) -> int:
         log.info("the job was stopped while this master started")
         return job_directory.DIRECTORY_TAKEN
     directory.lock.watch_supervisor()
-    return work(directory, Hosting())
+    return work(directory, HostEnvironment())
 
 
-def work(directory: JobDirectory, hosting: Hosting) -> int:
+def work(directory: JobDirectory, host_environment: HostEnvironment) -> int:
     """Work on the job whose directory this process holds until it has ended; return the exit code.
 
     A job that cannot be started ends FAILED, with the reason in its status.
@@ -67,10 +67,10 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
     try:
         with directory.lock.heartbeats():
             spec = directory.read_spec()
-            master = MasterApp(job_config.read(spec, job_dir), directory, hosting)
+            master = MasterApp(job_config.read(spec, job_dir), directory, host_environment)
     except Exception as error:
         log.error("the job cannot be started\n%s", error)
-        _fail(directory, spec, failure_from_exception(error), hosting)
+        _fail(directory, spec, failure_from_exception(error), host_environment)
         directory.lock.release()
         return FAILED
     with master:
@@ -86,7 +86,7 @@ def work(directory: JobDirectory, hosting: Hosting) -> int:
             return code
         except Exception as error:
             log.exception("the master ends")
-            _fail(directory, spec, failure_from_exception(error), hosting)
+            _fail(directory, spec, failure_from_exception(error), host_environment)
             return FAILED
         finally:
             directory.lock.release()
@@ -109,13 +109,16 @@ def _finish(directory: JobDirectory, end: job_pb2.JobStatus) -> int:
 
 
 def _fail(
-    directory: JobDirectory, spec: job_pb2.JobSpec, failure: Failure, hosting: Hosting
+    directory: JobDirectory,
+    spec: job_pb2.JobSpec,
+    failure: Failure,
+    host_environment: HostEnvironment,
 ) -> None:
     """Write a final status and an event that say why the job did not start.
 
     A master that a later one has replaced ends at once instead: its failure is not the job's.
     """
-    if not hosting.confirm():
+    if not host_environment.confirm():
         end_at_once(job_directory.DIRECTORY_TAKEN)
     output_reservation.release(spec.output, directory.path)
     # What an earlier master has done is done: its figures stay.

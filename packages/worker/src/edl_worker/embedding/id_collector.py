@@ -11,7 +11,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.embedding.lookup_stages import CollectIds, UnservedLookupError, in_stage
 from edl_worker.model_file import Batch, ModelFile
-from edl_worker.tensors.tracing import open_size_spec
+from edl_worker.tensors.traced_functions import open_size_spec
 
 CollectedIds = tuple[tuple[int, ...], list[tf.Tensor], list[tf.Tensor]]
 """Numbers of the lookups' tables; ids of each table that is used, in order of the tables; for

@@ -15,7 +15,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.adapters.optimizer import check_supported
 from edl_worker.model_file.batch import Batch
-from edl_worker.model_file.broadcasting import Measure, broadcast_shapes
+from edl_worker.model_file.broadcast_check import Measure, broadcast_shapes
 from edl_worker.model_file.custom_evaluation import CustomEvaluation
 from edl_worker.model_file.custom_steps import CustomTrainStep, StepError
 from edl_worker.model_file.description import ModelFileDescription, Reduction

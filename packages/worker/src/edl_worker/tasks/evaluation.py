@@ -13,7 +13,7 @@ from edl_worker.embedding.lookup_stages import in_stage
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.tensors.tracing import SizeAgnosticFunction
+from edl_worker.tensors.traced_functions import SizeAgnosticFunction
 
 
 class Inference:

@@ -27,7 +27,7 @@ from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.export import Exporter
 from edl_worker.tensorflow_internals import uses_weight_decay
-from edl_worker.tensors.tracing import open_size_spec
+from edl_worker.tensors.traced_functions import open_size_spec
 from edl_worker.training.arena import Arena
 from edl_worker.training.gradient_trainer import GradientTrainer
 from edl_worker.training.local_trainer import LocalTrainer

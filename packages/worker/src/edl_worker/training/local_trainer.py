@@ -11,7 +11,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.embedding.tables import EmbeddingTables, RowRequest
 from edl_worker.model_file import Batch, ModelFile
-from edl_worker.tensors.tracing import SizeAgnosticFunction
+from edl_worker.tensors.traced_functions import SizeAgnosticFunction
 from edl_worker.training.trainer import StepResult, Trainer
 from edl_worker.training.wire_values import WireValues, memory
 

@@ -16,7 +16,7 @@ def _incarnation() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosting:
+class HostEnvironment:
     """The place of one master; the defaults are those of a machine.
 
     Attributes:
