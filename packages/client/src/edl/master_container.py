@@ -13,6 +13,7 @@ authority (docs/adr/0021).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import logging
@@ -119,7 +120,8 @@ def run(job_dir: Path) -> int:
                         _start(container, spec, job_dir, identities, stores)
                 code = _await_end(container, job_dir)
         except BaseException:
-            container.send(signal.SIGKILL)
+            with contextlib.suppress(EdlError):
+                container.send(signal.SIGKILL)
             raise
         if code == 0:
             store_credentials.remove(job_dir)
@@ -162,7 +164,10 @@ def _watch_end(job_dir: Path, container: container_engine.Container, stay_s: flo
                 over_at = time.monotonic()
             time.sleep(_CHECK_EVERY_S)
         log.warning("the job is over, but its master does not end: it is killed")
-        container.send(signal.SIGKILL)
+        try:
+            container.send(signal.SIGKILL)
+        except EdlError as error:
+            log.warning("it is not killed\n%s", error)
 
     threading.Thread(target=check, name="end-watch", daemon=True).start()
 
@@ -319,11 +324,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.set_up(logging.WARNING)
     logs.identify("companion", job=job_dir.name)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    if parsed.remove:
-        container_engine.sweep(job_dir)
-        return 0
-    signal.signal(signal.SIGTERM, _on_term)
     try:
+        if parsed.remove:
+            container_engine.sweep(job_dir)
+            return 0
+        signal.signal(signal.SIGTERM, _on_term)
         code = run(job_dir)
     except _TerminationRequested:
         code = _SIGNALLED + signal.SIGTERM

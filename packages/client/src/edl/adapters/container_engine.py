@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,23 @@ class Container:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs; an engine that does not answer runs nothing."""
-        try:
+        """Whether it runs.
+
+        Raises:
+            EdlError: ENGINE_UNAVAILABLE.
+        """
+        state: dict[str, Any] = {}
+        with translated_errors(self.engine), _unless_gone():
             state = client(self.engine).inspect_container(self.name)["State"]
-        except Exception:
-            return False
         return bool(state.get("Running"))
 
     def send(self, what: signal.Signals) -> None:
-        """Signal it; SIGKILL also removes what is left of it. Nothing happens if it is gone."""
-        with contextlib.suppress(Exception):
+        """Signal it; SIGKILL also removes what is left of it. Nothing happens if it is gone.
+
+        Raises:
+            EdlError: ENGINE_UNAVAILABLE.
+        """
+        with translated_errors(self.engine), _unless_gone():
             if what is signal.SIGKILL:
                 client(self.engine).remove_container(self.name, force=True, v=True)
             else:
@@ -72,21 +80,22 @@ def of_job(path: Path, role: str = "") -> list[Container]:
 
     Args:
         role: master or worker; all if empty.
+
+    Raises:
+        EdlError: ENGINE_UNAVAILABLE.
     """
     record = read(path)
     if record is None:
         return []
     labels = [f"{LABEL_JOB_DIR}={path.absolute()}"]
     labels += [f"{LABEL_ROLE}={role}"] if role else []
-    try:
+    with translated_errors(record.engine):
         found = client(record.engine).containers(all=True, filters={"label": labels})
-    except Exception:
-        return []
-    return [Container(record.engine, each["Names"][0].lstrip("/")) for each in found]
+        return [Container(record.engine, each["Names"][0].lstrip("/")) for each in found]
 
 
 def sweep(path: Path) -> None:
-    """Remove all containers of a job."""
+    """Remove all containers of a job. Raises: EdlError: ENGINE_UNAVAILABLE."""
     for container in of_job(path):
         container.send(signal.SIGKILL)
 
@@ -185,6 +194,21 @@ def translated_errors(url: str) -> Iterator[None]:
             remedy="Check that the engine runs (docker info) and that you may use its socket;"
             " --engine or DOCKER_HOST names another engine.",
         ) from error
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """A context in which a container may be gone, or be ending."""
+    try:
+        yield
+    except EdlError:
+        raise
+    except Exception as error:
+        from docker.errors import APIError
+
+        gone = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)  # such as: it is not running
+        if not isinstance(error, APIError) or error.status_code not in gone:
+            raise
 
 
 def _not_pulled(image: str, why: str) -> EdlError:

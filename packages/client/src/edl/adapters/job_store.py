@@ -48,6 +48,14 @@ class MasterRecord:
     dashboard_url: str
     incarnation: str
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is there, as far as is known: of an engine that is away nothing is."""
+        try:
+            return self.process.is_alive
+        except EdlError:
+            return False
+
     def is_same_master(self, other: MasterRecord) -> bool:
         """Whether both are records of one master."""
         return (self.address, self.incarnation) == (other.address, other.incarnation)
@@ -65,7 +73,7 @@ class StoredJob:
 
     @property
     def master_is_alive(self) -> bool:
-        return self.master is not None and self.master.process.is_alive
+        return self.master is not None and self.master.is_alive
 
     @property
     def is_over(self) -> bool:
@@ -230,7 +238,7 @@ class JobStore:
         supervised = supervision.commands(path) is not None
         if supervised:
             supervision.ensure(path)
-        if master is not None and master.process.is_alive:
+        if master is not None and master.is_alive:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
         if supervised:
             return status  # the supervisor starts the next master

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shlex
@@ -156,5 +157,6 @@ class LocalLauncher:
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
         processes.end(end_supervision(self._store.path(name)), _END_S)
-        processes.end(self._store.runtime.workers(self._store.path(name)), _END_S)
-        self._store.runtime.remove(self._store.path(name))
+        with contextlib.suppress(EdlError):  # the caller has the reason, such as the same engine
+            processes.end(self._store.runtime.workers(self._store.path(name)), _END_S)
+            self._store.runtime.remove(self._store.path(name))

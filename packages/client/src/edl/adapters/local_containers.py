@@ -40,6 +40,9 @@ class ContainerRuntime:
         # Process numbers of a container mean nothing outside of it.
         return container_engine.read(job_dir) or process_identity.Process(pid, start_time)
 
+    def check(self, job_dir: Path) -> None:
+        container_engine.of_job(job_dir)
+
     def workers(self, job_dir: Path) -> list[LocalInstance]:
         # What lies in the job's directory was written in a container: a record of a process there
         # would name any process of the user.

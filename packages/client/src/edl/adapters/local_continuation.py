@@ -93,7 +93,12 @@ class LocalContinuation:
 
 
 def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> None:
-    """End what is left of a job that is over; nothing starts it again."""
+    """End what is left of a job that is over; nothing starts it again.
+
+    Raises:
+        EdlError: ENGINE_UNAVAILABLE; its containers may go on.
+    """
+    runtime.check(path)
     processes.end(end_supervision(path), _GRACE_S)
     # A master that only serves the page of its finished job ends with the job.
     if master is not None:

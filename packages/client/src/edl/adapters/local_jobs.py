@@ -129,6 +129,7 @@ class LocalJobBackend:
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
         stored = self._read(name)
         if now:
+            self._runtime.check(stored.path)  # without its engine nothing of it would end
             # The supervisor first: it would start the next master.
             masters: list[LocalInstance] = [*end_supervision(self._store.path(name))]
             if stored.master is not None:
@@ -172,7 +173,7 @@ class LocalJobBackend:
     def reach(self, name: str) -> str:
         self._check(name)
         master = self._store.master(name)
-        return master.address if master is not None and master.process.is_alive else ""
+        return master.address if master is not None and master.is_alive else ""
 
     def close(self) -> None:
         for name in list(self._clients):

@@ -29,6 +29,9 @@ class ProcessRuntime:
     def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         return process_identity.Process(pid, start_time)
 
+    def check(self, job_dir: Path) -> None:
+        """Nothing stands between a user and processes."""
+
     def workers(self, job_dir: Path) -> list[LocalInstance]:
         return recorded_workers(job_dir)
 

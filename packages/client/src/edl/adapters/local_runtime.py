@@ -26,6 +26,9 @@ class LocalRuntime(Protocol):
             pid: as the master wrote it down, in its own process namespace.
         """
 
+    def check(self, job_dir: Path) -> None:
+        """Whether the job's processes can be ended now. Raises: EdlError: ENGINE_UNAVAILABLE."""
+
     def workers(self, job_dir: Path) -> list[LocalInstance]:
         """The job's workers, as far as they are known; some may have ended."""
 
