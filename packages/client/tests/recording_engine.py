@@ -17,5 +17,8 @@ class RecordingEngine:
     def create_container(self, **options: Any) -> None:
         self.created.append(options)
 
+    def containers(self, **filters: Any) -> list[dict[str, Any]]:
+        return []
+
     def start(self, name: str) -> None:
         """Does not run it."""

@@ -114,9 +114,13 @@ def test_a_folder_of_the_page_s_key_that_is_a_link_is_replaced(
 
 
 def test_a_record_of_a_process_ends_none(
-    job_dir: Path, bystander: subprocess.Popen[bytes], tmp_path: Path
+    job_dir: Path,
+    bystander: subprocess.Popen[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither when the supervisor gives the master up, nor when a client ends the job."""
+    monkeypatch.setattr(container_engine, "client", lambda *_: RecordingEngine())
     assert ContainerRuntime().workers(job_dir) == []
     said = tmp_path / "said"
     script = job_dir / "master.sh"
