@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from edl.core.job_backend import JobBackend
+from edl.core.job_log import LogChoice
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options import Verb
 from edl.use_cases import job_watcher
@@ -22,7 +23,7 @@ FORBIDDEN = EdlError(ErrorCode.FORBIDDEN, "no")
 
 def report(state: JobState, *, answered: bool = True, pending: str = "") -> Any:
     status = JobStatus(job="digits", verb=Verb.TRAIN, state=state, pending=pending)
-    return SimpleNamespace(status=status, answered=answered, is_over=state.is_over)
+    return SimpleNamespace(status=status, answered=answered, is_over=state.is_over, location="here")
 
 
 RUNNING, DONE = report(JobState.RUNNING), report(JobState.SUCCEEDED)
@@ -35,11 +36,16 @@ class FakeBackend:
         self._answers: Iterator[Any] = iter(answers)
         self._last: Any = None
 
-    def status(self, name: str) -> Any:
+    def status(self, name: str, *, ask: bool = True) -> Any:
         self._last = next(self._answers, self._last)
         if isinstance(self._last, EdlError):
             raise self._last
         return self._last
+
+    def stop(self, name: str, reason: str) -> None: ...
+
+    def logs(self, name: str, choice: LogChoice) -> Any:
+        return SimpleNamespace(poll=lambda final: ())
 
     def events(self, name: str, after: int) -> Sequence[JobEvent]:
         return ()
@@ -92,6 +98,24 @@ def test_a_watcher_waits_for_a_job_in_a_queue(clock: None) -> None:
     waits = report(JobState.STARTING, answered=False, pending="its Job is suspended")
     status, _ = watch(*(2 * int(job_watcher.SILENCE_S / job_watcher.POLL_S) * [waits]), DONE)
     assert status.state is JobState.SUCCEEDED
+
+
+def stopped(*answers: Any) -> JobStatus:
+    watcher = JobWatcher(cast(JobBackend, FakeBackend(*answers)), "digits", FakeDisplay())
+    watcher.stop("enough")
+    return watcher.run()
+
+
+def test_a_job_may_take_long_to_stop_while_its_master_answers(clock: None) -> None:
+    writes = 10 * int(job_watcher.STOP_S / job_watcher.POLL_S) * [RUNNING]
+    assert stopped(*writes, DONE).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("pending", ["", "its Job is suspended"])
+def test_a_stop_that_nobody_answers_is_given_up(clock: None, pending: str) -> None:
+    with pytest.raises(EdlError, match="has not answered") as caught:
+        stopped(RUNNING, report(JobState.RUNNING, answered=False, pending=pending))
+    assert caught.value.code == ErrorCode.MASTER_LOST
 
 
 def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:

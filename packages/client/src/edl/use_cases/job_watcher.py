@@ -21,7 +21,7 @@ OUTAGE_S = 600.0
 DENIED_S = 20.0
 """How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
 STOP_S = 60.0
-"""How long a job may take to stop: the grace of its workers, and retries on a full disk."""
+"""How long no master may accept a request to stop before the caller gives up."""
 _LOG_LINES = 15
 
 
@@ -58,7 +58,7 @@ class JobWatcher:
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._timed_out = False
-        self._stop_deadline: float | None = None
+        self._is_stopping = False
         self._has_answered = self._is_cut_off = False
 
     def run(self) -> JobStatus:
@@ -87,7 +87,7 @@ class JobWatcher:
         while True:
             try:
                 self._backend.stop(self._name, reason)
-                self._stop_deadline = time.monotonic() + STOP_S
+                self._is_stopping = True
                 return
             except MasterUnreachable:
                 # The master may be busy or restarting. A job that never gets the request continues.
@@ -103,7 +103,7 @@ class JobWatcher:
             if report.answered:
                 silent_since = None
                 self._display.update(report.status)
-            elif silent_since is None or report.status.pending:
+            elif silent_since is None or (report.status.pending and not self._is_stopping):
                 silent_since = now  # no master runs while the job waits, as in a queue
             elif now - silent_since > SILENCE_S and not report.is_over:
                 raise self._unanswered()
@@ -153,10 +153,9 @@ class JobWatcher:
         return error.code == ErrorCode.FORBIDDEN and self._is_cut_off and since_s < DENIED_S
 
     def _check_time(self, now: float) -> None:
-        if self._stop_deadline is not None:
-            if now > self._stop_deadline:
-                raise self._unanswered()
-        elif self._deadline is not None and now > self._deadline:
+        if self._is_stopping:
+            return
+        if self._deadline is not None and now > self._deadline:
             self._timed_out = True
             self._display.say(f"{self._name} has run for {self._limit()}; stopping it")
             self.stop(f"--timeout {self._limit()}")
