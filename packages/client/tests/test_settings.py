@@ -9,7 +9,7 @@ import pytest
 
 from edl.core.options import Given, Verb, options_of
 from edl.core.problem import Problem
-from edl.settings import gather
+from edl.settings import cluster_choice, gather
 
 
 @pytest.fixture
@@ -113,6 +113,31 @@ def test_a_value_says_where_it_was_set(project: Path) -> None:
     assert found["seed"].where == f"{project / 'edl.toml'}: [train] seed"
     assert found["loss"].where == "$EDL_LOSS"
     assert not found["seed"].explicit
+
+
+# --- the cluster of commands about jobs ----------------------------------------------------
+
+
+def chosen(project: Path, **environ: str) -> str | None:
+    """The namespace that commands about jobs look at; None without a cluster."""
+    found = cluster_choice({"HOME": str(project.parent), **environ}, project)
+    return None if found is None else found.namespace
+
+
+@pytest.mark.parametrize("section", ["", "[train]", "[evaluate]", "[predict]"])
+def test_a_cluster_is_chosen_for_all_verbs_or_for_one(project: Path, section: str) -> None:
+    (project / "edl.toml").write_text(f"{section}\nplatform = 'kubernetes'\nnamespace = 'n'\n")
+    assert chosen(project) == "n"
+    assert chosen(project, EDL_PLATFORM="processes") is None
+
+
+def test_a_broken_file_never_changes_the_platform_without_a_word(project: Path) -> None:
+    (project / "edl.toml").write_text("platform = ")
+    for environ in ({}, {"EDL_PLATFORM": "kubernetes"}):
+        with pytest.raises(Problem) as caught:
+            chosen(project, **environ)
+        assert caught.value.where == str(project / "edl.toml")
+    assert chosen(project, EDL_PLATFORM="processes") is None, "no file has a say in this"
 
 
 # --- files of others ---------------------------------------------------------------------------

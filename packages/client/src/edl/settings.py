@@ -15,7 +15,7 @@ from edl.core.cluster.choice import ClusterChoice
 from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
 from edl.core.platforms import KUBERNETES
-from edl.core.problem import Problem, usage
+from edl.core.problem import usage
 
 command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags", default=None)
 """Options of jobs that a command about jobs takes as flags: platform, context, namespace."""
@@ -98,19 +98,23 @@ def gather(
 def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:
     """The cluster whose jobs commands look at; None unless Kubernetes is the platform.
 
-    A kubeconfig alone chooses no cluster: commands about local jobs would wait for it. A settings
-    file that cannot be read chooses none, either.
+    A kubeconfig alone chooses no cluster: commands about local jobs would wait for it. If jobs of
+    one verb alone run in a cluster, it is theirs.
+
+    Raises:
+        Problem: as in ``gather``, if it depends on the settings files.
     """
     flags = command_flags.get() or {}
-    try:
-        found = gather(Verb.TRAIN, {}, environ=environ, cwd=cwd)
-    except Problem:
-        found = {}
-    values = {name: str(entry.value) for name, entry in found.items()} | dict(flags)
-    if values.get("platform") != KUBERNETES.name:
+    platform = flags.get("platform") or environ.get(BY_NAME["platform"].variable)
+    if platform and platform != KUBERNETES.name:
         return None
-    everywhere = "all_namespaces" in flags
-    return ClusterChoice(values.get("context", ""), values.get("namespace", ""), everywhere)
+    for verb in Verb:
+        found = gather(verb, {}, environ=environ, cwd=cwd)
+        values = {name: str(entry.value) for name, entry in found.items()} | dict(flags)
+        if values.get("platform") == KUBERNETES.name:
+            everywhere = "all_namespaces" in flags
+            return ClusterChoice(values.get("context", ""), values.get("namespace", ""), everywhere)
+    return None
 
 
 def user_file(environ: Mapping[str, str]) -> SettingsFile | None:

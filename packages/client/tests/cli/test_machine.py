@@ -170,6 +170,16 @@ def test_commands_and_options_are_completed(edl: Edl) -> None:
     assert completed(edl, "edl completion z") == ["zsh"]
 
 
+def test_a_broken_settings_file_is_named_and_spoils_neither_help_nor_completion(edl: Edl) -> None:
+    (edl.place / "edl.toml").write_text("platform = ")
+    done = edl.run("list")
+    assert done.code == 2, str(done)
+    assert str(edl.place / "edl.toml") in done.err
+    assert edl("list", "--platform", "processes").code == 0
+    assert "Usage" in edl("--help").out
+    assert completed(edl, "edl status ") == []
+
+
 def test_bash_can_read_its_script(edl: Edl) -> None:
     script = edl("completion", "bash").out
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)

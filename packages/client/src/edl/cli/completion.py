@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterable
 
 
 def job_names(incomplete: str) -> list[str]:
-    """Names of all jobs that begin like this, newest first."""
+    """Names of all jobs that begin like this, newest first; none if they cannot be listed."""
     from edl.app import job_catalog
+    from edl_proto.errors import EdlError
 
-    return [name for name in job_catalog().names() if name.startswith(incomplete)]
+    try:
+        return [name for name in job_catalog().names() if name.startswith(incomplete)]
+    except EdlError:
+        return []
 
 
 def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:

@@ -42,6 +42,7 @@ from edl.core.job_log import LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import KUBERNETES
+from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
@@ -295,6 +296,13 @@ def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBacke
 
     Args:
         session: by default for the cluster that the settings choose, if they do.
+
+    Raises:
+        EdlError: USAGE; a settings file that may choose one cannot be read.
     """
-    choice = settings.cluster_choice(os.environ, Path.cwd())
-    return KubernetesJobBackend(session or ClusterSession(choice))
+    if session is None:
+        try:
+            session = ClusterSession(settings.cluster_choice(os.environ, Path.cwd()))
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+    return KubernetesJobBackend(session)
