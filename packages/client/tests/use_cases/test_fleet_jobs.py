@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 
 import pytest
 
 from edl.core.job_backend import StatusReport
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
-from edl.use_cases.fleet import FleetJob
+from edl.use_cases.fleet import FleetJob, repeated
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -28,3 +30,22 @@ def test_a_number_that_json_lacks_spoils_the_list_for_nobody(value: float) -> No
     told = json.loads(json.dumps(job.to_dict(), allow_nan=False))
     assert (told["loss"], told["eta_s"]) == (None, None)
     assert (told["records_per_s"], told["rates"], told["seconds"]) == (0.0, [1.0, 0.0], 0.0)
+
+
+@pytest.mark.parametrize("kind", [OSError, EdlError])
+def test_the_page_goes_on_after_an_error_and_says_so_once(kind: type[Exception]) -> None:
+    acts, recovered, said = 0, threading.Event(), list[str]()
+    error = OSError("disk full") if kind is OSError else EdlError(ErrorCode.SYSTEM, "disk full")
+
+    def act() -> None:
+        nonlocal acts
+        acts += 1
+        if 1 < acts < 5:
+            raise error
+        if acts == 5:
+            recovered.set()
+
+    with repeated(act, 0.001, said.append):
+        assert recovered.wait(200)
+    assert len(said) == 1
+    assert "disk full" in said[0]

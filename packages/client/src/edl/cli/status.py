@@ -235,7 +235,7 @@ def _serve_all(
                 found = (scrape_target(report) for report in fleet.reports)
                 prometheus.follow(target for target in found if target is not None)
 
-        opened.enter_context(repeated(refresh, _FLEET_EVERY_S))
+        opened.enter_context(repeated(refresh, _FLEET_EVERY_S, terminal.message))
         page = FleetServer(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
         opened.enter_context(page)
         show(page.link())

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,17 +184,27 @@ def _known(value: float) -> float | None:
 
 
 @contextmanager
-def repeated(act: Callable[[], None], every_s: float) -> Iterator[None]:
+def repeated(act: Callable[[], None], every_s: float, say: Callable[[str], None]) -> Iterator[None]:
     """Act now, and again every so many seconds in a thread of its own, until the block ends.
 
-    An EdlError of the first act is raised; after a later one the next act follows as usual.
+    An error of the first act is raised; after a later one the next act follows as usual.
+
+    Args:
+        say: is told about the first of errors in a row.
     """
     over = threading.Event()
 
     def run() -> None:
+        fails = False
         while not over.wait(every_s):
-            with suppress(EdlError):
+            try:
                 act()
+            except (EdlError, OSError) as error:
+                if not fails:
+                    say(f"the page of all jobs is not up to date: {error}")
+                fails = True
+            else:
+                fails = False
 
     thread = threading.Thread(target=run, name="fleet", daemon=True)
     act()
