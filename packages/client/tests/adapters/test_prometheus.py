@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -150,6 +151,53 @@ def test_a_job_without_a_master_keeps_its_target_until_it_is_over(
         details=dict,
     )
     assert scrape_target(report) == (ScrapeTarget("one", found, token) if found else None)
+
+
+_STAND_IN = """#!{python}
+import http.server, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if {broken}:
+    sys.exit("opening storage failed")
+[port] = [int(it.rpartition(":")[2]) for it in sys.argv if it.startswith("--web.listen-address")]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, broken: bool = False) -> None:
+    """A program that is found as Prometheus, and answers at once, or ends."""
+    program = folder / "prometheus"
+    program.write_text(_STAND_IN.format(python=sys.executable, broken=broken))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_second_one_is_refused_and_spoils_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    folder = tmp_path / "figures"
+    with Prometheus(folder) as first:
+        first.follow([ScrapeTarget("one", "127.0.0.1:1", tmp_path / "token")])
+        before = {path: path.stat().st_ino for path in folder.rglob("*")}
+        with pytest.raises(EdlError, match="another edl dashboard"), Prometheus(folder):
+            pytest.fail("two processes have the folder")
+        assert before == {path: path.stat().st_ino for path in folder.rglob("*")}
+        assert first._is_ready()
+    with Prometheus(folder):
+        """The folder is free again."""
+
+
+def test_one_that_does_not_come_up_is_reported_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch, broken=True)
+    with pytest.raises(EdlError, match="has ended with code 1") as caught:
+        Prometheus(tmp_path / "figures").__enter__()
+    assert caught.value.detail == "opening storage failed"
 
 
 def test_without_prometheus_a_person_hears_what_to_do(

@@ -8,6 +8,7 @@ and alerts are those of deploy/prometheus, of which this package has a copy.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.resources
 import json
 import re
@@ -15,8 +16,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -25,14 +28,20 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from edl.adapters.log_tail import tail
 from edl.core.job_backend import StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.page_key import metrics_token_file
 from edl_proto.local import job_directory
 from edl_proto.local.parent_process import ending_with_parent
+from edl_proto.monitoring.log_lines import readable
 
 _HOST = "127.0.0.1"
+_START_S = 120.0
+"""It reads all figures since its last block before it answers."""
+_POLL_S = 0.1
+_LOG_LINES = 15
 _LEAVE_S = 10.0
 _ANSWER_S = 2.0
 _RETENTION = "15d"
@@ -74,7 +83,8 @@ class Prometheus:
         interval_s: between two scrapes, and between two evaluations of the rules, in whole seconds.
 
     Raises:
-        EdlError: SYSTEM; Prometheus is not installed.
+        EdlError: SYSTEM; Prometheus is not installed, or, when the context begins, another process
+            has the folder, or it does not come up.
     """
 
     def __init__(self, folder: Path, interval_s: int = 5) -> None:
@@ -90,15 +100,42 @@ class Prometheus:
         self._folder = folder
         self._targets = folder / "targets"
         self._rules = folder / "rules.yml"
+        self._log = folder / "prometheus.log"
         self._interval_s = interval_s
         self._jobs: dict[str, ScrapeTarget] = {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._opened = ExitStack()
         self._stale = False
         self.url = ""
         """Where it answers while it runs."""
 
     def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            self._take(opened)
+            self._start(opened)
+            self._await()
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def _take(self, opened: ExitStack) -> None:
+        """Have the folder for this process alone."""
         self._targets.mkdir(0o700, parents=True, exist_ok=True)
+        lock = opened.enter_context((self._folder / "lock").open("w"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EdlError(
+                ErrorCode.SYSTEM,
+                "another edl dashboard --all --prometheus runs on this machine",
+                where=str(self._folder),
+                remedy="Use its Prometheus, which reads the metrics of all jobs, or end it first;"
+                " without --prometheus any number of pages can be served.",
+            ) from None
+
+    def _start(self, opened: ExitStack) -> None:
         for old in self._targets.glob("*.json"):
             old.unlink()
         rules = importlib.resources.files("edl") / "prometheus" / "rules.yml"
@@ -107,7 +144,7 @@ class Prometheus:
         with socket.create_server((_HOST, 0)) as probe:
             port = probe.getsockname()[1]
         self.url = f"http://{_HOST}:{port}"
-        with (self._folder / "prometheus.log").open("wb") as log:
+        with self._log.open("wb") as log:
             command = [
                 *(self._binary, f"--config.file={self._folder / 'prometheus.yml'}"),
                 *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
@@ -123,15 +160,24 @@ class Prometheus:
                 stdout=log,
                 stderr=log,
             )
-        return self
+        opened.callback(_end, self._process)
 
-    def __exit__(self, *_: object) -> None:
+    def _await(self) -> None:
+        """Wait until it answers."""
         assert self._process is not None
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LEAVE_S)
-        self._process.kill()
-        self._process.wait()
+        deadline = time.monotonic() + _START_S
+        while not self._is_ready():
+            code = self._process.poll()
+            if code is not None or time.monotonic() > deadline:
+                late = f"has not answered within {_START_S:.0f} s"
+                raise EdlError(
+                    ErrorCode.SYSTEM,
+                    f"Prometheus {late if code is None else f'has ended with code {code}'}",
+                    where=str(self._log),
+                    remedy="See the end of its log below, or omit --prometheus.",
+                    detail=readable(tail(self._log, _LOG_LINES)),
+                )
+            time.sleep(_POLL_S)
 
     def follow(self, targets: Iterable[ScrapeTarget]) -> None:
         """Scrape these jobs from now on, and no others; to be called every few seconds."""
@@ -178,3 +224,11 @@ class Prometheus:
         }
         text = yaml.safe_dump(configuration, sort_keys=False)
         replace_file(self._folder / "prometheus.yml", text.encode())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_LEAVE_S)
+    process.kill()
+    process.wait()
