@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -29,6 +31,8 @@ from edl_proto.local import job_directory, ownership, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
+
+_DRAFT = re.compile(r"\.(new|old)-\w{8}")
 
 START_DEADLINE_S = 60.0
 """How long a master may take from its start to master.json: imports, and indexing the data."""
@@ -155,8 +159,7 @@ class JobStore:
         try:
             self.root.mkdir(mode=0o755, parents=True, exist_ok=True)
             # Made elsewhere and renamed: no process ever sees a job without its spec.
-            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
-            try:
+            with self._draft(".new-") as draft:
                 if not ownership.is_own(draft):
                     raise EdlError(
                         ErrorCode.FORBIDDEN,
@@ -172,13 +175,13 @@ class JobStore:
                 supervision.describe(draft, supervisor, master)
                 for path in (*draft.iterdir(), draft):
                     flush(path)
-                draft.rename(self.path(name))
+                try:
+                    draft.rename(self.path(name))
+                except OSError as error:
+                    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                        return False
+                    raise
                 flush(self.root)
-            except BaseException as error:
-                shutil.rmtree(draft, ignore_errors=True)
-                if isinstance(error, OSError) and error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                    return False
-                raise
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise EdlError(
@@ -288,9 +291,9 @@ class JobStore:
         self.runtime.remove(self.path(name))
         try:
             # Renamed in one step, so that no process finds half a job.
-            doomed = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))
-            self.path(name).rename(doomed / name)
-            shutil.rmtree(doomed)
+            with self._draft(".old-") as doomed:
+                self.path(name).rename(doomed / name)
+                shutil.rmtree(doomed)
         except OSError as error:
             raise EdlError(
                 ErrorCode.OUTPUT_UNWRITABLE,
@@ -298,6 +301,34 @@ class JobStore:
                 where=str(self.path(name)),
                 remedy="Check the permissions of this folder.",
             ) from error
+
+    @contextlib.contextmanager
+    def _draft(self, prefix: str) -> Iterator[Path]:
+        """A folder next to the jobs; gone afterwards, unless renamed.
+
+        Each command that has one shares a lock, so whoever has it alone removes those that killed
+        commands have left.
+        """
+        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):  # they have theirs, or the disk knows no locks
+                fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._remove_drafts()
+            with contextlib.suppress(OSError):
+                fcntl.flock(root, fcntl.LOCK_SH)
+            draft = Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
+            try:
+                yield draft
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        finally:
+            os.close(root)
+
+    def _remove_drafts(self) -> None:
+        for entry in os.scandir(self.root):
+            is_draft = _DRAFT.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            if is_draft and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _lines(path: Path) -> Iterator[str]:
