@@ -8,8 +8,10 @@ import json
 import os
 import select
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from edl.adapters.job_store import START_DEADLINE_S
 from edl.adapters.launcher import master_command
@@ -38,18 +40,27 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
     """
     command = [*master_command(), "--end-with-parent"]
     command += ["--view", str(job_dir), "--port", str(port)]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,  # never written to: its end tells that this process is gone
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with tempfile.TemporaryFile() as log:  # a pipe that nobody reads would fill up, and block it
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # never written to: its end tells that this process is gone
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        with _ending(process):
+            assert process.stdout is not None
+            # A page is one line when it is served; it may take as long as imports do.
+            ready, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
+            line = process.stdout.readline() if ready else ""
+            yield _url(command, line, process, log), process
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A context that ends a process."""
     try:
-        assert process.stdout is not None
-        # A page is one line when it is served; nothing of it may come for as long as imports take.
-        ready, _, _ = select.select([process.stdout], [], [], START_DEADLINE_S)
-        yield _url(command, process.stdout.readline() if ready else "", process), process
+        yield
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -73,7 +84,7 @@ def open_in_browser(link: str) -> None:
     webbrowser.open(path.absolute().as_uri())
 
 
-def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
+def _url(command: list[str], line: str, process: subprocess.Popen[str], log: BinaryIO) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         facts = json.loads(line)
         if "code" in facts:
@@ -81,7 +92,9 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str]) -> str:
             raise EdlError(code, facts["what"], where=command[-3], remedy=facts["remedy"])
         return str(facts["dashboard_url"])
     try:
-        _, output = process.communicate(timeout=_LEAVE_S)
+        process.wait(_LEAVE_S)
+        log.seek(0)
+        output = log.read().decode(errors="replace")
     except subprocess.TimeoutExpired:
         output = f"the page was not served within {START_DEADLINE_S:.0f} s"
     raise EdlError(
