@@ -14,6 +14,7 @@ from edl.conversion.target_columns import Target
 from edl.conversion.writer import ConversionResult, FileLayout, check_layout, write
 from edl.core.formats import Compression
 from edl.core.problem import Problem
+from edl_proto.errors import EdlError, ErrorCode
 
 __all__ = ["ConversionResult", "LoadResult", "convert_data", "load_data"]
 
@@ -53,6 +54,13 @@ def convert_data(  # noqa: PLR0913  (the parameters are the public interface)
     """
     files = (source,) if isinstance(source, str) else tuple(source)
     if query:
+        if len(files) != 1:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"a query reads one database, not {len(files)}",
+                where="convert_data(source=...)",
+                remedy="Name the URL of the database, such as postgresql://host/name.",
+            )
         origin = Origin(database=files[0], query=query, password_file=password_file)
     else:
         origin = Origin(files=files)
