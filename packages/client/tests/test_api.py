@@ -74,12 +74,17 @@ def test_what_is_wrong_raises_before_anything_starts(job: dict[str, Any], tidy: 
 
 
 def test_a_detached_job_is_found_again(
-    job: dict[str, Any], tidy: Edl, monkeypatch: pytest.MonkeyPatch
+    job: dict[str, Any],
+    tidy: Edl,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("EDL_SCENARIO", "endless")
     result = elasticdl.train(**job, name="away", detach=True)
     assert result.state in ("STARTING", "RUNNING")
     assert result.dashboard_url
+    elasticdl.train(**job, name="away", detach=True, progress=True)
+    assert "away runs already, page: http://" in capfd.readouterr().err
     tidy("stop", "away")
     with pytest.raises(EdlError) as caught:
         elasticdl.train(**job, name="away")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack, get_type_hints
 
 from edl import codec
-from edl.app import experiment_tracker, job_catalog, job_submitter, track_in_background
+from edl.app import job_catalog, job_submitter, track_in_background, tracker_of
 from edl.core.job_backend import JobBackend
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
@@ -20,6 +20,7 @@ from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
+from edl.use_cases.job_submission import announcement
 from edl.use_cases.job_tracking import BackgroundTracking
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl.use_cases.model_export import export_model
@@ -36,7 +37,8 @@ def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResu
         options: the options of ``edl train``; model_zoo, model_def, data and output are required.
 
     Returns:
-        The result; with ``detach=True`` the state of the job so far.
+        The result; with ``detach=True`` the state of the job so far, and ``tracker`` does nothing:
+        ``edl track`` sends the job later.
 
     Raises:
         EdlError: an option is wrong, or the job failed, was stopped or timed out.
@@ -107,7 +109,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     }
     submitter = job_submitter()
     plan = submitter.prepare(verb, flags)
-    tracker = None if plan.job.tracker == "none" else experiment_tracker(plan.job.tracker)
+    tracker = tracker_of(plan.job)
     if plan.job.dry_run:
         submitter.dry_run(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
@@ -117,7 +119,7 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
     )
     started = submitter.start(plan, display.say)
     if progress:
-        display.say(f"{started.name} started, page: {started.page_link}")
+        display.say(announcement(started, plan.job))
     if plan.job.detach:
         return of_status(submitter.catalog.recorded(started.name).status)
     backend = submitter.catalog.find(started.name)

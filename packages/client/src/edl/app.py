@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from edl.core.job_backend import JobBackend
 from edl.core.platforms import PLATFORMS
+from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
 from edl.core.tracking import ExperimentTracker
 from edl.use_cases.job_catalog import JobCatalog
@@ -41,6 +42,15 @@ def experiment_tracker(name: str) -> ExperimentTracker:
     """
     tracker: ExperimentTracker = pkgutil.resolve_name(TRACKERS[name])()
     return tracker
+
+
+def tracker_of(job: Submission) -> ExperimentTracker | None:
+    """The tracker that a job names; it must be there before the job starts.
+
+    Raises:
+        EdlError: as ``experiment_tracker``.
+    """
+    return experiment_tracker(job.tracker) if job.tracker in TRACKERS else None
 
 
 def job_tracking(

@@ -84,13 +84,14 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
     """Start a job, watch it until its end, and print the result."""
     with errors_as_output(form, lambda error: _refused(flags, error)):
         from edl.adapters import zoo_archive
-        from edl.app import job_submitter
+        from edl.app import job_submitter, tracker_of
         from edl.core.job_backend import silent
         from edl.render import terminal
+        from edl.use_cases.job_submission import announcement
 
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
-        tracker = _tracker(plan)
+        tracker = tracker_of(plan.job)
         if plan.job.dry_run:
             for warning in submitter.dry_run(plan):
                 terminal.warning(warning)
@@ -104,15 +105,11 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         with interruptible():
             started = submitter.start(plan, silent if quiet else terminal.message)
         if not quiet:
-            how = "runs already; watching it" if started.attached else "started"
-            page = started.page_link or f"edl dashboard {started.name}"
-            terminal.message(f"{started.name} {how}, page: {page}")
+            terminal.message(announcement(started, plan.job))
         if plan.job.detach:
             print_detached(
                 submitter.catalog, started.name, started.dashboard_url, form, quiet=quiet
             )
-            if tracker is not None and not quiet:
-                terminal.message(f"edl track {started.name}  # sends it to {plan.job.tracker}")
             return
     backend = submitter.catalog.find(started.name)
     display = make_display(quiet)
@@ -121,13 +118,6 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
     if tracking is not None:
         tracking.finish()
     finish(backend, status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
-
-
-def _tracker(plan: SubmissionPlan) -> ExperimentTracker | None:
-    """The tracker that a plan names; it must be there before the job starts."""
-    from edl.app import experiment_tracker
-
-    return None if plan.job.tracker == "none" else experiment_tracker(plan.job.tracker)
 
 
 def _track(

@@ -18,6 +18,7 @@ from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
+from edl.core.trackers import TRACKERS
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.zoo_files import ZooFiles
@@ -65,6 +66,18 @@ class StartedJob:
     dashboard_url: str
     page_link: str
     attached: bool
+
+
+def announcement(started: StartedJob, job: Submission) -> str:
+    """What to say of a job that has been started, in one line or more."""
+    how = "started"
+    if started.attached:
+        how = "runs already" if job.detach else "runs already; watching it"
+    page = started.page_link or f"edl dashboard {started.name}"
+    lines = [f"{started.name} {how}, page: {page}"]
+    if job.detach and job.tracker in TRACKERS:
+        lines.append(f"edl track {started.name}  # sends it to {job.tracker}")
+    return "\n".join(lines)
 
 
 class JobSubmitter:
