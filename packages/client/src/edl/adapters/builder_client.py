@@ -13,7 +13,7 @@ from typing import IO, Any
 import grpc
 
 from edl import codec
-from edl.adapters.input_files import read_input
+from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input, read_input
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.git_source import GitSource
@@ -221,12 +221,16 @@ def _read(path: str, option: str) -> bytes:
     try:
         return read_input(Path(path))
     except OSError as error:
-        raise EdlError(
-            ErrorCode.USAGE,
-            f"{option}: the file cannot be read: {error.strerror}",
-            where=path,
-            remedy="Name a readable file in PEM format.",
-        ) from error
+        raise _unreadable(path, option, error, "Name a readable file in PEM format.") from error
+
+
+def _unreadable(path: str, option: str, error: OSError, remedy: str) -> EdlError:
+    return EdlError(
+        ErrorCode.USAGE,
+        f"{option}: the file cannot be read: {error.strerror}",
+        where=path,
+        remedy=remedy,
+    )
 
 
 def _token_for(address: str, service: BuilderEndpoint, environ: Mapping[str, str]) -> str:
@@ -260,8 +264,15 @@ def _token(environ: Mapping[str, str]) -> str:
     path = environ.get(TOKEN_FILE, "")
     if not path:
         return ""
-    token = _read(path, TOKEN_FILE).decode("utf-8", "replace").strip()
-    if Path(path).stat().st_mode & 0o007:
+    try:
+        with open_input(Path(path)) as file:
+            is_open = may_be_read_by_others(file.fileno())
+            token = file.read(LONGEST).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise _unreadable(
+            path, TOKEN_FILE, error, "It holds the token, and nothing else."
+        ) from error
+    if is_open:
         raise EdlError(
             ErrorCode.USAGE,
             f"{TOKEN_FILE}: every user of this machine may read the token",

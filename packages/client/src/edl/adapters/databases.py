@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.parse import quote, quote_plus
 
 from edl.adapters.database_errors import database_error
 from edl.adapters.database_positions import SentQuery
-from edl.adapters.input_files import LONGEST, open_input
+from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input
 from edl.core.problem import usage
 from edl.core.sql_tokens import dialect_of
 from edl_proto.errors import EdlError, ErrorCode
@@ -315,21 +314,10 @@ def _shown(url: URL) -> str:
     return shown.render_as_string()
 
 
-def _may_be_read_by_others(file: int) -> bool:
-    """Whether other users may read an open file, and its owner could forbid it.
-
-    A pipe, as a shell gives for <(...), has no other readers. Containers and pods mount secrets
-    read-only, readable for all of their processes.
-    """
-    facts = os.fstat(file)
-    is_fixed = os.fstatvfs(file).f_flag & os.ST_RDONLY
-    return stat.S_ISREG(facts.st_mode) and bool(facts.st_mode & 0o007) and not is_fixed
-
-
 def _first_line(file: str) -> str:
     try:
         with open_input(Path(file)) as text:
-            is_open = _may_be_read_by_others(text.fileno())
+            is_open = may_be_read_by_others(text.fileno())
             found = text.readline(LONGEST).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text"

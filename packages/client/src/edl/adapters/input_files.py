@@ -56,3 +56,14 @@ def read_input(path: Path) -> bytes:
     if len(content) > LONGEST:
         raise OSError(errno.EFBIG, f"it has more than {LONGEST >> 20} MiB", str(path))
     return content
+
+
+def may_be_read_by_others(file: int) -> bool:
+    """Whether other users may read an open file, and its owner could forbid it.
+
+    A pipe, as a shell gives for <(...), has no other readers. Containers and pods mount secrets
+    read-only, readable for all of their processes.
+    """
+    facts = os.fstat(file)
+    is_fixed = os.fstatvfs(file).f_flag & os.ST_RDONLY
+    return stat.S_ISREG(facts.st_mode) and bool(facts.st_mode & 0o007) and not is_fixed
