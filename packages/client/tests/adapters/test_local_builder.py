@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -15,7 +17,7 @@ from conftest import Edl, eventually
 
 from edl.adapters import local_builder
 from edl.core.image_build import BuilderEndpoint, BuildRequest
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 
 _QUICK = """
 import json, os, sys
@@ -52,6 +54,35 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
     assert second_in.wait(200)
     thread.join(200)
     assert said == ["waiting for another build on this machine"]
+
+
+def test_a_disk_without_locks_is_no_build_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    environ, request = _command(tmp_path, _QUICK), BuildRequest("zoo", "127.0.0.1:5000/x")
+    with (
+        pytest.raises(EdlError, match="No locks available") as caught,
+        local_builder.running(request, BuilderEndpoint(), pytest.fail, environ),
+    ):
+        pytest.fail("a builder runs")
+    assert caught.value.code == ErrorCode.BUILDER_UNAVAILABLE
+
+
+def test_a_command_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    environ = {**os.environ, "EDL_BUILDER_COMMAND": "python 'x"}
+    request = BuildRequest("zoo", "127.0.0.1:5000/x")
+    with (
+        pytest.raises(EdlError, match="no closing quotation") as caught,
+        local_builder.running(request, BuilderEndpoint(), print, environ),
+    ):
+        pytest.fail("a builder runs")
+    assert (caught.value.code, caught.value.where) == (ErrorCode.USAGE, "$EDL_BUILDER_COMMAND")
 
 
 _LISTENING = """

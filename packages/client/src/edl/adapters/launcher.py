@@ -38,17 +38,26 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
     Raises:
         EdlError: USAGE, ``$EDL_MASTER_COMMAND`` cannot be split into words.
     """
-    if custom := environ.get("EDL_MASTER_COMMAND"):
-        try:
-            return shlex.split(custom)
-        except ValueError as error:
-            raise EdlError(
-                ErrorCode.USAGE,
-                f"the command {custom} cannot be read: {str(error).lower()}",
-                where="$EDL_MASTER_COMMAND",
-                remedy="Write it as for a shell, or unset the variable.",
-            ) from None
-    return [python(environ), "-m", "edl_master"]
+    custom = custom_command("EDL_MASTER_COMMAND", environ)
+    return custom or [python(environ), "-m", "edl_master"]
+
+
+def custom_command(variable: str, environ: Mapping[str, str]) -> list[str]:
+    """The words of a command in a variable; none if it is not set.
+
+    Raises:
+        EdlError: USAGE, it cannot be split into words.
+    """
+    custom = environ.get(variable, "")
+    try:
+        return shlex.split(custom)
+    except ValueError as error:
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"the command {custom} cannot be read: {str(error).lower()}",
+            where=f"${variable}",
+            remedy="Write it as for a shell, or unset the variable.",
+        ) from None
 
 
 def supervisor_command() -> list[str]:

@@ -11,15 +11,14 @@ import fcntl
 import json
 import os
 import select
-import shlex
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from edl.adapters.launcher import lacks_module, python
+from edl.adapters.launcher import custom_command, lacks_module, python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl_proto.errors import EdlError, ErrorCode
@@ -52,7 +51,7 @@ def running(
     folder = _own(job_directory.home() / "builder")
     log = folder / "builder.log"
     with (folder / "lock").open("w") as lock, _socket(folder) as socket:
-        _take(lock.fileno(), say)
+        _take(lock, say)
         command = _command(request, service, folder, socket, environ)
         process, address = _start(command, log, environ)
         try:
@@ -88,16 +87,25 @@ def _socket(folder: Path) -> Iterator[Path]:
         yield Path(short) / "socket"
 
 
-def _take(lock: int, say: Callable[[str], None]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        say("waiting for another build on this machine")
-        while True:  # a lock that is waited for in the kernel would not heed Ctrl-C
-            with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+def _take(lock: IO[str], say: Callable[[str], None]) -> None:
+    waits = False
+    while True:  # a lock that is waited for in the kernel would not heed Ctrl-C
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not waits:
+                say("waiting for another build on this machine")
+            waits = True
             time.sleep(0.1)
+        except OSError as error:
+            raise EdlError(
+                ErrorCode.BUILDER_UNAVAILABLE,
+                f"no builder can be started on this machine: no lock: {error.strerror}",
+                where=lock.name,
+                remedy="Set EDL_HOME to a folder on a disk of this machine, or name a build service"
+                " with --builder.",
+            ) from error
 
 
 def _command(
@@ -108,8 +116,8 @@ def _command(
     environ: Mapping[str, str],
 ) -> list[str]:
     registry = request.repository.partition("/")[0]
-    custom = environ.get("EDL_BUILDER_COMMAND")
-    command = shlex.split(custom) if custom else [python(environ), "-m", "edl_builder"]
+    custom = custom_command("EDL_BUILDER_COMMAND", environ)
+    command = custom or [python(environ), "-m", "edl_builder"]
     command += ["--listen", f"unix:{socket}", "--until-stdin-closes"]
     command += ["--state-dir", str(folder / "state"), "--registry", registry]
     if is_on_this_machine(registry):

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from edl import codec, settings
 from edl.adapters import container_engine
 from edl.adapters.launcher import master_command, python
 from edl.core.diagnostics import Diagnostic, DiagnosticGrade
+from edl.core.options import Verb
+from edl.core.problem import Problem
 from edl.core.quantities import size
 from edl.core.submission import HOST
 from edl_proto.errors import EdlError
@@ -151,7 +154,7 @@ def _engine() -> Diagnostic:
     """The container engine, which only ``--platform docker`` and images need."""
     subject = "containers"
     try:
-        url = container_engine.engine_url(os.environ.get("EDL_ENGINE", ""))
+        url = container_engine.engine_url(_named_engine())
         container_engine.check_engine(url)
     except EdlError as error:
         return Diagnostic(
@@ -161,6 +164,15 @@ def _engine() -> Diagnostic:
             error.remedy,
         )
     return Diagnostic(subject, DiagnosticGrade.OK, f"the engine at {url} answers")
+
+
+def _named_engine() -> str:
+    """The engine that jobs started here would use; empty if no setting names one."""
+    try:
+        given = settings.gather(Verb.TRAIN, {}, environ=os.environ, cwd=Path.cwd())
+    except Problem as problem:
+        raise codec.error_of(problem) from None
+    return str(given["engine"].value) if "engine" in given else ""
 
 
 def _interpreter() -> Iterator[Diagnostic]:
@@ -178,9 +190,13 @@ def _interpreter() -> Iterator[Diagnostic]:
     yield Diagnostic("workers", DiagnosticGrade.OK, f"use {command} (Python {found['python']})")
     if custom := os.environ.get("EDL_MASTER_COMMAND"):
         yield Diagnostic("master", DiagnosticGrade.NOTE, f"EDL_MASTER_COMMAND is set: {custom}")
-    for name in ("edl-master", "edl-worker"):
-        if name == "edl-master" and master_command()[0] != command:
-            continue
+    needed = ["edl-worker"]
+    try:
+        if master_command()[0] == command:
+            needed.insert(0, "edl-master")
+    except EdlError as error:
+        yield Diagnostic("master", DiagnosticGrade.MISSING, error.what, error.remedy)
+    for name in needed:
         version = found.get(name)
         own = version_of("edl-client")
         if version is None:
