@@ -304,6 +304,16 @@ def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
     assert done.json["records_trained"] == 0
 
 
+def test_a_platform_that_is_none_is_an_object_too(attempt: Attempt) -> None:
+    done = attempt("status", "x", "--platform", "cloud", "-o", "json")
+    told(done, 2, "--platform: 'cloud' is not one of", "For example: --platform kubernetes")
+    assert done.json["error"]["code"] == "USAGE"
+
+
+def test_a_platform_of_a_command_about_jobs_is_read_as_the_option_is(attempt: Attempt) -> None:
+    told(attempt("status", "absent", "--platform", "Processes"), 6, "absent")
+
+
 def test_an_internal_error_is_reported_as_one(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

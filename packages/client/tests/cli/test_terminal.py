@@ -15,6 +15,7 @@ import pytest
 from conftest import Edl
 
 CTRL_C = b"\x03"
+END_OF_INPUT = b"\x04"
 
 # Makes the pseudo terminal the one that Ctrl-C comes from, and becomes edl.
 TAKE_TERMINAL = """
@@ -152,6 +153,11 @@ def test_delete_asks_and_takes_no_for_an_answer(tidy: Edl) -> None:
     assert terminal.end() == 8
     assert "asked is kept" in plain(terminal.seen)
     assert "Traceback" not in terminal.seen
+    assert tidy.job_dir("asked").exists()
+    terminal = Terminal(tidy, "delete", "asked")
+    terminal.read_until(lambda text: "Delete asked" in text)
+    terminal.press(END_OF_INPUT)
+    assert terminal.end() == 8
     assert tidy.job_dir("asked").exists()
     terminal = Terminal(tidy, "delete", "asked")
     terminal.read_until(lambda text: "Delete asked" in text)

@@ -135,6 +135,12 @@ def test_a_question_shows_control_characters(monkeypatch: pytest.MonkeyPatch) ->
     assert TITLE not in tty.getvalue()
 
 
+def test_the_end_of_stdin_answers_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with screen(monkeypatch):
+        assert not terminal.confirm("Delete it?")
+
+
 def test_nothing_else_prints() -> None:
     root = Path(edl.__file__).parent
     found = {

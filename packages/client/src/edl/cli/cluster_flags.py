@@ -9,6 +9,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from edl.cli.output import errors_as_output
+
 Command = Callable[..., None]
 
 _SECTION = "Jobs on Kubernetes"
@@ -44,6 +46,20 @@ _FLAGS: dict[str, Any] = {
 }
 
 
+def _platform(text: str) -> str:
+    from edl.core.options import BY_NAME
+    from edl.core.problem import usage
+
+    try:
+        return str(BY_NAME["platform"].kind.read(text))
+    except ValueError as error:
+        raise usage(
+            f"--platform: {error}",
+            where="--platform",
+            remedy="For example: --platform kubernetes",
+        ) from None
+
+
 def finds_jobs(command: Command) -> Command:
     """Decorate a command about jobs with the flags that say where they are.
 
@@ -53,20 +69,18 @@ def finds_jobs(command: Command) -> Command:
     @functools.wraps(command)
     def run(**values: Any) -> None:
         from edl import settings
-        from edl.core.platforms import KUBERNETES, PLATFORMS
-        from edl.core.problem import usage
+        from edl.core.platforms import KUBERNETES
 
         flags = {name: values.pop(name) for name in _FLAGS if values.get(name)}
         for name in _FLAGS:
             values.pop(name, None)
         if values.get("all_namespaces"):
             flags["all_namespaces"] = "yes"
-        platform = flags.setdefault("platform", KUBERNETES.name) if flags else ""
-        if platform and platform not in PLATFORMS:
-            raise usage(
-                f"--platform: {platform!r} is not one of {', '.join(PLATFORMS)}",
-                where="--platform",
-            )
+        if "platform" in flags:
+            with errors_as_output(values.get("output_format")):
+                flags["platform"] = _platform(flags["platform"])
+        elif flags:
+            flags["platform"] = KUBERNETES.name
         token = settings.command_flags.set(flags)
         try:
             command(**values)

@@ -28,7 +28,10 @@ def resume(
     quiet: Quiet = False,
     output_format: Output = None,
 ) -> None:
-    """Continue a job that was stopped, has failed or was lost, from its last snapshot."""
+    """Continue a job that was stopped, has failed or was lost, from its last snapshot.
+
+    On Kubernetes, only a job that was stopped with edl stop --now, or before it began.
+    """
     with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.core.job_backend import silent

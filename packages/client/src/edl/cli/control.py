@@ -181,7 +181,10 @@ def stop(
     ] = "edl stop",
     output_format: Output = None,
 ) -> None:
-    """Stop a job. Workers return their tasks; its state stays, and edl resume continues it."""
+    """Stop a job. Workers return their tasks; its state stays, and edl resume continues it.
+
+    On Kubernetes, edl resume continues only a job that was stopped with --now or before it began.
+    """
     with errors_as_output(output_format):
         from edl.app import job_catalog
         from edl.cli.continuation import write_model

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.exit_numbers import INTERRUPTED, UNREAD
+from edl.core.exit_numbers import DECLINED, INTERRUPTED, UNREAD, UNWRITABLE
 
 MEANINGS: dict[int, str] = {
     0: "the command succeeded",
-    1: "the job failed",
+    1: "the job failed, or edl doctor found something missing",
     2: "wrong option, argument or setting",
     3: "data: missing, empty, unreadable or damaged",
     4: "model file: missing, broken, or unsuitable for the data",
     5: "output, job or port exists or is in use",
     6: "no such job, worker or build; or the job is over",
-    7: "the machine: disk full, output cannot be written, no memory",
-    8: "stopped, declined, or timed out",
+    UNWRITABLE: "the machine: disk full, output cannot be written, no memory",
+    DECLINED: "stopped, declined, or timed out",
     9: "the image cannot be built",
     10: "not allowed, or over a limit of the builder or the cluster",
     11: "builder, container engine, registry, cluster or tracker is not available",

@@ -24,7 +24,7 @@ _UNMAPPED = ("failed to map segment", "annot allocate memory", "not enough space
 
 def show(error: BaseException) -> int:
     """Print an error on stderr; returns its exit code."""
-    if isinstance(error, typer.Abort):  # Ctrl-C, or the end of stdin at a question
+    if isinstance(error, typer.Abort):  # Ctrl-C
         terminal.message("interrupted")
         return INTERRUPTED
     known = known_error(error)

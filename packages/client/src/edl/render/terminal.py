@@ -82,10 +82,19 @@ def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person, who answers yes or no. Raises: typer.Abort: Ctrl-C, or the end of stdin."""
+    """Ask the person, who answers yes or no; the end of stdin is a no.
+
+    Raises:
+        typer.Abort: Ctrl-C.
+    """
     import typer
 
-    return typer.confirm(_printable(question, sys.stdout))
+    try:
+        return typer.confirm(_printable(question, sys.stdout))
+    except typer.Abort as end:
+        if isinstance(end.__context__, EOFError):
+            return False
+        raise
 
 
 def console(stream: TextIO) -> Console:
