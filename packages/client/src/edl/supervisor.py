@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from edl.adapters import processes
+from edl.adapters.job_log_files import log_file, master_log_tail
+from edl.adapters.job_processes import recorded_workers
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
-from edl_proto.files import open_appending, open_regular, read_regular
-from edl_proto.json_texts import parse_object
+from edl_proto.files import open_appending
 from edl_proto.local import job_directory, process_identity, supervision
 from edl_proto.monitoring import logs
-from edl_proto.monitoring.log_lines import readable
 from edl_proto.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ GAVE_UP = 1
 _MASTER_GRACE_S = 5.0
 _WORKER_GRACE_S = 2.0
 _REMOVE_S = 120.0
-_TAIL_BYTES = 4000
+_LOG_LINES = 40
 
 
 class Supervisor:
@@ -149,7 +149,7 @@ class Supervisor:
         self._started_at = time.monotonic()
         self._write_report(starts=int(self._report.get("starts", 0)) + 1)
         try:
-            with open_appending(self._job_dir / job_directory.LOGS / "master.log") as output:
+            with open_appending(log_file(self._job_dir)) as output:
                 self._child = subprocess.Popen(
                     [*self._command, "--job-dir", str(self._job_dir)],
                     stdin=subprocess.DEVNULL,
@@ -177,16 +177,7 @@ class Supervisor:
         if (self._job_dir / job_directory.CONTAINER).exists():
             self._remove_containers()
             return
-        workers = []
-        for path in (self._job_dir / job_directory.INSTANCES).glob("*.json"):
-            try:
-                facts = parse_object(read_regular(path))
-                workers.append(
-                    process_identity.Process(int(facts["pid"]), int(facts["start_time"]))
-                )
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-        processes.end(workers, _WORKER_GRACE_S)
+        processes.end(recorded_workers(self._job_dir), _WORKER_GRACE_S)
 
     def _remove_containers(self) -> None:
         """Remove what is left of a job of containers; records of processes are its master's word.
@@ -212,15 +203,15 @@ class Supervisor:
         with contextlib.suppress(OSError):
             (self._job_dir / job_directory.RESERVE).unlink(missing_ok=True)
         last = self._report.get("last_exit", {})
-        master_log = self._job_dir / job_directory.LOGS / "master.log"
-        where = str(master_log)
+        where = str(log_file(self._job_dir))
         remedy = "The end of its log is below; if memory is short, give the job fewer workers."
         if last.get("start_error"):
             where, remedy = shlex.join(self._command), "edl doctor lists what is missing."
         elif not last.get("listened"):
             remedy = "The end of its log is below; edl doctor checks this machine."
         error = {"code": "MASTER_LOST", "what": why, "where": where, "remedy": remedy}
-        error["detail"] = "" if last.get("start_error") else _tail(master_log)
+        log_lines = 0 if last.get("start_error") else _LOG_LINES
+        error["detail"] = master_log_tail(self._job_dir, log_lines)
         self._write_report(error=error, finished_at=_now())
 
     def _write_report(self, **changes: Any) -> None:
@@ -233,16 +224,6 @@ class Supervisor:
 
 def _now() -> str:
     return rfc3339(time.time(), "seconds")
-
-
-def _tail(path: Path) -> str:
-    try:
-        with open_regular(path, follow=False) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return readable(file.read().decode(errors="replace"))
-    except OSError:
-        return ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

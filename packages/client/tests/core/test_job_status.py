@@ -16,6 +16,7 @@ from edl.core.job_status import (
     JobStatus,
     ParameterServerStatus,
     WorkerStatus,
+    final_failure,
     next_steps,
     overall_rate,
     with_next_steps,
@@ -219,6 +220,27 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
     assert next_steps(status).count("edl ") == 1
     assert way in next_steps(status)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "what"),
+    [
+        (JobState.CANCELLED, "STOPPED", "job j was stopped"),
+        (JobState.FAILED, "INTERNAL", "job j failed without a reason"),
+    ],
+)
+def test_a_job_whose_master_gave_no_reason_has_a_failure_with_the_next_steps(
+    state: JobState, code: str, what: str
+) -> None:
+    found = final_failure(JobStatus("j", Verb.TRAIN, state), "edl resume j starts it.")
+    assert (found.code, found.what) == (code, what)
+    assert found.remedy == "edl events j shows what happened before. edl resume j starts it."
+
+
+def test_a_reason_that_the_master_gave_stays() -> None:
+    failure = Failure("USER_CODE", "boom", remedy="Mend it")
+    status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
+    assert final_failure(status, "") == replace(failure, remedy="Mend it.")
 
 
 @pytest.mark.parametrize("remedy", ["Name one: --model-def nets.A", "Mend it.", ""])

@@ -10,7 +10,7 @@ import grpc
 
 from edl import codec
 from edl.core.job_backend import MasterUnreachable
-from edl.core.job_status import JobEvent, JobStatus
+from edl.core.job_status import JobEvent
 from edl.core.options.kinds import WorkerRange
 from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError
@@ -34,7 +34,7 @@ class JobServiceClient:
         address: of the master.
         peer: what has to be there; None: the job is not secured.
 
-    Every method raises Unreachable if there was no answer, and EdlError if the master
+    Every method raises MasterUnreachable if there was no answer, and EdlError if the master
     answered with one.
     """
 
@@ -56,9 +56,6 @@ class JobServiceClient:
 
     def close(self) -> None:
         self._channel.close()
-
-    def status(self) -> JobStatus:
-        return codec.decode_status(self.status_message())
 
     def status_message(self) -> job_pb2.JobStatus:
         return _call(lambda: self._job.GetStatus(job_pb2.GetStatusRequest(), timeout=CALL_S))

@@ -17,8 +17,7 @@ class DistinctCount:
     [0, 1), is x, then n is near (k - 1) / x.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._hashes: set[int] = set()
         self._below = 1 << 64
 
@@ -29,23 +28,23 @@ class DistinctCount:
             value = int.from_bytes(octets)
             if value < below:
                 self._hashes.add(value)
-                if len(self._hashes) > 2 * self._kept:
+                if len(self._hashes) > 2 * KEPT:
                     below = self._prune()
 
     @property
     def exact(self) -> bool:
-        return self._below == 1 << 64 and len(self._hashes) <= self._kept
+        return self._below == 1 << 64 and len(self._hashes) <= KEPT
 
     @property
     def size(self) -> int:
         if self.exact:
             return len(self._hashes)
         self._prune()
-        return round((self._kept - 1) * _SPACE / self._below)
+        return round((KEPT - 1) * _SPACE / self._below)
 
     def _prune(self) -> int:
         """Forget all but the smallest; returns the bound above which nothing is kept any more."""
-        smallest = sorted(self._hashes)[: self._kept]
+        smallest = sorted(self._hashes)[:KEPT]
         self._hashes = set(smallest)
         self._below = smallest[-1] + 1
         return self._below

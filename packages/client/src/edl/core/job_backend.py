@@ -299,8 +299,8 @@ class JobBackend(Protocol):
 
         Returns:
             The final status, with a failure unless the job succeeded, which says how to continue
-            (``job_status.next_steps``). A job that is LOST gets MASTER_LOST with the end of the
-            master's log.
+            (``JobContinuation.next_steps``). A job that is LOST gets MASTER_LOST with the end of
+            the master's log.
         """
 
     def delete(self, name: str) -> None:

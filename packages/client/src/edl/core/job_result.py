@@ -105,7 +105,7 @@ def unreadable(job: str, failure: Failure) -> JobResult:
 
 
 def error_fields(failure: Failure) -> dict[str, str]:
-    """The part of a failure that ``--format json`` prints."""
+    """The part of a failure that ``-o json`` prints."""
     return {
         "code": failure.code,
         "what": failure.what,

@@ -162,13 +162,20 @@ def _is_of_options(failure: Failure) -> bool:
     return named or failure.code in ("UNKNOWN_PARAMETER", "MODEL_NOT_FOUND")
 
 
+def new_submission(status: JobStatus) -> str:
+    """What helps a job whose options are wrong; empty for other jobs."""
+    if status.failure is None or not _is_of_options(status.failure):
+        return ""
+    return f"A job keeps its options: edl delete {status.job}, and submit it again."
+
+
 def next_steps(status: JobStatus) -> str:
     """How a person can continue with a job that is over; empty if it succeeded."""
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""
-    if status.failure is not None and _is_of_options(status.failure):
-        return f"A job keeps its options: edl delete {name}, and submit it again."
+    if steps := new_submission(status):
+        return steps
     if status.state is JobState.NOT_STARTED:
         return f"edl resume {name} starts it."
     if version is None:
@@ -183,10 +190,30 @@ def next_steps(status: JobStatus) -> str:
 
 def with_next_steps(failure: Failure, status: JobStatus) -> Failure:
     """The failure of a job that is over, with a remedy that also says how to continue."""
+    return _with_steps(failure, next_steps(status))
+
+
+def final_failure(status: JobStatus, steps: str) -> Failure:
+    """The failure of a job that is over and has not succeeded, also if its master gave no reason.
+
+    Args:
+        steps: how a person can continue with the job, for the end of the remedy; may be empty.
+    """
+    stopped = status.state is JobState.CANCELLED
+    failure = status.failure or Failure(
+        "STOPPED" if stopped else "INTERNAL",
+        f"job {status.job} " + ("was stopped" if stopped else "failed without a reason"),
+        where=status.job,
+        remedy=f"edl events {status.job} shows what happened before.",
+    )
+    return _with_steps(failure, steps)
+
+
+def _with_steps(failure: Failure, steps: str) -> Failure:
     remedy = failure.remedy.rstrip()
     if remedy and remedy[-1] not in ".!?":
         remedy += "."
-    return replace(failure, remedy=f"{remedy} {next_steps(status)}".strip())
+    return replace(failure, remedy=f"{remedy} {steps}".strip())
 
 
 def overall_rate(status: JobStatus) -> float:

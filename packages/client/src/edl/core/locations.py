@@ -17,6 +17,10 @@ def scheme(location: str) -> str:
     return match[1].lower() if match else ""
 
 
+WHOLE = "Write the whole URI, such as s3://bucket/folder, or a path."
+"""What to do about what ``check`` refuses."""
+
+
 def check(location: str) -> None:
     """Refuse a URI that is a scheme and nothing else.
 

@@ -65,8 +65,14 @@ _WORD = re.compile(r"[^\W\d]\w*(?:\$\w*)*")
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _DOLLAR = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 _SHOWN_BEFORE, _SHOWN_AFTER = 70, 30
-_NEVER_OPENED = "is open here"
 _PAIRS = {")": "(", "]": "[", "}": "{"}
+
+
+class _NeverOpened(Problem):
+    """A bracket is closed that was not opened; more text cannot mend that."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__("USAGE", what, where=where)
 
 
 def is_word(token: SqlToken, *words: str) -> bool:
@@ -94,7 +100,7 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
         word = text[position:end]
         if word in _PAIRS:
             if not opened or opened[-1][0] != _PAIRS[word]:
-                raise mistake(f"no {_PAIRS[word]} {_NEVER_OPENED}", text, position)
+                raise _NeverOpened(f"no {_PAIRS[word]} is open here", marked(text, position))
             opened.pop()
         yield SqlToken(word, position, end, len(opened))
         if word in _PAIRS.values():
@@ -127,8 +133,7 @@ def ends_with_semicolon(text: str, dialect: Dialect) -> bool:
         for token in tokens(text, dialect):
             last = token
     except Problem as problem:
-        # More text cannot mend a bracket that was never opened.
-        return problem.what.endswith(_NEVER_OPENED) and text.rstrip().endswith(";")
+        return isinstance(problem, _NeverOpened) and text.rstrip().endswith(";")
     return last is not None and last.text == ";"
 
 

@@ -122,7 +122,7 @@ def _check_locations(
         raise usage(
             f"{option.flag} {error}",
             where=given[option.name].where,
-            remedy="Write the whole URI, such as s3://bucket/folder, or a path.",
+            remedy=locations.WHOLE,
         ) from None
 
 

@@ -7,6 +7,9 @@ import time
 SHARE = 50
 """A line comes at most once in this part of the time so far: after an hour, every 72 seconds."""
 
+_BURST = 20
+"""So many events of a kind are shown before their rate is limited."""
+
 
 class LineRateLimit:
     """Decides when another line is due: after a few seconds, and later ever more seldom.
@@ -45,8 +48,8 @@ class EventRateLimit:
 
     _OFTEN = frozenset(("EvaluationEnded", "CheckpointTaken"))
 
-    def __init__(self, every_s: float = 5.0, burst: int = 20) -> None:
-        self._limits = {kind: LineRateLimit(every_s, burst) for kind in self._OFTEN}
+    def __init__(self, every_s: float = 5.0) -> None:
+        self._limits = {kind: LineRateLimit(every_s, _BURST) for kind in self._OFTEN}
 
     def is_due(self, kind: str) -> bool:
         """Whether an event of this kind may be shown now; if so, it counts as shown."""

@@ -23,10 +23,9 @@ _MOST_WORKERS = 8  # rows of workers; more would scroll away what matters
 class LiveDisplay:
     """A bar with figures; notable events scroll by above it."""
 
-    def __init__(self, with_workers: bool = True) -> None:
+    def __init__(self) -> None:
         self._console = terminal.console(sys.stderr)
         self._live = Live(console=self._console, transient=True, refresh_per_second=4)
-        self._with_workers = with_workers
         self._spinner = Spinner("dots", style="cyan")
         self._shown = False
         self._events = EventRateLimit()
@@ -60,7 +59,7 @@ class LiveDisplay:
         figures = job_text.figures(status)
         if figures:
             lines.append(terminal.styled(("  " + "   ".join(figures), "green")))
-        if self._with_workers and status.workers and self._console.width >= _NARROW:
+        if status.workers and self._console.width >= _NARROW:
             lines.append(_workers(status))
         return Group(*lines)
 

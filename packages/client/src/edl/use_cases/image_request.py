@@ -11,7 +11,7 @@ from edl import codec, settings
 from edl.adapters import git_checkout, model_zoo, trained_models, zoo_archive
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.locations import scheme
-from edl.core.options import Given, Verb
+from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.submission import build as build_submission
@@ -105,7 +105,7 @@ def build_zoo_image(
         EdlError: a wrong option, or the reason why the build failed.
         KeyboardInterrupt: with a note that says what happens to the build.
     """
-    needed = {name: Given("-", "-") for name in ("model_def", "data", "output")}
+    needed = dict.fromkeys(("model_def", "data", "output"), UNUSED)
     folder = cwd or Path.cwd()
     try:
         given = settings.gather(Verb.TRAIN, {**needed, **flags}, environ=environ, cwd=folder)

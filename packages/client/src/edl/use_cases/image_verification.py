@@ -9,7 +9,7 @@ from typing import Any
 
 from edl import codec, settings
 from edl.adapters import image_signatures
-from edl.core.options import Given, Verb
+from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import build
 
@@ -29,7 +29,7 @@ def verify(
     Raises:
         EdlError: USAGE; FORBIDDEN, if no key has signed it; or REGISTRY_UNAVAILABLE.
     """
-    needed = {name: Given("-", "-") for name in ("model_zoo", "model_def", "data", "output")}
+    needed = dict.fromkeys(("model_zoo", "model_def", "data", "output"), UNUSED)
     folder = cwd or Path.cwd()
     try:
         asked = {**needed, **flags, "image": Given(image, "IMAGE")}
@@ -39,7 +39,7 @@ def verify(
             raise usage(
                 "no public key is given",
                 where="--image-public-key",
-                remedy="Add --image-public-key FILE, or set image_public_key in edl.toml.",
+                remedy="Add --image-public-key FILE, or set image-public-key in edl.toml.",
             )
     except Problem as problem:
         raise codec.error_of(problem) from None

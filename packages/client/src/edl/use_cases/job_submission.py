@@ -15,7 +15,7 @@ from edl.adapters import data_schema, image_record, model_zoo, zoo_archive
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_backend import JobBackend, Say, silent
 from edl.core.job_status import JobState
-from edl.core.options import Given, Verb
+from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
 from edl.core.trackers import TRACKERS
@@ -298,8 +298,7 @@ def model_submission(
     Raises:
         EdlError: a wrong option, or MODEL_NOT_FOUND.
     """
-    # The other required options of such a job do not matter here.
-    needed = {"data": Given("-", "-"), "output": Given("-", "-")}
+    needed = {"data": UNUSED, "output": UNUSED}
     folder = cwd or Path.cwd()
     try:
         given = settings.gather(verb, {**needed, **flags}, environ=environ, cwd=folder)

@@ -29,8 +29,8 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
     try:
         locations.check(output)
     except ValueError as error:
-        remedy = "Write the whole URI, such as s3://bucket/folder, or a path."
-        raise codec.error_of(usage(f"--output {error}", where="--output", remedy=remedy)) from None
+        problem = usage(f"--output {error}", where="--output", remedy=locations.WHOLE)
+        raise codec.error_of(problem) from None
     backend = catalog.find(name)
     place = locations.absolute(output, os.getcwd(), os.environ) if output else ""
     short = backend.continuation.export(name, place, display.say)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edl.adapters import storage, trained_models
-from edl.adapters.model_zoo import parameters_of, source_of
+from edl.adapters.model_zoo import parameters_of
 from edl.core import keras_metrics
 from edl.core.columns import Cell
 from edl.core.model_file import candidates, definitions
@@ -106,11 +106,6 @@ def check_metrics(places: Places, settings: Mapping[str, object], source: str) -
                 remedy=did_you_mean(name, [*own, *keras_metrics.NAMES])
                 or "Name metrics of Keras, or one function as module.name of the model zoo.",
             )
-
-
-def source_in_zoo(zoo: Path, model_def: str) -> str:
-    """The text of a model's file in a folder of this machine; empty if it is not there."""
-    return source_of(zoo, model_def)[0]
 
 
 def source_of_trained(place: str) -> str:

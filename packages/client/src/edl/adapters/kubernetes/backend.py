@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +38,7 @@ from edl.core.job_backend import (
     silent,
 )
 from edl.core.job_log import LogChoice
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, final_failure
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import KUBERNETES
 from edl.core.problem import Problem
@@ -63,8 +62,7 @@ class KubernetesJobBackend:
     def __init__(self, session: ClusterSession) -> None:
         self.platform = KUBERNETES.name
         self._session = session
-        self._placement = ClusterPlacement(session)
-        self.placement = self._placement
+        self.placement = ClusterPlacement(session)
         self._objects = JobObjects(session)
         self._identities = JobIdentities(session, self._objects)
         self._links = MasterLinks(session, self._objects, self._identities)
@@ -81,7 +79,7 @@ class KubernetesJobBackend:
         return [JobEntry(name, created_s(item)) for name, item in self._objects.jobs()]
 
     def submit(self, job: Submission, say: Say = silent) -> bool:
-        creation = JobCreation.of_submission(self._session, self._placement, job)
+        creation = JobCreation.of_submission(self._session, self.placement, job)
         created = creation.create(say)
         if created and creation.is_queued:
             return True
@@ -188,14 +186,8 @@ class KubernetesJobBackend:
             return status
         if not status.state.is_final:
             return replace(status, state=JobState.LOST, failure=self._lost(name))
-        stopped = status.state is JobState.CANCELLED
-        failure = status.failure or Failure(
-            "STOPPED" if stopped else "INTERNAL",
-            f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
-            where=name,
-            remedy=f"edl events {name} shows what happened before.",
-        )
-        return replace(status, failure=failure)
+        steps = self.continuation.next_steps(status)
+        return replace(status, failure=final_failure(status, steps))
 
     def delete(self, name: str) -> None:
         self._objects.delete(name)
@@ -208,14 +200,8 @@ class KubernetesJobBackend:
     def close(self) -> None:
         self._links.close()
 
-    def _page_link(self, name: str, url: str) -> str:
-        return page_link(self._session, self._objects, name, url)
-
-    def serve_page(self, name: str, port: int) -> AbstractContextManager[ServedPage]:
-        return self._serve_page(name, port)
-
     @contextlib.contextmanager
-    def _serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
+    def serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
         job = self._objects.read(name)
         if job.status().state.is_over and not self._links.reach(name):
             raise EdlError(
@@ -238,7 +224,7 @@ class KubernetesJobBackend:
             while self._links.reach(name):
                 time.sleep(_PAGE_POLL_S)
 
-        yield ServedPage(self._page_link(name, url), wait)
+        yield ServedPage(page_link(self._session, self._objects, name, url), wait)
 
     def _answer(self, job: ClusterJob, name: str) -> StatusReport:
         message = self._links.call(name, lambda it: it.status_message())
@@ -256,7 +242,7 @@ class KubernetesJobBackend:
             location=self._objects.location(job.name),
             keep_page_s=job.spec.serving.keep_page_s,
             dashboard_url=url,
-            page_link=lambda: self._page_link(job.name, url),
+            page_link=lambda: page_link(self._session, self._objects, job.name, url),
             description=lambda: describe(job.spec),
             details=lambda: {
                 **codec.to_dict(message),

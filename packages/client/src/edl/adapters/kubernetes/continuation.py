@@ -18,7 +18,7 @@ from edl.core import names
 from edl.core.cluster import export, identities, manifest
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say, silent
-from edl.core.job_status import JobState, JobStatus
+from edl.core.job_status import JobState, JobStatus, new_submission
 from edl.core.locations import scheme
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
@@ -39,7 +39,9 @@ class ClusterContinuation:
 
     def next_steps(self, status: JobStatus) -> str:
         """Only what was stopped with ``--now`` can be resumed, which leaves no final status."""
-        return f"edl resume {status.job} starts it again." if status.state is JobState.LOST else ""
+        if status.state is JobState.LOST:
+            return f"edl resume {status.job} starts it again."
+        return new_submission(status)
 
     def resume(self, name: str, say: Say = silent) -> bool:
         job = self._objects.read(name)

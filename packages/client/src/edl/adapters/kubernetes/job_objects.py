@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edl.adapters.kubernetes.cluster_job import (
     ClusterJob,
-    JsonObject,
     decode_spec,
     is_being_submitted,
 )
 from edl.adapters.kubernetes.refusals import no_namespace
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core import names
+from edl.core.cluster.templates import JsonObject
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
+from edl.core.cluster.templates import JsonObject
 from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
-
-JsonObject = dict[str, Any]
 
 _NEVER = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
 _NOT_YET = (

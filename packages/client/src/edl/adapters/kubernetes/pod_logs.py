@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from edl.core.cluster.templates import JsonObject
 from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 from edl_proto.kubernetes import objects
 from edl_proto.timestamps import parse_rfc3339
 
-JsonObject = dict[str, Any]
-
 ListPods = Callable[[], Sequence[JsonObject]]
 ReadLog = Callable[[str, Mapping[str, str]], str]
 ReadRecord = Callable[[], Mapping[str, Sequence[str]]]
-
-
-@dataclass(slots=True)
-class _Position:
-    """How far the log of one pod has been given."""
-
-    stamp: str = ""
-    last: str = ""
-    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -40,7 +29,8 @@ class PodLogs:
     read_log: ReadLog
     read_record: ReadRecord
     choice: LogChoice
-    _seen: dict[str, _Position] = field(default_factory=dict)
+    _seen: dict[str, str] = field(default_factory=dict)
+    """How far the log of each pod has been given: the time of its last line."""
     _recorded: dict[str, Sequence[str]] = field(default_factory=dict)
     _given: dict[str, str] = field(default_factory=dict)
     """The last line that was given of a source."""
@@ -101,17 +91,17 @@ class PodLogs:
                 yield source, line, 0.0
 
     def _lines(self, pod: str, first: bool) -> Iterator[tuple[str, float]]:
-        seen = self._seen.setdefault(pod, _Position())
+        seen = self._seen.setdefault(pod, "")
         query = {"container": objects.CONTAINER, "timestamps": "true"}
-        if seen.stamp:
+        if seen:
             # The server counts whole seconds: what was given already is left out below.
-            query["sinceTime"] = seen.stamp.partition(".")[0].rstrip("Z") + "Z"
+            query["sinceTime"] = seen.partition(".")[0].rstrip("Z") + "Z"
         elif first and self.choice.tail is not None:
             query["tailLines"] = str(self.choice.tail)
         for line in self.read_log(pod, query).split("\n"):
             stamp, _, text = line.partition(" ")
-            if stamp and stamp > seen.stamp:
-                seen.stamp = stamp
+            if stamp and stamp > self._seen[pod]:
+                self._seen[pod] = stamp
                 yield text, parse_rfc3339(stamp) or 0.0
 
 

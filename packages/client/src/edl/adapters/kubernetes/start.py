@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edl import codec
-from edl.adapters.kubernetes.cluster_job import ClusterJob, JsonObject
+from edl.adapters.kubernetes.cluster_job import ClusterJob
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import (
     MasterProblem,
@@ -19,6 +19,7 @@ from edl.adapters.kubernetes.master_pods import (
 from edl.adapters.kubernetes.refusals import quota_remedy
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start_progress import StartProgress
+from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.kubernetes import objects
@@ -130,7 +131,12 @@ class JobStart:
             raise codec.error_of(failure)
         if job.status().state.is_over and not job.record:
             raise self._failed(
-                MasterProblem("it ended without a message", "The end of its log is below.", True)
+                MasterProblem(
+                    "it ended without a message",
+                    "The end of its log is below.",
+                    is_final=True,
+                    has_run=True,
+                )
             )
 
     def _check_events(self) -> None:
@@ -149,9 +155,7 @@ class JobStart:
             )
 
     def _failed(self, problem: MasterProblem) -> EdlError:
-        end_of_log = ""
-        if problem.has_run or not problem.remedy.startswith("Check"):
-            end_of_log = self._end_of_log(problem.container)
+        end_of_log = self._end_of_log(problem.container) if problem.has_run else ""
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self.name} does not start: {problem.what}",

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edl.adapters.kubernetes.cluster_job import JsonObject
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import (
     MasterProblem,
@@ -14,6 +13,7 @@ from edl.adapters.kubernetes.master_pods import (
     newest_pod,
     start_phase,
 )
+from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say
 from edl_proto.errors import EdlError
 from edl_proto.kubernetes import objects

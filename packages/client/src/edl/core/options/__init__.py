@@ -1,6 +1,6 @@
 """The options of a job: one table, and how values are read with it."""
 
-from edl.core.options.option import Given, Option, Verb
+from edl.core.options.option import UNUSED, Given, Option, Verb
 from edl.core.options.table import BY_NAME, OPTIONS, RUNNING, options_of
 from edl.core.options.values import read, read_value, unknown
 
@@ -8,6 +8,7 @@ __all__ = [
     "BY_NAME",
     "OPTIONS",
     "RUNNING",
+    "UNUSED",
     "Given",
     "Option",
     "Verb",

@@ -129,3 +129,7 @@ class Given:
     where: str
     explicit: bool = True
     from_project: bool = False
+
+
+UNUSED = Given("-", "-")
+"""For a required option whose value does not matter."""
