@@ -268,7 +268,7 @@ def test_a_key_that_a_record_cannot_hold_exactly_reaches_no_other_row(
     assert rows(server, "SELECT p FROM large ORDER BY id") == [(None,), (0.5,)]
 
 
-def test_a_rehearsal_has_no_effect(edl: Call, jobs: list[str], servers: dict[str, Server]) -> None:
+def test_a_trial_has_no_effect(edl: Call, jobs: list[str], servers: dict[str, Server]) -> None:
     server = servers["postgresql"]
     count = "BEGIN PERFORM nextval('fired'); RETURN NULL; END"
     results = "model TEXT, evaluated_at TIMESTAMP, row_count BIGINT"

@@ -45,7 +45,7 @@ _CONNECT_TIMEOUT_S = 10
 _WRITE_TIMEOUT_S = 3600
 """MariaDB and MySQL close a connection whose reader is slower than this; their default is 60."""
 _LOCK_TIMEOUT_S = 60
-_REHEARSAL_S = 5
+_TRIAL_S = 5
 
 
 class Database:
@@ -123,8 +123,8 @@ class Database:
             yield connection
 
     @contextmanager
-    def rehearsing(self) -> Iterator[Connection]:
-        """As ``writing``, but what is written is taken back: the database checks it all the same.
+    def trial_transaction(self) -> Iterator[Connection]:
+        """As ``writing``, but the transaction is rolled back: the database checks it all the same.
 
         It waits for locks for seconds only. MariaDB and MySQL cannot take back DDL.
 
@@ -133,12 +133,12 @@ class Database:
             EdlError, Problem: as ``writing``.
         """
         self.check_writable()
-        engine = _engine(self._url, self.backend, read_only=False, lock_timeout_s=_REHEARSAL_S)
+        engine = _engine(self._url, self.backend, read_only=False, lock_timeout_s=_TRIAL_S)
         with self._connection(engine) as connection, connection.begin() as transaction:
             if self.backend == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_REHEARSAL_S}s'")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_TRIAL_S}s'")
             elif self.backend not in _WITHOUT_SERVER:
-                connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_REHEARSAL_S}")
+                connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_TRIAL_S}")
             yield connection
             transaction.rollback()
 
@@ -216,7 +216,7 @@ def _parse(url: str) -> URL:
         ) from None
     if "@" in (parsed.host or ""):
         raise usage(
-            "the URL has two signs @",
+            "the URL contains more than one @",
             where=without_passwords(url),
             remedy="Write an @ within a user name or password as %40.",
         )
@@ -278,7 +278,7 @@ def _sqlite_engine(url: URL, read_only: bool, lock_timeout_s: int) -> Engine:
     if not file.is_file():
         raise EdlError(
             ErrorCode.DATA_NOT_FOUND,
-            "there is no file of an SQLite database here",
+            "the SQLite database file does not exist",
             where=str(file),
             remedy="Three slashes precede a relative path, four an absolute one: "
             "sqlite:///data/my.db",
@@ -330,7 +330,8 @@ def _first_line(file: str) -> str:
         raise usage(
             "every user of this machine may read the password's file",
             where=file,
-            remedy=f"chmod 600 {file}, and change the password if others were here.",
+            remedy=f"chmod 600 {file}, and change the password if other users have accounts on this"
+            " machine.",
         )
     if not found:
         raise usage(

@@ -144,7 +144,7 @@ class LoadTransaction:
             on_progress(number)
         return number
 
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """Do with no predictions what ``stage`` and ``update`` do, a new column aside.
 
         The database refuses the same as later; the transaction is to be rolled back.

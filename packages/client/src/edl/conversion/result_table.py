@@ -62,7 +62,7 @@ def check_insertable(database: Database, table: str, values: ResultRow) -> None:
 
     check_columns(database, table, list(values))
     schema, name = split(table)
-    with suppress(DatabaseLocked), database.rehearsing() as connection:
+    with suppress(DatabaseLocked), database.trial_transaction() as connection:
         rows = _table(table, values)
         if sql.inspect(connection).has_table(name, schema=schema):
             row = sql.select(*(sql.literal(v, _type(v)) for v in values.values()))
@@ -101,7 +101,8 @@ def append_row(database: Database, table: str, values: ResultRow) -> bool:
 
     Args:
         table: its name, or schema.table.
-        values: by column; integers become BIGINT, floats DOUBLE, texts VARCHAR, times TIMESTAMP.
+        values: by column; integers become BIGINT, floats DOUBLE, texts VARCHAR, times the type
+            for date and time that SQLAlchemy has for the database.
 
     Returns:
         Whether the table was created.

@@ -50,14 +50,14 @@ def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> N
     if known is not None and not fitting:
         check_type(known, kinds[0], found.column, where)
     with suppress(DatabaseLocked):
-        _rehearse(database, target, fitting[0], where)
+        _try_update(database, target, fitting[0], where)
 
 
-def _rehearse(database: Database, target: Target, kind: Cell, where: str) -> None:
+def _try_update(database: Database, target: Target, kind: Cell, where: str) -> None:
     """Prepare everything, and take it back: the database checks privileges all the same."""
-    with database.rehearsing() as connection:
+    with database.trial_transaction() as connection:
         loading = LoadTransaction(connection, target, kind, where)
-        loading.rehearse()
+        loading.dry_run()
         if loading.column_is_new:
             _check_may_add(connection, target, where)
 
