@@ -180,7 +180,7 @@ def test_passwords_come_from_files_variables_and_the_drivers(
 ) -> None:
     bare = server.url(password=None)
     done = convert(edl, bare, "SELECT 1 AS x", code=10)
-    assert "does not accept user name or password" in done.err
+    assert "rejected the user name or password" in done.err
     Path("secret").write_text(f"{PASSWORD}\n")
     Path("secret").chmod(0o600)
     convert(edl, bare, "SELECT 1 AS x", "--password-file", "secret", "--to", "file")

@@ -376,7 +376,7 @@ class SqlSession:
         found = next((place for place in _ZOOS if Path(place).is_dir()), None)
         if found is None:
             raise usage(
-                "which models are there? No model zoo is named",
+                "no model zoo was found",
                 where="--model-zoo",
                 remedy="Name the folder of the models of tables: --model-zoo model_zoo",
             )

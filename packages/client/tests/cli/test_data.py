@@ -346,7 +346,7 @@ def test_what_the_disk_does_not_give_is_not_called_the_output(
     ):
         done = edl("data", *command, code=3)
         assert "Input/output error" in done.err, done.err
-        assert "The disk does not give it" in done.err, done.err
+        assert "The disk cannot read this file" in done.err, done.err
         assert "--to" not in done.err
 
 

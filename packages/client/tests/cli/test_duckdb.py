@@ -102,7 +102,7 @@ def test_a_file_of_duckdb_is_only_read(convert: Call) -> None:
         ("SELECT b FROM (SELECT 1 AS a)", "duckdb://", 2, "there is no such column"),
         ("SELEKT 1", "duckdb://", 2, "does not understand"),
         ("SELECT {'a': 1} AS a", "duckdb://", 3, "row 1, column a"),
-        ("SELECT 1 AS a", "duckdb:///no.duckdb", 3, "no file of a DuckDB database"),
+        ("SELECT 1 AS a", "duckdb:///no.duckdb", 3, "DuckDB database file does not exist"),
     ],
 )
 def test_what_is_refused(convert: Call, query: str, url: str, code: int, words: str) -> None:

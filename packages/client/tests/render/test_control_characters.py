@@ -47,7 +47,7 @@ class Tty(io.StringIO):
 
 @contextlib.contextmanager
 def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tty]:
-    """Standard output and error as a terminal with colours."""
+    """Standard output and error as a terminal with colors."""
     tty = Tty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -65,7 +65,7 @@ def test_messages_results_and_errors_show_control_characters(
         errors.show(EdlError(ErrorCode.INTERNAL, TITLE, where=TITLE, remedy=TITLE, detail=TITLE))
     assert TITLE not in tty.getvalue()
     assert tty.getvalue().count(SHOWN) == 7
-    assert "\x1b[33mwarning: \x1b[0m" in tty.getvalue(), "edl's own colours stay"
+    assert "\x1b[33mwarning: \x1b[0m" in tty.getvalue(), "edl's own colors stay"
 
 
 def test_displays_show_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from recordio.storage.store_errors import reason_of, remedy_of
 
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
-_DISK = "The disk does not give it: read a copy of the file; the log of the kernel may say more."
+_DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
 _SPECIAL = "Write the content to a regular file first."
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""

@@ -39,7 +39,7 @@ class _ErrorClass:
 _ERROR_CLASSES = (
     _ErrorClass(
         ErrorCode.FORBIDDEN,
-        "the database does not accept user name or password",
+        "the database rejected the user name or password",
         "Give the password with --password-file, EDL_DATABASE_PASSWORD, or as the driver expects "
         "it (~/.pgpass, ~/.my.cnf).",
         frozenset({"28P01", "28000", 1045, 1698}),
@@ -74,7 +74,7 @@ _ERROR_CLASSES = (
     ),
     _ErrorClass(
         ErrorCode.USAGE,
-        "the database only reads here, and the statement would change something",
+        "the connection is read-only, and the statement writes",
         "The query must be a SELECT.",
         frozenset({"25006", 1792}),
         r"readonly database",
@@ -136,7 +136,7 @@ def database_error(error: Exception, where: str, hide: Callable[[str], str]) -> 
         ErrorCode.DATA_UNREADABLE,
         f"the database reports: {text}",
         where=where,
-        remedy="Correct the query, or what it says about the data.",
+        remedy="Correct the query.",
     )
 
 

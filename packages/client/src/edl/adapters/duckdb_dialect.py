@@ -38,7 +38,7 @@ class DuckDBDialect(DefaultDialect):
         if not file.is_file():
             raise EdlError(
                 ErrorCode.DATA_NOT_FOUND,
-                "there is no file of a DuckDB database here",
+                "the DuckDB database file does not exist",
                 where=str(file),
                 remedy="duckdb:// alone reads the files that the query names.",
             )

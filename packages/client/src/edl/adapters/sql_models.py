@@ -158,7 +158,8 @@ class SqlModels:
             ErrorCode.MODEL_NOT_FOUND,
             f"no statement has trained a model {name} here",
             where=self.place(name),
-            remedy="What is there is no work of edl sql; edl predict --trained-model may use it."
+            remedy="This folder was not written by edl sql; edl predict --trained-model may still"
+            " use it."
             if is_there
             else did_you_mean(name, known)
             or (

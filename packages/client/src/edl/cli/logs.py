@@ -79,7 +79,9 @@ def logs(  # noqa: PLR0913  (the parameters are the options of the command)
     level: Annotated[
         _Level, typer.Option("--level", help="Show only lines of this level and above.")
     ] = _Level.DEBUG,
-    color: Annotated[_Color, typer.Option("--color", help="Show colors.")] = _Color.AUTO,
+    color: Annotated[
+        _Color, typer.Option("--color", help="When to use color: auto, always or never.")
+    ] = _Color.AUTO,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one object for each line.")
     ] = False,
@@ -150,9 +152,9 @@ def _printer(
         return lambda line: terminal.result(
             json.dumps(log_line_object(line, name), ensure_ascii=False)
         )
-    coloured = color is _Color.ALWAYS or (color is _Color.AUTO and terminal.may_colour(sys.stdout))
+    colored = color is _Color.ALWAYS or (color is _Color.AUTO and terminal.may_color(sys.stdout))
     single = choice.role == _Role.MASTER or choice.worker is not None
-    return lambda line: terminal.result(*log_line_parts(line, single=single), coloured=coloured)
+    return lambda line: terminal.result(*log_line_parts(line, single=single), colored=colored)
 
 
 @app.command(

@@ -123,7 +123,7 @@ def detect(file: str) -> SourceFormat:
             ErrorCode.DATA_UNREADABLE,
             f"the file cannot be read: {error.strerror}",
             where=file,
-            remedy="Look at its permissions.",
+            remedy="Check its permissions.",
         ) from None
     except recordio.RecordError:
         raise EdlError(

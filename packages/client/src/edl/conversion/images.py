@@ -32,7 +32,7 @@ class ImageFolderSource:
     """Images in folders; the name of an image's folder is its class.
 
     All images must have one size and one number of channels, or be brought to it by
-    ``size``; grey ones have one channel, all others three.
+    ``size``; grayscale ones have one channel, all others three.
     """
 
     def __init__(self, folder: Path, options: ConversionOptions) -> None:
@@ -42,7 +42,7 @@ class ImageFolderSource:
         files = sorted(Path(place) / name for place, _, names in os.walk(folder) for name in names)
         for file in files:
             if file.suffix.lower() in OTHER_IMAGE_SUFFIXES:
-                raise unreadable("no images of this format are read", str(file), OTHER_IMAGES)
+                raise unreadable("this image format is not supported", str(file), OTHER_IMAGES)
         self._files = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
         if not self._files:
             raise EdlError(
@@ -102,17 +102,17 @@ class ImageFolderSource:
                     str(file),
                     f"Resize all images: --size {first[0]}x{first[1]}"
                     if pixels.shape[2] == first[2]
-                    else "Make all grey or all coloured.",
+                    else "Convert all images to grayscale or all to color.",
                 )
             yield recordio.example.encode({"image": pack(pixels, self._form), "label": label})
 
     def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
-        """Height, width, channels; uint8, or uint16 for grey images of 16 bits."""
+        """Height, width, channels; uint8, or uint16 for grayscale images of 16 bits."""
         try:
             with warnings.catch_warnings(action="ignore"), self._open(file) as image:
                 deep = image.mode == "I" or image.mode.startswith("I;16")
-                grey = deep or image.mode in ("1", "L", "F", "LA")
-                picture = image.convert("I" if deep else "L" if grey else "RGB")
+                grayscale = deep or image.mode in ("1", "L", "F", "LA")
+                picture = image.convert("I" if deep else "L" if grayscale else "RGB")
                 if self._size:
                     picture = picture.resize((self._size[1], self._size[0]))
                 pixels = np.asarray(picture)
@@ -233,5 +233,5 @@ def _content(file: Path) -> bytes:
 
 
 def _shape(shape: tuple[int, ...]) -> str:
-    kind = "grey" if shape[2] == 1 else "coloured"
+    kind = "grayscale" if shape[2] == 1 else "color"
     return f"{shape[0]}x{shape[1]} and {kind}"

@@ -86,7 +86,7 @@ class QuerySource:
                 ErrorCode.DATA_EMPTY,
                 "the query returns no rows",
                 where=self.name,
-                remedy="Look at its conditions.",
+                remedy="Check the conditions of the query.",
             )
 
     def _batch(self, rows: Sequence[Any]) -> dict[str, Sequence[Any]] | None:

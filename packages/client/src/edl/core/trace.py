@@ -89,7 +89,7 @@ def _slice(span: TimelineSpan, began: float) -> TraceEvent:
     kind = span.task.partition("/")[0]
     return {
         "ph": "X",
-        # Viewers give each name a colour of its own.
+        # Viewers give each name a color of its own.
         "name": kind if span.outcome == "done" else f"{kind} ({span.outcome})",
         "cat": span.outcome,
         "ts": _micros(span.at - began),

@@ -90,9 +90,11 @@ def _system_error(error: OSError) -> EdlError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return EdlError(
         ErrorCode.DISK_FULL if full else ErrorCode.SYSTEM,
-        f"the operating system refuses: {error.strerror or error}",
+        f"the operating system reports: {error.strerror or error}",
         where=os.fsdecode(error.filename) if error.filename else _place_of_output(error),
-        remedy="Free some space there." if full else "Correct this name, or your access to it.",
+        remedy="Free some space there."
+        if full
+        else "Check that the path exists and that you may access it.",
     )
 
 

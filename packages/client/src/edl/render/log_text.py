@@ -19,14 +19,14 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
         single: all lines have one source, which is left out.
 
     Returns:
-        Texts, alone or each with a colour; a source has the same one in all its lines.
+        Texts, alone or each with a color; a source has the same one in all its lines.
     """
     parts: list[str | tuple[str, str]] = []
     if not single:
         role, _, number = line.source.partition(" ")
-        colours = _ROLES.get(role, ("cyan",))
-        colour = colours[int(number) % len(colours)] if number.isdecimal() else colours[0]
-        parts += [(f"[{line.source}]", colour), " "]
+        colors = _ROLES.get(role, ("cyan",))
+        color = colors[int(number) % len(colors)] if number.isdecimal() else colors[0]
+        parts += [(f"[{line.source}]", color), " "]
     if line.entry is None:
         return [*parts, line.text]
     entry = line.entry

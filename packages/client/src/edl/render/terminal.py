@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _RED, _YELLOW, _DIM, _PLAIN = "\033[1;31m", "\033[33m", "\033[2m", "\033[0m"
-_COLOURS = {
+_COLORS = {
     "red": _RED,
     "yellow": _YELLOW,
     "dim": _DIM,
@@ -34,8 +34,8 @@ def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool
     return stream.isatty() and environ.get("TERM", "") != "dumb"
 
 
-def may_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Colours only on a terminal, and never against NO_COLOR (no-color.org)."""
+def may_color(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Colors only on a terminal, and never against NO_COLOR (no-color.org)."""
     return may_animate(stream, environ) and not environ.get("NO_COLOR")
 
 
@@ -58,22 +58,22 @@ def error(lines: Iterable[str]) -> None:
         _say(_painted(_DIM, shown) if line.startswith("  |") else shown)
 
 
-def result(*parts: str | tuple[str, str], coloured: bool = False) -> None:
+def result(*parts: str | tuple[str, str], colored: bool = False) -> None:
     """A result, on stdout.
 
     Args:
-        parts: texts, alone or each with its colour.
-        coloured: whether colours are shown.
+        parts: texts, alone or each with its color.
+        colored: whether colors are shown.
 
     Raises:
         OSError: it cannot be written. If no process reads it any more, this is a BrokenPipeError.
     """
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     shown = "".join(
-        f"{_COLOURS[colour]}{_printable(text, sys.stdout)}{_PLAIN}"
-        if colour and coloured
+        f"{_COLORS[color]}{_printable(text, sys.stdout)}{_PLAIN}"
+        if color and colored
         else _printable(text, sys.stdout)
-        for text, colour in pairs
+        for text, color in pairs
     )
     try:
         print(shown, flush=True)
@@ -134,4 +134,4 @@ def _printable(text: str, stream: TextIO) -> str:
 
 
 def _painted(code: str, text: str) -> str:
-    return f"{code}{text}{_PLAIN}" if may_colour(sys.stderr) else text
+    return f"{code}{text}{_PLAIN}" if may_color(sys.stderr) else text

@@ -14,9 +14,7 @@ from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl_proto.errors import EdlError, ErrorCode
 
-_AGAIN = (
-    "Then run the statement again, which reads its rows anew. What the job has logged: edl logs "
-)
+_AGAIN = "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
 
 
 class StatementJobs:

@@ -63,9 +63,7 @@ def pod_volume(text: str) -> PodVolume:
     if kind not in ("claim", "secret", "configmap"):
         raise ValueError(f"{text!r} does not name a claim/NAME, secret/NAME or configmap/NAME")
     if not path.startswith("/") or path == "/" or mode not in ("", "ro"):
-        raise ValueError(
-            f"{text!r} has no :PATH, an absolute folder, or has more than :ro after it"
-        )
+        raise ValueError(f"{text!r} must be KIND/NAME:/PATH[:ro], with an absolute PATH")
     read_only = kind != "claim" or mode == "ro"
     return PodVolume(kind, _object(name, f"a {kind}"), path.rstrip("/"), read_only)
 
