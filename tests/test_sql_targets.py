@@ -342,7 +342,7 @@ def test_others_who_lock_the_table_cost_no_job(
     assert jobs == ["predict"]
     assert rows(server, "SELECT p FROM contended ORDER BY id") == [(0.5,), (1.5,)]
     if server.kind == MYSQL:
-        assert "somebody else has locked it" in told
+        assert "another transaction has locked it" in told
         execute(server, "SET GLOBAL innodb_lock_wait_timeout = 50")
 
 

@@ -115,9 +115,7 @@ def test_a_container_that_fails_before_the_master_is_named() -> None:
     fetch["state"] = {"terminated": {"exitCode": 3, "message": "E\nno vocabulary\n"}}
     problem = start_problem([waits])
     assert problem is not None
-    assert problem.what == (
-        "the container fetch, which runs before it, ended with exit code 3: no vocabulary"
-    )
+    assert problem.what == ("the init container fetch ended with exit code 3: no vocabulary")
     assert (problem.is_final, problem.container) == (True, "fetch")
     fetch["state"] = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
     problem = start_problem([waits])

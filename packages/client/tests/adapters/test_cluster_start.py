@@ -246,7 +246,11 @@ def test_a_start_says_at_once_what_is_wrong_and_whenever_it_changes(
         (pod(running={}), [], "does not answer yet; the last line of its log: indexes 7 files"),
         (pod(node="", claim="unbound"), ["provisioning"], "claim unbound is being made: provis"),
         (pod(node="", claim="bound"), [], "no node has been chosen for its pod yet"),
-        (pod(waiting={"reason": "PodInitializing"}), [], "the first containers of its pod run"),
+        (
+            pod(waiting={"reason": "PodInitializing"}),
+            [],
+            "the init containers of its pod are running",
+        ),
         (pod(("DisruptionTarget", "True", "", "")), [], "was taken away, and another one follows"),
     ],
 )

@@ -173,7 +173,7 @@ def test_a_model_zoo_of_any_depth_is_refused(model: Path) -> None:
         at = below
     os.close(at)
     try:
-        assert "folders in each other" in refusal(prediction(model, trust_model=True)).what
+        assert "its model zoo nests over" in refusal(prediction(model, trust_model=True)).what
     finally:
         subprocess.run(["rm", "-rf", model / "model_zoo"], check=True)  # pytest would recurse
 

@@ -58,7 +58,7 @@ def test_a_missing_name(attempt: Attempt) -> None:
 
 
 def test_names_that_are_empty(attempt: Attempt) -> None:
-    told(attempt("zoo", "init", ""), 2, "the folder has no name")
+    told(attempt("zoo", "init", ""), 2, "the name of the folder is empty")
     load = ("data", "load", "--from", "p.recordio", "--to", "sqlite:///t.db", "--table", "t")
     told(attempt(*load, "--column", " "), 2, "--column is empty")
     told(attempt(*load, "--column", "c", "--key", ""), 2, "--key is empty")

@@ -101,7 +101,7 @@ def test_an_output_that_the_store_refuses_leaves_nothing(
     done = edl(
         *("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows"), code=7
     )
-    assert "the store does not take the output: the store denies access: not today" in done.err
+    assert "the store rejected the output: the store denies access: not today" in done.err
     assert stored() == []
 
 
@@ -137,7 +137,7 @@ def test_what_a_killed_conversion_left_is_replaced(
     STORE.pipe_file("/bucket/of/mine/rows/part-00000.recordio", b"")
     told = edl(*convert, code=5).err
     assert "a conversion on other is writing there, or was killed" in told
-    assert f"remove {PLACE}/.rows.edl-convert and what is at the place" in told
+    assert f"remove {PLACE}/.rows.edl-convert and everything at that place" in told
     STORE.pipe_file("/bucket/of/mine/.rows.edl-convert", b"[]")
     assert "a conversion on another machine" in edl(*convert, code=5).err
 
@@ -161,4 +161,4 @@ def test_what_cannot_be_is_said_before_anything_is_read(
 
     monkeypatch.setattr(type(STORE), "pipe_file", refuse)
     done = edl("data", "convert", "nowhere.csv", "--to", f"{PLACE}/new", code=7)
-    assert "the store does not take the output: the store denies access: read only" in done.err
+    assert "the store rejected the output: the store denies access: read only" in done.err

@@ -143,7 +143,7 @@ def test_a_table_that_is_no_text(edl: Call, tmp_path: Path) -> None:
 
 def test_a_source_without_a_name_is_not_the_current_folder(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    assert "a source has no name" in edl("data", "convert", "", "--to", "out", code=2).err
+    assert "the name of a source is empty" in edl("data", "convert", "", "--to", "out", code=2).err
     nothing_is_left(tmp_path, "t.csv")
 
 
@@ -291,7 +291,7 @@ def test_a_source_without_records_is_named(edl: Call, tmp_path: Path) -> None:
     [
         (("none.csv", "--to", "o"), 3, "none.csv does not exist"),
         (("t.csv",), 2, "--to"),
-        (("t.csv", "--to", ""), 2, "the output has no name"),
+        (("t.csv", "--to", ""), 2, "the name of the output is empty"),
         (("t.csv", "--to", "o", "--split", "1.5"), 2, "--split"),
         (("t.csv", "--to", "o.recordio", "--split", "0.5"), 2, "Name a folder"),
         (("t.csv", "what.bin", "--to", "o"), 3, "what.bin"),

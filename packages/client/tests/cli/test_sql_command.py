@@ -77,7 +77,7 @@ def test_a_file_of_windows(sql: Call) -> None:
         ("SELECT * FROM people TRAIN regressor.DNM INTO m", "Did you mean DNN?"),
         (
             "SELECT id, wage FROM people TRAIN classifier.DNN INTO m",
-            "wage is no class: its type is",
+            "wage is not a class: its type is",
         ),
         ("SELECT id, id - 9 AS x FROM people TRAIN classifier.DNN INTO m", "least value is -8"),
         ("SELECT wage FROM people TRAIN net.M INTO m", "no column to learn wage from"),
@@ -294,7 +294,7 @@ def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluated: list[Any
     assert [record["label"][0] for record in evaluated[0]] == [0, 2]
     statement = "SELECT 'cook' AS role, wage FROM people TO EVALUATE wages"
     failed = run(["sql", "--db", "sqlite:///my.db", "-e", statement])
-    assert "'cook', which is no class of the model" in sql("-e", statement, code=failed).err
+    assert "'cook', which is not a class of the model" in sql("-e", statement, code=failed).err
 
 
 def test_models_without_a_label_and_columns_by_pattern() -> None:

@@ -81,7 +81,7 @@ _ERROR_CLASSES = (
     ),
     _ErrorClass(
         ErrorCode.USAGE,
-        "the database does not understand the query",
+        "the database cannot parse the query",
         "Try it in the database's own shell: psql, mariadb, sqlite3 or duckdb.",
         frozenset({"42601", 1064}),
         r"syntax error|incomplete input|unrecognized token",
@@ -95,7 +95,7 @@ _ERROR_CLASSES = (
     ),
     _ErrorClass(
         ErrorCode.DATA_UNREADABLE,
-        "somebody else has locked it in the database",
+        "another transaction has locked it",
         "Wait for the other transaction, or end it; then try again.",
         frozenset({"55P03", "40P01", "40001", 1205, 1213}),
         r"database (table )?is locked",

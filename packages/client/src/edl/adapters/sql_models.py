@@ -146,9 +146,9 @@ class SqlModels:
         except (ValueError, RecursionError):
             raise EdlError(
                 ErrorCode.DATA_DAMAGED,
-                f"what is kept about the model {name} cannot be read",
+                f"the description of the model {name} cannot be read",
                 where=place,
-                remedy="Restore the file, or train the model anew under another name.",
+                remedy="Restore the file, or train the model again under another name.",
             ) from None
 
     def _unknown(self, name: str) -> EdlError:

@@ -204,8 +204,7 @@ def _entries(folder: Path) -> Iterator[Path]:
         if depth > _DEEPEST:
             raise EdlError(
                 ErrorCode.FORBIDDEN,
-                f"the trained model is refused: its model zoo has over {_DEEPEST} folders in"
-                " each other",
+                f"the trained model is refused: its model zoo nests over {_DEEPEST} folders",
                 where=f"{str(each)[:200]}…",
                 remedy="No version of edl writes this.",
             )

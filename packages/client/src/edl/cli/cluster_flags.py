@@ -20,7 +20,7 @@ _FLAGS: dict[str, Any] = {
         typer.Option(
             "--platform",
             metavar="kubernetes",
-            help="Look at a cluster's jobs, too; EDL_PLATFORM and edl.toml set this permanently.",
+            help="Include the jobs of a cluster; EDL_PLATFORM and edl.toml set this permanently.",
             rich_help_panel=_SECTION,
         ),
     ],

@@ -99,7 +99,7 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
             left = [name for name in names if name not in ends]
             raise EdlError(
                 ErrorCode.TIMED_OUT,
-                f"these jobs were not over in time: {', '.join(left)}",
+                f"these jobs did not end in time: {', '.join(left)}",
                 where="--timeout",
                 remedy=f"The jobs continue; edl status {left[0]} shows its progress.",
             )

@@ -70,7 +70,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         typer.Option(
             "--work-dir",
             metavar="DIR",
-            help="Folder for records between database and jobs. [default: the system's temporary]",
+            help="Folder for the records that jobs read. [default: the system's temporary folder]",
         ),
     ] = "",
     password_file: PasswordFile = "",
@@ -91,7 +91,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         asks = file is None and not execute and sys.stdin.isatty()
         if not asks and (file is None) == (not execute):
             raise usage(
-                "name a file of statements or give them with -e, and not both",
+                "name a file of statements or use -e, not both",
                 where="-e",
                 remedy='For example: -e "SHOW TRAIN my_model;"',
             )
@@ -128,7 +128,7 @@ def _read(file: Path) -> str:
     try:
         return read_input(file).decode()
     except OSError as error:
-        reason, remedy = f"cannot be read: {error.strerror}", "Correct its name, or your access."
+        reason, remedy = f"cannot be read: {error.strerror}", "Check its name and permissions."
     except UnicodeDecodeError:
         reason, remedy = "is not UTF-8", "Write it as UTF-8 text."
     raise Problem(

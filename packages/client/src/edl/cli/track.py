@@ -53,7 +53,7 @@ def track(
         except TrackerUnavailable as error:
             raise EdlError(
                 ErrorCode.TRACKER_UNAVAILABLE,
-                f"{tracker} does not have all of {name}: {error}",
+                f"{tracker} has received only a part of {name}: {error}",
                 where=f"--tracker {tracker}",
                 remedy=f"edl track {name} sends what is missing.",
             ) from None

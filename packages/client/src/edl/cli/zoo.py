@@ -37,7 +37,9 @@ def init(
 
         if not directory.strip():
             raise usage(
-                "the folder has no name", where="DIR", remedy="For example: edl zoo init my_zoo"
+                "the name of the folder is empty",
+                where="DIR",
+                remedy="For example: edl zoo init my_zoo",
             )
         folder = Path(directory).expanduser().absolute()
         written = create(folder)
@@ -193,7 +195,7 @@ def verify(**values: Any) -> None:
 def _made(provenance: Mapping[str, Any]) -> Iterator[str]:
     """Lines that say how an image was made."""
     if not provenance:
-        yield "  nothing signed says how it was made"
+        yield "  no signed statement says how it was made"
         return
     builder = provenance.get("runDetails", {}).get("builder", {})
     yield f"  builder  {builder.get('id', 'unknown')}"

@@ -151,7 +151,7 @@ def _found(source: str) -> list[str]:
     """
     if not source:
         raise usage(
-            "a source has no name",
+            "the name of a source is empty",
             where="SRC",
             remedy="Name files or folders; . is the current folder.",
         )

@@ -94,7 +94,7 @@ class ImageFolderSource:
                     f"the pixels have {8 * pixels.itemsize} bits, "
                     f"earlier ones {8 * depth.itemsize}",
                     str(file),
-                    "Give all images one depth.",
+                    "Convert all images to the same number of bits.",
                 )
             if pixels.shape != first:
                 raise unreadable(

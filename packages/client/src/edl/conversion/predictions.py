@@ -145,7 +145,7 @@ def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 if line.strip():
                     row = json.loads(line)
                     if not isinstance(row, dict):
-                        raise ValueError("a line is no object")
+                        raise ValueError("a line is not an object")
                     yield f"{file}:{number}", row
     except OSError as error:
         raise unopened(error, file) from None

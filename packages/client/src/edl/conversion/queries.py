@@ -139,7 +139,7 @@ class QuerySource:
         if found is None:
             some = ", ".join(list(self.classes)[:_SHOWN])
             raise unreadable(
-                f"the label is {value!r}, which is no class of the model",
+                f"the label is {value!r}, which is not a class of the model",
                 f"{self.name}, row {number}, column {column}",
                 f"Its classes are {some}{', …' if len(self.classes) > _SHOWN else ''}.",
             )
@@ -259,7 +259,7 @@ def identifying_columns(database: Database, table: str) -> list[str]:
                 ErrorCode.DATA_NOT_FOUND,
                 f"there is no table {table}",
                 where=database.shown,
-                remedy="PREDICT names a table that is there, and its column.",
+                remedy="After PREDICT, name an existing table and a column.",
             ) from None
     keys = [primary, *(each["column_names"] for each in unique)]
     return list(dict.fromkeys(str(key[0]) for key in keys if len(key) == 1 and key[0]))

@@ -44,7 +44,7 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
             raise usage(
                 f"the table {table} has no column {each}, so it is not a table of results",
                 where=f"INTO {table}",
-                remedy="Name another table, which is created, or add the column.",
+                remedy="Add the column, or name a new table, which edl creates.",
             )
 
 

@@ -79,7 +79,7 @@ def _is_abandoned(place: str) -> bool:
         ErrorCode.OUTPUT_EXISTS,
         f"a conversion on {host} is writing there, or was killed",
         where=place,
-        remedy=f"Wait for its end. If it was killed, remove {sign} and what is at the place.",
+        remedy=f"Wait for its end. If it was killed, remove {sign} and everything at that place.",
     )
 
 
@@ -140,7 +140,7 @@ def _unsign(place: str) -> None:
 def _unwritable(place: str, error: storage.StoreError) -> EdlError:
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
-        f"the store does not take the output: {error}",
+        f"the store rejected the output: {error}",
         where=place,
         remedy=error.remedy,
     )

@@ -81,7 +81,7 @@ def _check_may_add(connection: Connection, target: Target, where: str) -> None:
                 ErrorCode.FORBIDDEN,
                 f"this user must own the table to add the column {target.column}",
                 where=where,
-                remedy=f"Have its owner add it and let you write: GRANT UPDATE ({target.column}),"
+                remedy=f"Ask its owner to add it and let you write: GRANT UPDATE ({target.column}),"
                 f" SELECT ON {target.table} TO …",
             )
     elif connection.dialect.name in ("mysql", "mariadb"):
@@ -100,9 +100,9 @@ def _check_may_add(connection: Connection, target: Target, where: str) -> None:
 
 def _no_table(target: Target, where: str) -> Problem:
     return usage(
-        f"{target.table} gets no column {target.column}: it is a view, or a part of a table",
+        f"{target.table} cannot get a column {target.column}: it is a view or a partition",
         where=where,
-        remedy="Name the table itself, or a column that is there.",
+        remedy="Name the table itself, or an existing column.",
     )
 
 

@@ -87,7 +87,9 @@ def check_layout(output: str, layout: FileLayout) -> str:
             remedy="For example, to train on nine tenths of the records: --split 0.9",
         )
     if not output.strip():
-        raise usage("the output has no name", where="--to", remedy="Name a new folder: --to data")
+        raise usage(
+            "the name of the output is empty", where="--to", remedy="Name a new folder: --to data"
+        )
     suffix = PurePosixPath(output).suffix
     if suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
         raise usage(

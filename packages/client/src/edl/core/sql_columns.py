@@ -155,7 +155,7 @@ def _check_size(
         raise _at(
             reader,
             start,
-            f"{size} categories would be an input of the network each",
+            f"{size} categories would each be an input of the network",
             f"Use EMBEDDING({inner.name}(…, {size}), 8), or {_MOST_CATEGORIES} at most.",
         )
 

@@ -105,7 +105,7 @@ def check_label(
     if classes and statement.model_def.startswith("regressor."):
         raise usage(
             f"the label {label} is a text; {statement.model_def} learns numbers",
-            remedy="Take a classifier: TRAIN classifier.DNN",
+            remedy="Use a classifier: TRAIN classifier.DNN",
         )
     if not statement.model_def.startswith("classifier.") or "n_classes" in statement.params:
         return
@@ -119,9 +119,9 @@ def check_label(
     else:
         return
     raise usage(
-        f"the label {label} is no class: {wrong}; {statement.model_def} learns texts, or integers"
-        " from 0 on",
-        remedy="Take a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
+        f"the label {label} is not a class: {wrong}; {statement.model_def} learns texts, or"
+        " integers from 0 on",
+        remedy="Use a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
     )
 
 

@@ -203,7 +203,7 @@ def _cut(text: str, words: Sequence[SqlToken]) -> int:
     other = next((word for to, word in pairwise(words) if _is_other_verb(to, word)), None)
     if other is not None:
         raise mistake(
-            f"edl has no {other.text.upper()}",
+            f"edl does not support {other.text.upper()}",
             text,
             other.start,
             "Statements train, evaluate, predict, or show how a model was trained.",

@@ -111,7 +111,7 @@ class SqlColumn:
         for item in items:
             if item is None:
                 raise Unconvertible(
-                    "an array has a NULL in it", "Replace it: array_replace(column, NULL, 0)"
+                    "an array contains NULL", "Replace it: array_replace(column, NULL, 0)"
                 )
             if isinstance(item, list | tuple):
                 raise Unconvertible("an array of arrays", "Select its parts as columns.")

@@ -170,6 +170,6 @@ class BackgroundTracking:
             self._failure = f"it is not done after {_SEND_LIMIT_S:.0f} s"
         if self._failure:
             self._say(
-                f"warning: the tracker does not have all of {self._job} ({self._failure}); "
+                f"warning: the tracker has received only a part of {self._job} ({self._failure}); "
                 f"edl track {self._job} sends the rest"
             )

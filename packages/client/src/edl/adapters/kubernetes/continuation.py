@@ -109,7 +109,7 @@ class ClusterContinuation:
         if spec.type != job_pb2.TRAIN:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"{job.name} is no training job, or you may not read its Secret",
+                f"{job.name} is not a training job, or you may not read its Secret",
                 where=where,
                 remedy="Only training jobs have a model to export; edl list shows all jobs.",
             )

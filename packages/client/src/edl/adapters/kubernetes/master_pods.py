@@ -79,7 +79,7 @@ class StartPhase(StrEnum):
     NO_POD = "Kubernetes has not made its pod yet"
     UNSCHEDULED = "no node has been chosen for its pod yet"
     UNPREPARED = "its volumes or its network are not ready"
-    INIT = "the first containers of its pod run"
+    INIT = "the init containers of its pod are running"
     CREATING = "its node gets the image and makes the container"
     RUNNING = "it runs, and does not answer yet"
     DISRUPTED = "its pod was taken away, and another one follows"
@@ -170,7 +170,7 @@ def _before(status: JsonObject) -> MasterProblem | None:
         if code := ended.get("exitCode"):
             message = readable(ended.get("message", "").strip())
             return MasterProblem(
-                f"the container {one['name']}, which runs before it, ended with exit code {code}"
+                f"the init container {one['name']} ended with exit code {code}"
                 + (f": {message.splitlines()[-1]}" if message else ""),
                 "Correct the pod template; the end of that container's log is below.",
                 is_final=True,

@@ -174,7 +174,7 @@ class PodOptions:
     env: tuple[str, ...] = declare(
         Option(
             CheckedTexts("NAME=VALUE", check=variable),
-            "Variable of all pods. Repeat the option for several.",
+            "Environment variable of all pods. Repeat the option for several.",
             "TF_ENABLE_ONEDNN_OPTS=0",
             default=(),
         )
@@ -182,7 +182,7 @@ class PodOptions:
     env_from: tuple[str, ...] = declare(
         Option(
             CheckedTexts("KIND/NAME", check=variable_source),
-            "Secret or ConfigMap whose keys are variables of all pods: secret/NAME or "
+            "Secret or ConfigMap whose keys are environment variables of all pods: secret/NAME or "
             "configmap/NAME. Repeat the option for several.",
             "secret/s3-access",
             default=(),

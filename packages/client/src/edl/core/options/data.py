@@ -48,7 +48,7 @@ class DataOptions:
     data_cache: str = declare(
         Option(
             Text("DIR"),
-            "Folder where workers keep what they read of stores, for the next epoch or job.",
+            "Folder where workers keep what they read from stores, for the next epoch or job.",
             "~/.cache/edl/data",
             default_text="nothing is kept",
             is_path=True,
