@@ -100,7 +100,7 @@ def test_a_file_of_duckdb_is_only_read(convert: Call) -> None:
         ("SELECT * FROM nowhere", "duckdb://", 3, "there is no such table"),
         ("SELECT * FROM 'no.parquet'", "duckdb://", 3, "no.parquet"),
         ("SELECT b FROM (SELECT 1 AS a)", "duckdb://", 2, "there is no such column"),
-        ("SELEKT 1", "duckdb://", 2, "does not understand"),
+        ("SELEKT 1", "duckdb://", 2, "cannot parse the query"),
         ("SELECT {'a': 1} AS a", "duckdb://", 3, "row 1, column a"),
         ("SELECT 1 AS a", "duckdb:///no.duckdb", 3, "DuckDB database file does not exist"),
     ],

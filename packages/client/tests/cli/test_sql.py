@@ -173,10 +173,10 @@ SELECT CASE x WHEN 9000 THEN %s ELSE x END AS x FROM many
         (MANY % "NULL", ("--label", "x"), 3, ["NULL", "row 9000, column x"]),
         ("SELECT * FROM nowhere", (), 3, ["no such table: nowhere", "sqlite:///my.db"]),
         ("SELECT wage FROM employee", (), 2, ["no such column: wage"]),
-        ("SELEKT * FROM employee", (), 2, ["does not understand", "SELEKT"]),
-        ("SELECT * FROM employee WHERE", (), 2, ["does not understand"]),
+        ("SELEKT * FROM employee", (), 2, ["cannot parse the query", "SELEKT"]),
+        ("SELECT * FROM employee WHERE", (), 2, ["cannot parse the query"]),
         (" ; ", (), 2, ["the query is empty"]),
-        ("DELETE FROM employee", (), 2, ["only reads", "must be a SELECT"]),
+        ("DELETE FROM employee", (), 2, ["read-only", "must be a SELECT"]),
         ("PRAGMA query_only = ON", (), 2, ["the query is not a SELECT"]),
         ("SELECT * FROM employee WHERE salary > 9", (), 3, ["returns no rows", "conditions"]),
         ("SELECT name, name FROM employee", (), 3, ["'name' twice"]),
@@ -207,7 +207,11 @@ def test_what_cannot_be_converted_is_said_in_one_message(
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("--from", "sqlite:///nothing.db", "--query", "SELECT 1"), 3, ["no file", "nothing.db"]),
+        (
+            ("--from", "sqlite:///nothing.db", "--query", "SELECT 1"),
+            3,
+            ["does not exist", "nothing.db"],
+        ),
         (
             ("--from", "sqlite:///no.txt", "--query", "SELECT * FROM t"),
             3,
