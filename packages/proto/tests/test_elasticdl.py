@@ -8,13 +8,14 @@ import sys
 import pytest
 
 import elasticdl
-from edl_proto.v1 import job_pb2
 from elasticdl.python.common.constants import Mode
 
 
-def test_modes_are_those_of_the_wire() -> None:
-    assert {f"MODE_{mode.name}": mode.value for mode in Mode} == {
-        name: value for name, value in job_pb2.Mode.items() if value
+def test_modes_are_those_of_the_documents() -> None:
+    assert {mode.name: mode.value for mode in Mode} == {
+        "TRAINING": 1,
+        "EVALUATION": 2,
+        "PREDICTION": 3,
     }
 
 

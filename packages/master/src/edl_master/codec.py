@@ -54,15 +54,6 @@ _PRECISIONS = {
 }
 _PRECISIONS_OUT = {core: wire for wire, core in _PRECISIONS.items()}
 
-_MODES = {
-    TaskType.TRAINING: job_pb2.MODE_TRAINING,
-    TaskType.EVALUATION: job_pb2.MODE_EVALUATION,
-    TaskType.EVALUATION_SUMMARY: job_pb2.MODE_EVALUATION,
-    TaskType.PREDICTION: job_pb2.MODE_PREDICTION,
-    TaskType.EXPORT: job_pb2.MODE_TRAINING,
-    TaskType.CALLBACKS: job_pb2.MODE_TRAINING,
-}
-
 JOB_TYPES = {
     job_pb2.TRAIN: JobType.TRAIN,
     job_pb2.EVALUATE: JobType.EVALUATE,
@@ -180,7 +171,6 @@ def lease_to(
         records=records,
         skip_minibatches=skip_minibatches,
         seed=lease.seed,
-        mode=_MODES[lease.task.type],
         frozen=lease.frozen,
         parameter_version=lease.version or 0,
         metric_states=map(metric_state_to, lease.metric_states),

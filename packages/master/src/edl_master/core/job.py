@@ -143,9 +143,7 @@ class JobStateMachine:
             if isinstance(event, SnapshotTaken):  # also the last one, after the end
                 self._components.snapshots.completed(event.version, event.seconds, now)
             if self._phases.final:
-                if isinstance(event, MinibatchApplied):
-                    self._dispatch.applied_after_end(event)
-                answer_after_end(event, self._emit)
+                answer_after_end(event, self._emit, self._dispatch.applied_after_end)
             else:
                 if not self._outcome.decided:
                     self._progress.pass_time(now)

@@ -22,6 +22,7 @@ from edl_master.core.events import (
     Event,
     HeartbeatReceived,
     LeaseRequested,
+    MinibatchApplied,
     ParametersFrozen,
     ScaleRequested,
     TaskCompleted,
@@ -31,9 +32,19 @@ from edl_master.core.events import (
 )
 
 
-def answer_after_end(event: Event, emit: Callable[[Effect], None]) -> None:
-    """Answer requests that come after the end; nothing changes the job any more."""
+def answer_after_end(
+    event: Event, emit: Callable[[Effect], None], count: Callable[[MinibatchApplied], None]
+) -> None:
+    """Answer requests that come after the end; nothing changes the job any more.
+
+    Args:
+        event: what came.
+        emit: takes the answer.
+        count: takes a minibatch that was applied before the end, and so is in the last checkpoint.
+    """
     match event:
+        case MinibatchApplied():
+            count(event)
         case WorkerRegistered() | WorkerReady() | LeaseRequested():
             emit(LeaveJob("job-over"))
         case HeartbeatReceived(leases=leases):

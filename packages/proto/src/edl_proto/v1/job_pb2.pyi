@@ -39,26 +39,6 @@ EVALUATE: JobType.ValueType  # 2
 PREDICT: JobType.ValueType  # 3
 Global___JobType: _TypeAlias = JobType  # noqa: Y015
 
-class _Mode:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    MODE_UNSPECIFIED: _Mode.ValueType  # 0
-    MODE_TRAINING: _Mode.ValueType  # 1
-    MODE_EVALUATION: _Mode.ValueType  # 2
-    MODE_PREDICTION: _Mode.ValueType  # 3
-
-class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
-    """The values are those of elasticdl.python.common.constants.Mode."""
-
-MODE_UNSPECIFIED: Mode.ValueType  # 0
-MODE_TRAINING: Mode.ValueType  # 1
-MODE_EVALUATION: Mode.ValueType  # 2
-MODE_PREDICTION: Mode.ValueType  # 3
-Global___Mode: _TypeAlias = Mode  # noqa: Y015
-
 class _UpdateMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015

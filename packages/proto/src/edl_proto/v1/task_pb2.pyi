@@ -179,7 +179,6 @@ class Lease(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     SKIP_MINIBATCHES_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
-    MODE_FIELD_NUMBER: _builtins.int
     FROZEN_FIELD_NUMBER: _builtins.int
     PARAMETER_VERSION_FIELD_NUMBER: _builtins.int
     METRIC_STATES_FIELD_NUMBER: _builtins.int
@@ -195,7 +194,6 @@ class Lease(_message.Message):
     """already applied under an earlier lease"""
     seed: _builtins.int
     """derived from job seed, epoch and task number"""
-    mode: _job_pb2.Mode.ValueType
     frozen: _builtins.str
     """EVALUATION, EVALUATION_SUMMARY: name of the frozen version; EXPORT: of the final version.
     empty: use the parameters of the trained model
@@ -232,7 +230,6 @@ class Lease(_message.Message):
         records: Global___RecordRange | None = ...,
         skip_minibatches: _builtins.int = ...,
         seed: _builtins.int = ...,
-        mode: _job_pb2.Mode.ValueType = ...,
         frozen: _builtins.str = ...,
         parameter_version: _builtins.int = ...,
         metric_states: _abc.Iterable[Global___MetricState] | None = ...,
@@ -243,7 +240,7 @@ class Lease(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "learning_rate", b"learning_rate", "records", b"records", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "mode", b"mode", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token", "ttl_s", b"ttl_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token", "ttl_s", b"ttl_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
@@ -949,7 +946,7 @@ class CompleteRequest(_message.Message):
     records: _builtins.int
     """records read, or predictions written"""
     examples: _builtins.int
-    """elements that the dataset function produced"""
+    """elements that the dataset function produced; not in training"""
     seconds: _builtins.float
     @_builtins.property
     def lease(self) -> Global___LeaseRef: ...
