@@ -75,6 +75,8 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Job
 def resume(name: str, *, progress: bool = False) -> JobResult:
     """Continue a job that was stopped, has failed or was lost; a running one is only watched.
 
+    On Kubernetes, only a job that was stopped with ``edl stop --now``, or before it began.
+
     Args:
         progress: write a line to stderr every few seconds.
 

@@ -19,7 +19,6 @@ from edl.core.job_status import (
     final_failure,
     next_steps,
     overall_rate,
-    with_next_steps,
 )
 from edl.core.options import Verb
 from edl.render import job_text
@@ -246,7 +245,8 @@ def test_a_reason_that_the_master_gave_stays() -> None:
 @pytest.mark.parametrize("remedy", ["Name one: --model-def nets.A", "Mend it.", ""])
 def test_each_remedy_is_a_sentence_of_its_own(remedy: str) -> None:
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED)
-    found = with_next_steps(Failure("USER_CODE", "boom", remedy=remedy), status).remedy
+    failed = replace(status, failure=Failure("USER_CODE", "boom", remedy=remedy))
+    found = final_failure(failed, next_steps(status)).remedy
     first = f"{remedy.rstrip('.')}. " if remedy else ""
     assert found == f"{first}edl resume j starts it again."
 

@@ -33,7 +33,14 @@ from edl.core.job_backend import (
     silent,
 )
 from edl.core.job_log import LogChoice
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, with_next_steps
+from edl.core.job_status import (
+    Failure,
+    JobEvent,
+    JobState,
+    JobStatus,
+    final_failure,
+    next_steps,
+)
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
@@ -153,14 +160,7 @@ class LocalJobBackend:
             return status
         if not status.state.is_final:
             status = self._lost(status)
-        stopped = status.state is JobState.CANCELLED
-        failure = status.failure or Failure(
-            "STOPPED" if stopped else "INTERNAL",
-            f"job {name} " + ("was stopped" if stopped else "failed without a reason"),
-            where=name,
-            remedy=f"edl events {name} shows what happened before.",
-        )
-        return replace(status, failure=with_next_steps(failure, status))
+        return replace(status, failure=final_failure(status, next_steps(status)))
 
     def delete(self, name: str) -> None:
         self._check(name)

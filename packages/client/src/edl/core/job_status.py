@@ -188,11 +188,6 @@ def next_steps(status: JobStatus) -> str:
     )
 
 
-def with_next_steps(failure: Failure, status: JobStatus) -> Failure:
-    """The failure of a job that is over, with a remedy that also says how to continue."""
-    return _with_steps(failure, next_steps(status))
-
-
 def final_failure(status: JobStatus, steps: str) -> Failure:
     """The failure of a job that is over and has not succeeded, also if its master gave no reason.
 
@@ -206,10 +201,6 @@ def final_failure(status: JobStatus, steps: str) -> Failure:
         where=status.job,
         remedy=f"edl events {status.job} shows what happened before.",
     )
-    return _with_steps(failure, steps)
-
-
-def _with_steps(failure: Failure, steps: str) -> Failure:
     remedy = failure.remedy.rstrip()
     if remedy and remedy[-1] not in ".!?":
         remedy += "."
