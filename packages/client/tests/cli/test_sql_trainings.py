@@ -166,7 +166,7 @@ def test_a_model_of_another_job_is_not_taken_for_the_killed_statement_s(
     write_model("models/m", "somebody-elses")
     told = sql("-e", "SHOW TRAIN m", code=4).err
     assert "no statement has trained a model m" in told
-    assert "edl predict --trained-model may use it" in told
+    assert "edl predict --trained-model may still use it" in told
     assert "delete the folder" in sql("-e", TRAIN_M, code=2).err
 
 

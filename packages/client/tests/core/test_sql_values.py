@@ -58,7 +58,7 @@ def test_every_type_has_a_feature(value: Any, kind: ColumnType, feature: Any) ->
         ([{"a": 1}], "type json"),
         ([object()], "type object"),
         (["\ud800"], "UTF-8"),
-        ([[1, None]], "NULL in it"),
+        ([[1, None]], "an array contains NULL"),
         ([[[1]]], "array of arrays"),
         ([[1], 1], "arrays and single values"),
         ([1, 2.5], "a value of type float in a column whose first value is of type integer"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edl_master.adapters.buffer_pool import BufferPool
-from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
@@ -91,7 +91,7 @@ def test_no_decision_of_the_job_waits_for_an_update(local: LocalParts) -> None:
         assert coordinator.freeze("then") == 1
         assert coordinator.snapshot("") is not None
         coordinator.finish()
-        assert coordinator.applied(task(0)) == 1
+        assert coordinator.applied(task(0)) == AppliedCount(1, 1)
         status = coordinator.status()
         assert status is not None
         assert status.version == 1
@@ -176,7 +176,7 @@ def test_what_fails_before_the_commit_changes_nothing(
         push(local, 0)
     monkeypatch.undo()
     assert failures == []
-    assert local.coordinator.applied(task(0)) == 0
+    assert local.coordinator.applied(task(0)) == AppliedCount()
     assert push(local, 0) is PushOutcome.APPLIED
 
 

@@ -16,7 +16,7 @@ import pytest
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import SNAPSHOTS
 from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
@@ -240,7 +240,7 @@ def test_before_a_model_is_described_there_is_nothing() -> None:
     local.coordinator.revoke(lease(0).task, lease(0).token)
     local.coordinator.close(lease(0).task)
     local.coordinator.flush()
-    assert local.coordinator.applied(lease(0).task) == 0
+    assert local.coordinator.applied(lease(0).task) == AppliedCount()
     assert local.coordinator.snapshot(SNAPSHOTS) is None
 
 
@@ -270,9 +270,9 @@ def test_many_at_once_lose_nothing() -> None:
     with pulled(local, None) as answer:
         values = np.frombuffer(answer.reading.values, np.float32)
         assert np.array_equal(values, np.full(SIZE, float(workers * each)))
-    assert [local.coordinator.applied(lease(number).task) for number in range(workers)] == [
-        each
-    ] * workers
+    assert [
+        local.coordinator.applied(lease(number).task).minibatches for number in range(workers)
+    ] == [each] * workers
 
 
 def test_no_worker_can_use_the_leases_of_an_earlier_master() -> None:
