@@ -227,7 +227,7 @@ WRONG: dict[str, tuple[str | None, list[str], str, str | dict[str, str]]] = {
             "CREATE TABLE slice PARTITION OF sliced FOR VALUES FROM (0) TO (9)",
         ],
         "SELECT * FROM slice PREDICT slice.p USING m",
-        "a part of a table",
+        "it is a view or a partition",
     ),
     "a schema that is not there": (
         MYSQL,
