@@ -15,9 +15,9 @@ from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, 
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
-from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
+from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.parameters.locked_shard import ReadRequest
+from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_master.parameters.plane import LocalParts, build_local
 
 LONG_S = 200.0
@@ -178,6 +178,27 @@ def test_what_fails_before_the_commit_changes_nothing(
     assert failures == []
     assert local.coordinator.applied(task(0)) == AppliedCount()
     assert push(local, 0) is PushOutcome.APPLIED
+
+
+def test_a_push_that_counts_is_reported_without_memory_for_the_answer(
+    local: LocalParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second try is told that it counted before, and is not reported."""
+
+    def fail(*arguments: object) -> None:
+        raise MemoryError("no memory for values")
+
+    monkeypatch.setattr(LockedShard, "memory_for", fail)
+    claim = PushClaim(task(0), Token(1), 0, 1, Version(0))
+    gradient = Gradient(memoryview(np.full(SIZE, -1, np.float32).tobytes()))
+    reported: list[PushResult] = []
+    call = local.plane.push(
+        WorkerId(0), claim, gradient, answer=ReadRequest(), on_decided=reported.append
+    )
+    with pytest.raises(MemoryError), call:
+        pass
+    assert [result.outcome for result in reported] == [PushOutcome.APPLIED]
+    assert local.coordinator.applied(task(0)) == AppliedCount(1, 1)
 
 
 def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: list[Exception]) -> None:

@@ -23,7 +23,8 @@ class Job:
 
     def __init__(self) -> None:
         self.state = SharedState()
-        self.prefetcher = LeasePrefetcher(self, self.state, self.minibatches)  # type: ignore[arg-type]  # a double
+        client: Any = self
+        self.prefetcher = LeasePrefetcher(client, self.state, self.minibatches)
         self.reply, self.records = threading.Event(), threading.Event()
         self.asked, self.reading = threading.Event(), threading.Event()
         self.opened = self.closed = 0

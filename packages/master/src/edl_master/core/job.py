@@ -64,12 +64,12 @@ from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapsh
 from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.periodic_checks import PeriodicChecks
-from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType
+from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType, is_worker_range
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
 from edl_master.core.worker import Worker
-from edl_master.core.worker_count import worker_range
+from edl_master.core.worker_count import describe_range
 
 EVENTS_REMEMBERED = 64
 """How many events an InvariantViolation lists: the last moments, on a few screens."""
@@ -299,13 +299,13 @@ class JobStateMachine:
     def _scale(self, minimum: int, maximum: int, now: float) -> None:
         if self._outcome.decided:
             self._emit(Refused("the job is ending"))
-        elif minimum < 0 or not max(1, minimum) <= maximum <= MOST_WORKERS:
+        elif not is_worker_range(minimum, maximum):
             why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MOST_WORKERS}"
             self._emit(Refused(why))
         else:
-            before = worker_range(self._workers.minimum, self._workers.maximum)
+            before = describe_range(self._workers.minimum, self._workers.maximum)
             plural = "" if minimum == maximum == 1 else "s"
-            line = f"Scaled from {before} to {worker_range(minimum, maximum)} worker{plural}."
+            line = f"Scaled from {before} to {describe_range(minimum, maximum)} worker{plural}."
             self._emit(LogEvent("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
             self._components.instances.scale(minimum, maximum, now)
             self._components.worker_count.scale(minimum, maximum)

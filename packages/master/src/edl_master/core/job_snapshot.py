@@ -61,8 +61,8 @@ def restore_snapshot(
     """Put a position into the components of a new job.
 
     How many workers are wanted is kept, unless the job now asks for other numbers than then.
-    ``counts`` is what the parameters count: they may be some minibatches ahead.
-    The interruption since the snapshot is accounted for.
+    ``counts`` is what the parameters count: they may be some minibatches ahead. The interruption
+    since the snapshot is accounted for.
 
     Raises:
         ValueError: it is a position in other data, in another order, or of another format.

@@ -141,6 +141,12 @@ class JobSettings:
 MOST_WORKERS = 1000
 """So many a running job can be scaled to, as the options allow no more at its start."""
 
+
+def is_worker_range(minimum: int, maximum: int) -> bool:
+    """Whether a running job can be scaled to so many workers."""
+    return minimum >= 0 and max(1, minimum) <= maximum <= MOST_WORKERS
+
+
 HEARTBEATS_PER_S = 400.0
 """What a master handles from all workers together, in addition to their work."""
 

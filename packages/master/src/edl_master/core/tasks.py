@@ -180,13 +180,7 @@ class Round:
         return {
             "type": self.type.value,
             "number": self.number,
-            "cursor": self.cursor,
-            "done": self.done,
-            "dead": self.dead,
-            "retried": self.retried,
-            "records_done": self.records_done,
-            "examples_of": self.examples_of,
-            "examples": self.examples,
+            **{name: getattr(self, name) for name in _COUNTS},
             "open": [
                 {"number": number, **{name: getattr(task, name) for name in _KEPT}}
                 for number, task in self.open.items()

@@ -166,6 +166,6 @@ def _facts(measured: _Measured) -> dict[str, str]:
     return {"workers": str(measured.workers), "records_per_s": f"{measured.per_s:.1f}"}
 
 
-def worker_range(minimum: int, maximum: int) -> str:
+def describe_range(minimum: int, maximum: int) -> str:
     """Numbers of workers as people write them: ``3`` or ``1:3``."""
     return str(maximum) if minimum == maximum else f"{minimum}:{maximum}"

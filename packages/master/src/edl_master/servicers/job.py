@@ -12,7 +12,7 @@ from edl_master.adapters.journal import Journal
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
-from edl_master.core.settings import MOST_WORKERS
+from edl_master.core.settings import MOST_WORKERS, is_worker_range
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, job_pb2_grpc
@@ -89,7 +89,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
     def Scale(
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
-        minimum, maximum = _worker_range(request.workers)
+        minimum, maximum = _asked_range(request.workers)
         with self._scaling:
             answer = self._controller.handle(events.ScaleRequested(minimum, maximum))
             if isinstance(answer, Refused):
@@ -121,14 +121,14 @@ class JobServicer(job_pb2_grpc.JobServicer):
         return job_pb2.AcknowledgeReply()
 
 
-def _worker_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:
+def _asked_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:
     """The minimum and maximum that a request asks for; without a maximum it is the minimum.
 
     Raises:
         EdlError: USAGE; no job can have them.
     """
     minimum, maximum = wanted.min, wanted.max or wanted.min
-    if not max(1, minimum) <= maximum <= MOST_WORKERS:
+    if not is_worker_range(minimum, maximum):
         raise EdlError(
             ErrorCode.USAGE,
             f"a job cannot have {minimum} to {maximum} workers",

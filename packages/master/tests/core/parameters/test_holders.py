@@ -28,7 +28,7 @@ def test_another_worker_cannot_use_a_token() -> None:
     counts.grant(A, ONE, MINE)
     assert counts.verdict(A, ONE, 0, worker=OTHER) is PushVerdict.REFUSED
     assert counts.verdict(A, ONE, 0, worker=MINE) is PushVerdict.DUE
-    counts.advance(A)
+    counts.advance(A, 1, 2)
     assert counts.verdict(A, ONE, 0, worker=OTHER) is PushVerdict.REFUSED
     assert counts.verdict(A, ONE, 0, worker=MINE) is PushVerdict.ALREADY_APPLIED
 

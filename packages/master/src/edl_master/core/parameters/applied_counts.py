@@ -24,7 +24,7 @@ class _Entry:
     token: Token
     live: bool
     applied: int
-    records: int = 0
+    records: int
     holder: WorkerId | None = None  # of the lease, as far as this master knows
 
 
@@ -49,7 +49,7 @@ class AppliedCounts:
         """
         entry = self._entries.get(task)
         if entry is None:
-            entry = self._entries[task] = _Entry(token, True, 0)
+            entry = self._entries[task] = _Entry(token, True, 0, 0)
         elif token < entry.token or (token == entry.token and not entry.live):
             raise ValueError(f"task {task}: token {token} is not newer than {entry.token}")
         entry.token, entry.live, entry.holder = token, True, holder
@@ -104,8 +104,8 @@ class AppliedCounts:
             return PushVerdict.ALREADY_APPLIED
         return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER
 
-    def advance(self, task: TaskKey, minibatches: int = 1, records: int = 0) -> None:
-        """Count more minibatches of an open task."""
+    def advance(self, task: TaskKey, minibatches: int, records: int) -> None:
+        """Count more minibatches, of so many records, of an open task."""
         entry = self._entries[task]
         entry.applied += minibatches
         entry.records += records
