@@ -132,6 +132,14 @@ def refused(error: grpc.RpcError) -> bool:
     return known is not None and known.code == ErrorCode.FORBIDDEN
 
 
+def test_a_first_call_of_a_closed_channel_is_an_error_and_no_crash(master: Master) -> None:
+    channel = channels.connect(master.address, master.seen_by(Role.WORKER, 2))
+    stub = task_pb2_grpc.TasksStub(channel)
+    channel.close()
+    with pytest.raises(ValueError, match="closed channel"):
+        stub.Lease(task_pb2.LeaseRequest(worker_id=2), timeout=WAIT_S)
+
+
 def test_a_worker_calls_for_itself_alone(master: Master) -> None:
     peer = master.seen_by(Role.WORKER, 2)
     assert lease(master, peer, worker=2) == 1

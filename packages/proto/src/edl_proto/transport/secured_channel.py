@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from grpc.experimental import ChannelOptions
 
 from edl_proto.identity.credentials import Material, Peer, channel_credentials
+
+T = TypeVar("T")
+
+Bound = tuple[grpc.Channel, T]
+"""A channel, and what was made of it."""
 
 
 class SecuredChannel(grpc.Channel):
@@ -37,18 +42,33 @@ class SecuredChannel(grpc.Channel):
         self._lock = threading.Lock()
         self._material = peer.credentials.current()
         self._channels = [self._make(self._material)]
+        self._is_closed = False
 
-    def current(self) -> grpc.Channel:
-        """The channel for calls that begin now."""
+    def bind(self, make: Callable[[grpc.Channel], T], bound: Bound[T] | None = None) -> Bound[T]:
+        """Make something of the channel for calls that begin now.
+
+        It is made under the lock, because gRPC crashes if a method is made of a closed channel.
+
+        Args:
+            make: makes it.
+            bound: what was made before; given back if it is of the same channel.
+
+        Raises:
+            ValueError: the channel is closed, as for calls.
+        """
         material = self._peer.credentials.current()
         with self._lock:
+            if self._is_closed:
+                raise ValueError("Cannot invoke RPC on closed channel!")
             if material is not self._material:
                 self._material = material
                 self._channels.append(self._make(material))
-            return self._channels[-1]
+            channel = self._channels[-1]
+            return bound if bound and bound[0] is channel else (channel, make(channel))
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             for channel in self._channels:
                 channel.close()
 
@@ -59,7 +79,7 @@ class SecuredChannel(grpc.Channel):
         self.close()
 
     def subscribe(self, callback: Callable[..., None], try_to_connect: bool = False) -> None:
-        self.current().subscribe(callback, try_to_connect)
+        self.bind(lambda channel: channel.subscribe(callback, try_to_connect))
 
     def unsubscribe(self, callback: Callable[..., None]) -> None:
         for channel in self._channels:
@@ -87,7 +107,7 @@ class _Method:
     def __init__(self, owner: SecuredChannel, make: Callable[[grpc.Channel], Any]) -> None:
         self._owner = owner
         self._make = make
-        self._bound: tuple[grpc.Channel, Any] | None = None
+        self._bound: Bound[Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._current()(*args, **kwargs)
@@ -99,7 +119,5 @@ class _Method:
         return self._current().future(*args, **kwargs)
 
     def _current(self) -> Any:
-        channel, bound = self._owner.current(), self._bound
-        if bound is None or bound[0] is not channel:
-            self._bound = bound = channel, self._make(channel)
+        self._bound = bound = self._owner.bind(self._make, self._bound)
         return bound[1]
