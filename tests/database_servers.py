@@ -173,7 +173,9 @@ def _as_nobody(*options: str) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {"PATH": _path(), "HOME": str(folder), "LC_ALL": "C", "TZ": "UTC"}
+    # Each server has its own TMPDIR: a MariaDB that starts deletes the temporary tables there.
+    own = {"HOME": str(folder), "TMPDIR": str(folder)}
+    return {"PATH": _path(), "LC_ALL": "C", "TZ": "UTC", **own}
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
