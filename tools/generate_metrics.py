@@ -25,8 +25,7 @@ import edl_builder.metrics
 from edl_builder.core.names import Phase
 from edl_master.core.effects import JobPhase
 from edl_master.core.goodput import Goodput
-from edl_master.core.identifiers import Version
-from edl_master.core.parameters.status import PlaneStatus, ServerFigures, TableFigures
+from edl_master.core.parameters.figures import ServerFigures, TableFigures
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, ProgressView
 from edl_master.metrics.instruments import Metrics
@@ -220,7 +219,7 @@ def master_metrics() -> Metrics:
     serving = job_pb2.ParameterServerStatus(state="serving")
     for collector in (
         JobCollector("name", "incarnation", _view),
-        TableCollector(_plane),
+        TableCollector(lambda: TableFigures({"users": 1}, 1)),
         ServersCollector(lambda: [serving], lambda: figures),
         UsageCollector(dict.fromkeys(("master", "worker", "parameter_server"), lambda: usage)),
         ApiCollector(lambda: {("GET", 200): 1}),
@@ -230,10 +229,6 @@ def master_metrics() -> Metrics:
         metrics.add(collector)
     metrics.parameter_request_duration.labels("push")
     return metrics
-
-
-def _plane() -> PlaneStatus:
-    return PlaneStatus(Version(1), 0.1, 1, 1, {}, 0, 0, 0, 1, TableFigures({"users": 1}, 1))
 
 
 def _view() -> JobView:

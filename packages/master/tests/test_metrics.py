@@ -7,8 +7,7 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edl_master.core.identifiers import Version
-from edl_master.core.parameters.status import PlaneStatus, ServerFigures, TableFigures
+from edl_master.core.parameters.figures import ServerFigures, TableFigures
 from edl_master.metrics.instruments import Metrics, Served
 from edl_master.metrics.job import TableCollector
 from edl_master.metrics.processes import (
@@ -179,28 +178,11 @@ def test_only_so_many_series_are_taken() -> None:
 
 def test_rows_of_tables_are_reported_by_table() -> None:
     metrics = Metrics()
-    plane: list[PlaneStatus] = []
-    metrics.add(TableCollector(lambda: plane[-1] if plane else None))
+    tables = [TableFigures()]
+    metrics.add(TableCollector(lambda: tables[-1]))
     assert b"edl_embedding" not in metrics.text()
-    plane.append(_plane({}, 0))
-    assert b"edl_embedding" not in metrics.text()
-    plane.append(_plane({"users": 3, "items": 0}, 4096))
+    tables.append(TableFigures({"users": 3, "items": 0}, 4096))
     told = samples(metrics)
     assert told["edl_embedding_rows", (("table", "users"),)] == 3
     assert told["edl_embedding_rows", (("table", "items"),)] == 0
     assert told["edl_embedding_bytes", ()] == 4096
-
-
-def _plane(rows: dict[str, int], nbytes: int) -> PlaneStatus:
-    return PlaneStatus(
-        version=Version(1),
-        learning_rate=0.1,
-        records_applied=1,
-        gradients_applied=1,
-        gradients_rejected={},
-        staleness_total=0,
-        accumulated=0,
-        step_permits_held=0,
-        open_tasks=1,
-        tables=TableFigures(rows, nbytes),
-    )

@@ -167,7 +167,6 @@ def lease_to(
     return task_pb2.Lease(
         task=task_to(lease.task),
         token=lease.token,
-        ttl_s=lease.ttl_s,
         records=records,
         skip_minibatches=skip_minibatches,
         seed=lease.seed,

@@ -231,7 +231,6 @@ class FakeMaster:
             lease.CopyFrom(task.lease)
             lease.token = task.token
             lease.skip_minibatches = task.applied
-            lease.ttl_s = 10.0
             if lease.task.type in (task_pb2.EVALUATION, task_pb2.EVALUATION_SUMMARY):
                 trains = self.job.type == job_pb2.TRAIN
                 frozen = f"stage-{number - self._summaries(number)}" if trains else ""

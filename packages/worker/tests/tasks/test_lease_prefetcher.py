@@ -29,7 +29,7 @@ class Job:
         self.asked, self.reading = threading.Event(), threading.Event()
         self.opened = self.closed = 0
 
-    def lease(self, prefetched: int, incarnation: str) -> Lease:
+    def lease(self, incarnation: str) -> Lease:
         self.asked.set()
         assert self.reply.wait(LONG_S)
         return LEASE

@@ -312,13 +312,13 @@ class MasterServices:
             self.metrics,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,
-            self.plane.table_rows,
+            lambda: self.plane.tables().rows,
         )
 
     def _add_collectors(self, name: str) -> None:
         roles = {"master": usage_of_this_process, "worker": self.worker_counters.usage}
         self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
-        self.metrics.add(TableCollector(self.plane.status))
+        self.metrics.add(TableCollector(self.plane.tables))
         self.metrics.add(self.worker_counters)
         self.metrics.add(ApiCollector(self._host_environment.api_requests))
         if self.span_export.is_on:

@@ -92,7 +92,6 @@ class Dispatcher:
             worker=lease.worker,
             task=key,
             token=lease.token,
-            ttl_s=self._settings.timings.lease_ttl_s,
             records=lease.task.records,
             seed=task_seed(self._settings.seed, key.round, key.number),
             frozen=frozen,

@@ -58,7 +58,6 @@ class LeaseGranted:
     worker: WorkerId
     task: TaskKey
     token: Token
-    ttl_s: float
     records: Range | None
     seed: int
     frozen: str = ""

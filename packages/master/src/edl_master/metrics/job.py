@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskType, WorkerState
-from edl_master.core.parameters.status import PlaneStatus
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, TaskCounts
 from edl_master.metrics.families import counters, gauge, gauges
@@ -181,27 +181,27 @@ class TableCollector(Collector):
     """The embedding tables of the job's model, read when Prometheus asks.
 
     Args:
-        plane: what the parameters look like now; None while there are none.
+        tables: their sizes now.
     """
 
-    def __init__(self, plane: Callable[[], PlaneStatus | None]) -> None:
-        self._plane = plane
+    def __init__(self, tables: Callable[[], TableFigures]) -> None:
+        self._tables = tables
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        plane = self._plane()
-        if plane is None or not plane.tables.rows:
+        tables = self._tables()
+        if not tables.rows:
             return
         yield gauges(
             "edl_embedding_rows",
             "Rows that training has created, by table.",
             "table",
-            plane.tables.rows,
+            tables.rows,
         )
         yield gauge(
             "edl_embedding_bytes",
             "Memory of all embedding tables, with optimizer slots and indexes.",
-            plane.tables.nbytes,
+            tables.nbytes,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from edl_master.core.parameters.status import ServerFigures
+from edl_master.core.parameters.figures import ServerFigures
 from edl_master.metrics.families import counters, gauges
 from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2

@@ -19,6 +19,7 @@ from edl_master.adapters.checkpoints import part_path, write_part
 from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
+from edl_master.core.parameters.figures import ServerFigures
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
@@ -28,7 +29,6 @@ from edl_master.core.parameters.sharding import (
     shard_optimizer,
     shared_sum_count,
 )
-from edl_master.core.parameters.status import ServerFigures
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from edl_master.core.events import HeldLease
@@ -26,12 +25,12 @@ from edl_master.core.parameters.commands import (
     RestoreBestValues,
     SetLearningRate,
 )
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.sharding import ShardLayout
-from edl_master.core.parameters.status import PlaneStatus
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 
@@ -296,32 +295,9 @@ class Coordinator:
 
     # --- figures ---------------------------------------------------------------------------
 
-    def status(self) -> PlaneStatus | None:
-        """Figures; None while there is no model."""
-        with self._changed:
-            ledger, model = self._ledger, self._model
-            if ledger is None or model is None:
-                return None
-            rejected = ledger.outcomes.copy()
-            applied = rejected.pop(PushOutcome.APPLIED, 0)
-            status = PlaneStatus(
-                version=ledger.version,
-                learning_rate=float(
-                    model.optimizer.rate_at(ledger.iterations, ledger.learning_rate)
-                ),
-                records_applied=ledger.records_applied,
-                gradients_applied=applied,
-                gradients_rejected=rejected,
-                staleness_total=ledger.staleness_total,
-                accumulated=ledger.accumulated,
-                step_permits_held=ledger.permits_held,
-                open_tasks=len(ledger.applied_counts()),
-            )
-        return replace(status, tables=self._stores.tables())
-
-    def table_rows(self) -> Mapping[str, int]:
-        """Rows of each embedding table; empty while there is no model."""
-        return self._stores.tables().rows if self._ledger else {}
+    def tables(self) -> TableFigures:
+        """Sizes of the embedding tables; empty while there is no model."""
+        return self._stores.tables() if self._ledger else TableFigures()
 
     # --- inside ----------------------------------------------------------------------------
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.commands import Command
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.push import Gradient, MinibatchKey
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.tables.group import ScannedRows
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.sharding import SavedParameters, ShardLayout
 from edl_master.core.parameters.snapshot import Snapshot
-from edl_master.core.parameters.status import TableFigures
 
 
 @dataclass(frozen=True, slots=True)

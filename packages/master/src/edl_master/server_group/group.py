@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from edl_master.core.parameters.status import ServerFigures, TableFigures
+from edl_master.core.parameters.figures import ServerFigures, TableFigures
 from edl_master.server_group.command_log import CommandLog
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, servers_pb2

@@ -6,6 +6,7 @@ from typing import Any
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.sharding import (
     NO_SHARD,
@@ -15,7 +16,6 @@ from edl_master.core.parameters.sharding import (
     shared_sum_count,
 )
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
-from edl_master.core.parameters.status import TableFigures
 from edl_master.parameters.stores import Model, PendingSnapshot
 from edl_master.server_group.group import ParameterServerGroup
 

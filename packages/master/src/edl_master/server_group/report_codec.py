@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl_master.core.parameters.status import ServerFigures
+from edl_master.core.parameters.figures import ServerFigures
 from edl_proto.v1 import servers_pb2
 
 

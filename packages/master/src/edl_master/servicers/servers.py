@@ -12,7 +12,7 @@ from edl_master.adapters.checkpoints import part_path
 from edl_master.adapters.file_pieces import read_pieces, write_pieces
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.codec import malformed
-from edl_master.core.parameters.status import TableFigures
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.server_group import report_codec
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation

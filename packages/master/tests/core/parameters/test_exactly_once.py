@@ -255,8 +255,7 @@ class Storm(RuleBasedStateMachine):
             case PermitGranted(version):
                 worker.base = worker.permit = version
             case PermitPending():
-                status = self.job.plane.status()
-                assert status.step_permits_held > 0, "it waits, and nobody computes"
+                assert self.job.plane.ledger.permits_held, "it waits, and nobody computes"
 
     @rule(
         target=messages,
@@ -345,9 +344,9 @@ class Storm(RuleBasedStateMachine):
     @invariant()
     def the_plane_is_sound(self) -> None:
         self.job.plane.check_invariants()
-        mode, status = self.job.plane.mode, self.job.plane.status()
+        mode, ledger = self.job.plane.mode, self.job.plane.ledger
         if isinstance(mode, Sync):
-            assert status.step_permits_held + status.accumulated <= mode.grads_to_wait
+            assert ledger.permits_held + ledger.accumulated <= mode.grads_to_wait
 
     @invariant()
     def no_gradient_is_computed_in_vain(self) -> None:

@@ -105,9 +105,9 @@ def test_schedules_stand_where_the_minibatches_are() -> None:
         LOCAL, parse_optimizer({"class_name": "SGD", "config": {"learning_rate": rate}})
     )
     plane.grant(A, ONE)
-    assert plane.status().learning_rate == 1.0
+    assert plane.learning_rate() == 1.0
     push(plane, A, 1, 0, [1, 1], minibatches=3)
-    assert plane.status().learning_rate == 0.5
+    assert plane.learning_rate() == 0.5
 
 
 def test_the_master_keeps_no_state_of_the_optimizer() -> None:

@@ -135,7 +135,7 @@ class TestExactlyOnce:
         plane.grant(A, ONE)
         plane.request_permit(A, ONE)
         assert plane.grant(A, ONE) == 0
-        assert plane.status().step_permits_held == 1
+        assert plane.ledger.permits_held == 1
 
     def test_an_older_token_is_never_granted(self) -> None:
         plane = small_plane(Async())
@@ -153,7 +153,7 @@ class TestExactlyOnce:
         plane.request_permit(A, TWO)
         with pytest.raises(ValueError, match="not newer"):
             plane.grant(A, ONE)
-        assert plane.status().step_permits_held == 1
+        assert plane.ledger.permits_held == 1
         assert push(plane, A, 2, 0, [0, 0]).outcome is PushOutcome.APPLIED
 
     def test_closing_a_task_forgets_its_count(self) -> None:
@@ -253,7 +253,7 @@ class TestEndOfTraining:
         push(plane, A, 1, 0, [-1, 0])
         assert plane.finish()
         plane.check_invariants()
-        assert (values_of(plane)[0], plane.status().accumulated) == (1, 0)
+        assert (values_of(plane)[0], plane.ledger.accumulated) == (1, 0)
 
     def test_training_is_not_over_while_a_gradient_is_being_computed(self) -> None:
         plane = small_plane(Sync(3))
@@ -301,8 +301,8 @@ class TestSnapshots:
         plane.request_permit(A, TWO)
         restored = ParameterPlane.restore(plane.snapshot(), sgd(), plane.mode)
         restored.check_invariants()
-        assert restored.status().step_permits_held == 0
-        assert restored.status().accumulated == 1
+        assert restored.ledger.permits_held == 0
+        assert restored.ledger.accumulated == 1
         assert push(restored, A, 2, 0, [-1, 0]).outcome is PushOutcome.ALREADY_APPLIED
         assert push(restored, B, 3, 0, [-1, 0]).outcome is PushOutcome.REFUSED
         assert restored.grant(A, FOUR) == 1
@@ -318,7 +318,7 @@ class TestSnapshots:
         adam = parse_optimizer({"class_name": "Adam", "config": {}})
         with pytest.raises(SnapshotError, match=r"trained with SGD.*Adam cannot use"):
             ParameterPlane.restore(snapshot, adam, Async())
-        assert ParameterPlane.restore(snapshot, sgd(0.5), Async()).status().learning_rate == 0.5
+        assert ParameterPlane.restore(snapshot, sgd(0.5), Async()).learning_rate() == 0.5
 
     def test_momentum_that_was_not_saved_is_missed(self) -> None:
         snapshot = small_plane(Async(), sgd(1.0)).snapshot()
@@ -342,18 +342,6 @@ class TestSnapshots:
             ParameterPlane.restore(
                 Snapshot({**good.meta, "format": 99}, good.arrays), sgd(), Async()
             )
-
-
-def test_status_counts_what_was_applied_and_what_was_not() -> None:
-    plane = small_plane(Bounded(0))
-    plane.grant(A, ONE)
-    push(plane, A, 1, 0, [0, 0], records=5)
-    push(plane, A, 1, 0, [0, 0], records=5)
-    push(plane, A, 1, 1, [0, 0], base=0)
-    status = plane.status()
-    assert (status.version, status.records_applied, status.gradients_applied) == (1, 5, 1)
-    assert status.gradients_rejected == {PushOutcome.ALREADY_APPLIED: 1, PushOutcome.STALE: 1}
-    assert (status.open_tasks, status.learning_rate) == (1, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ class TestStepPermits:
         assert plane.request_permit(A, ONE) == PermitRefused()
         plane.request_permit(A, TWO)
         assert not plane.revoke(A, ONE)
-        assert plane.status().step_permits_held == 1
+        assert plane.ledger.permits_held == 1
 
     def test_a_push_without_a_permit_takes_a_free_one(self) -> None:
         plane = small_plane(Sync(2))

@@ -175,7 +175,6 @@ class Lease(_message.Message):
 
     TASK_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
-    TTL_S_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     SKIP_MINIBATCHES_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
@@ -188,8 +187,6 @@ class Lease(_message.Message):
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     """fencing token; grows with every lease of a job"""
-    ttl_s: _builtins.float
-    """heartbeats and pushes renew the lease"""
     skip_minibatches: _builtins.int
     """already applied under an earlier lease"""
     seed: _builtins.int
@@ -226,7 +223,6 @@ class Lease(_message.Message):
         *,
         task: Global___TaskKey | None = ...,
         token: _builtins.int = ...,
-        ttl_s: _builtins.float = ...,
         records: Global___RecordRange | None = ...,
         skip_minibatches: _builtins.int = ...,
         seed: _builtins.int = ...,
@@ -240,7 +236,7 @@ class Lease(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "learning_rate", b"learning_rate", "records", b"records", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token", "ttl_s", b"ttl_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
@@ -776,14 +772,11 @@ class LeaseRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
-    PREFETCHED_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     instance: _builtins.str
     incarnation: _builtins.str
     wait_s: _builtins.float
     """longest time that the call waits for a task"""
-    prefetched: _builtins.int
-    """leases that this worker already holds"""
     def __init__(
         self,
         *,
@@ -791,11 +784,10 @@ class LeaseRequest(_message.Message):
         instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         wait_s: _builtins.float = ...,
-        prefetched: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "prefetched", b"prefetched", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "instance", b"instance", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -59,7 +59,7 @@ def encode_ready(
 
 
 def encode_lease(
-    identity: WorkerIdentity, incarnation: str, wait_s: float, prefetched: int
+    identity: WorkerIdentity, incarnation: str, wait_s: float
 ) -> task_pb2.LeaseRequest:
     """A request for a task."""
     return task_pb2.LeaseRequest(
@@ -67,7 +67,6 @@ def encode_lease(
         instance=identity.instance,
         incarnation=incarnation,
         wait_s=wait_s,
-        prefetched=prefetched,
     )
 
 

@@ -122,7 +122,7 @@ class LeasePrefetcher:
 
     def _next(self) -> Assignment | Leave:
         while True:
-            match self._client.lease(len(self._state.leases()), self._incarnation):
+            match self._client.lease(self._incarnation):
                 case Lease() as lease:
                     return self._prepare(lease)
                 case Leave() as leave:

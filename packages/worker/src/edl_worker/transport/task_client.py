@@ -60,16 +60,11 @@ class TaskClient:
         reply = self._connection.call("Ready", lambda: self._stub.Ready(request, timeout=timeout_s))
         return jobs.decode_admission(reply)
 
-    def lease(self, prefetched: int, incarnation: str) -> LeaseAnswer:
-        """Ask for a task.
-
-        Args:
-            prefetched: leases that this worker already holds.
-            incarnation: of the master whose tasks the caller wants.
-        """
+    def lease(self, incarnation: str) -> LeaseAnswer:
+        """Ask for a task of this incarnation of the master."""
         wait_s = self._settings.task_wait_s
         log_index = self._connection.log_index
-        request = tasks.encode_lease(self._identity, incarnation, wait_s, prefetched)
+        request = tasks.encode_lease(self._identity, incarnation, wait_s)
         timeout_s = wait_s + self._settings.call_timeout_s
         reply = self._connection.call("Lease", lambda: self._stub.Lease(request, timeout=timeout_s))
         log_index.advance(reply.log_index)

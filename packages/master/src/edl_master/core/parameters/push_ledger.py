@@ -10,7 +10,6 @@ call, and waits outside of it for ``generation`` to change.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,9 +43,6 @@ class PushLedger:
         iterations: position in the schedule of the learning rate.
         learning_rate: what was set in the schedule's place; None: nothing was.
         generation: grows whenever an answer of ``PermitPending`` may have become another.
-        records_applied: records whose gradients were applied or accumulated.
-        staleness_total: sum of the staleness of the gradients applied.
-        outcomes: number of decisions about pushes, by outcome.
 
     Args:
         mode: when there is an update.
@@ -61,9 +57,6 @@ class PushLedger:
         self.iterations = 0
         self.learning_rate: float | None = None
         self.generation = 0
-        self.records_applied = 0
-        self.staleness_total = 0
-        self.outcomes: Counter[PushOutcome] = Counter()
         self._keeps_average = keeps_average
         self._counts = AppliedCounts()
         self._permits = StepPermits(mode.grads_to_wait if isinstance(mode, Sync) else None)
@@ -232,8 +225,6 @@ class PushLedger:
         staleness = self.version - claim.base_version
         is_complete = self._permits.contribute(claim.task)
         self._counts.advance(claim.task, claim.minibatches, claim.records)
-        self.records_applied += claim.records
-        self.staleness_total += staleness
         if is_complete:
             self._advance(claim.minibatches)
         return self._result(PushOutcome.APPLIED, staleness, new_version=is_complete)
@@ -284,9 +275,6 @@ class PushLedger:
             "learning_rate": self.learning_rate,
             "applied": self._counts.describe(),
             "accumulated": self._permits.accumulated,
-            "records_applied": self.records_applied,
-            "staleness_total": self.staleness_total,
-            "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
         }
 
     def restore(self, meta: Mapping[str, Any]) -> None:
@@ -297,9 +285,6 @@ class PushLedger:
         self.learning_rate = meta["learning_rate"]
         self._counts.restore(meta["applied"])
         self._permits.accumulated = meta["accumulated"] if self.limits_permits else 0
-        self.records_applied = meta["records_applied"]
-        self.staleness_total = meta["staleness_total"]
-        self.outcomes.update({PushOutcome(k): n for k, n in meta["outcomes"].items()})
 
     def check_invariants(self) -> None:
         """Raise ``AssertionError`` if an invariant is violated."""
@@ -344,5 +329,4 @@ class PushLedger:
     def _result(
         self, outcome: PushOutcome, staleness: int, *, new_version: bool = False, detail: str = ""
     ) -> PushResult:
-        self.outcomes[outcome] += 1
         return PushResult(outcome, self.version, max(staleness, 0), new_version, detail)

@@ -14,6 +14,7 @@ from edl_master.core.parameters.accumulator import GradientAccumulator, counts_o
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
+from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.layout import Arenas, Array, Layout
 from edl_master.core.parameters.local_steps import make_updater
@@ -24,7 +25,6 @@ from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
-from edl_master.core.parameters.status import TableFigures
 from edl_master.core.parameters.table_warm_up import warm_up
 from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload

@@ -57,7 +57,7 @@ def test_a_push_changes_weights_and_all_tables_in_one_step_and_once() -> None:
         np.testing.assert_array_equal(values_of(plane), [-1, -1])
         np.testing.assert_array_equal(rows_of(plane, [7, -1, 0]), [[-1], [-2], [0]])
         np.testing.assert_array_equal(rows_of(plane, [7], table=1), [[-3, -4]])
-    assert plane.status().tables.rows == {"a": 2, "b": 1}
+    assert plane.store.tables().rows == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize(

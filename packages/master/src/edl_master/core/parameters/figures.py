@@ -1,12 +1,9 @@
-"""Figures of the parameter plane for the status page and metrics."""
+"""Figures of tables and parameter servers, for the status page and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from edl_master.core.identifiers import Version
-from edl_master.core.parameters.push import PushOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +46,3 @@ class ServerFigures:
     requests_s: float
     cpu_s: float
     resident_nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneStatus:
-    """Figures of the parameter plane.
-
-    Attributes:
-        version: parameter version.
-        learning_rate: rate of the next update.
-        records_applied: records whose gradients were applied or accumulated.
-        gradients_applied: gradients applied or accumulated.
-        gradients_rejected: pushes that were not applied, by outcome.
-        staleness_total: sum of the staleness of the gradients applied.
-        accumulated: gradients that wait for their update to be complete (sync mode).
-        step_permits_held: step permits in use (sync mode).
-        open_tasks: tasks with a count.
-        tables: sizes of embedding tables.
-    """
-
-    version: Version
-    learning_rate: float
-    records_applied: int
-    gradients_applied: int
-    gradients_rejected: Mapping[PushOutcome, int]
-    staleness_total: int
-    accumulated: int
-    step_permits_held: int
-    open_tasks: int
-    tables: TableFigures = field(default_factory=TableFigures)
