@@ -152,6 +152,15 @@ def test_a_file_in_a_store(make: Make, place: Path, store: str) -> None:
     assert system.ls(path, detail=False) == [f"{path}/{place.name}"]
 
 
+@pytest.mark.parametrize("name", ["a[1].recordio", "a*.recordio", "a?[.recordio"])
+def test_a_name_in_a_store_may_look_like_a_pattern(store: str, name: str) -> None:
+    with recordio.Writer(f"{store}/{name}") as writer:
+        writer.write(b"one")
+    assert read(f"{store}/{name}") == [b"one"]
+    system, path = fsspec.core.url_to_fs(store)
+    assert system.find(path) == [f"{path}/{name}"]
+
+
 def test_chunks_close_by_bytes_and_by_records(tmp_path: Path) -> None:
     def first(**options: int) -> tuple[int, ...]:
         path = str(tmp_path / "x.rio")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import stat
 import uuid
@@ -130,7 +131,7 @@ class AtomicFile:
                 os.replace(self._temporary, self._path)
                 _sync_directory(os.path.dirname(self._path) or ".")
             else:
-                self._system.mv(self._temporary, self._path)
+                _rename_object(self._system, self._temporary, self._path)
         except BaseException:
             self.discard()
             raise
@@ -165,6 +166,15 @@ class AtomicFile:
                 stacklevel=1,
             )
             self.discard()
+
+
+def _rename_object(system: Any, source: str, to: str) -> None:
+    if not glob.has_magic(source):
+        system.mv(source, to)
+        return
+    # ``mv`` would take the name for a pattern.
+    system.cp_file(source, to)
+    system.rm_file(source)
 
 
 def _sync_directory(path: str) -> None:
