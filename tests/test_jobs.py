@@ -18,17 +18,17 @@ from safetensors.numpy import load_file
 
 
 @pytest.fixture
-def long_job(edl: Edl, tmp_path: Path, numbered: Callable[..., Path]) -> Callable[..., str]:
+def long_job(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> Callable[..., str]:
     """Starts a job that goes on until it is stopped, and waits until it trains."""
     data = numbered(2_000)
 
     def start(name: str = "long", workers: str = "2") -> str:
-        edl(
-            *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-            *("--params", "size=2000", "--data", str(data), "--num-epochs", "100000"),
-            *("--minibatch-size", "8", "--num-workers", workers, "--name", name, "--detach"),
-            *("--output", str(tmp_path / "model")),
+        arguments = train(
+            data, 2_000, tmp_path / "model", "--num-workers", workers, epochs=9, held=held
         )
+        edl(*arguments, "--name", name, "--detach")
         eventually(lambda: records_trained(edl, name) > 0, "training has begun")
         return name
 
@@ -92,13 +92,10 @@ def test_one_name_is_one_job(edl: Edl, long_job: Callable[..., str], tmp_path: P
 
 
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    running = edl.start(
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", "size=500", "--data", str(numbered(500)), "--num-epochs", "100000"),
-        *("--name", "left", "--output", str(tmp_path / "model")),
-    )
+    arguments = train(numbered(500), 500, tmp_path / "model", epochs=99, held=held)
+    running = edl.start(*arguments, "--name", "left")
     eventually(lambda: records_trained(edl, "left") > 0, "it trains")
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=200)
