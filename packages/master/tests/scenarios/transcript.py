@@ -125,7 +125,7 @@ def _failure(failure: Failure | None) -> str:
 def tell(effect: fx.Effect) -> str:
     """Say an effect in one line."""
     match effect:
-        case fx.LeaseGranted(worker, task, token, _, records, _, frozen, version, states) as lease:
+        case fx.LeaseGranted(worker, task, token, records, _, frozen, version, states) as lease:
             line = f"worker {worker} gets {_held(task, token)}"
             if records:
                 line += f": file {records.file} [{records.start}, {records.stop})"
