@@ -286,7 +286,7 @@ def numbered(tmp_path: Path) -> Callable[..., Path]:
 
 
 class HeldTraining:
-    """The counting models, which train and predict 50 records a second and worker until released.
+    """The counting models, which train and predict 10 records a second and worker until released.
 
     A job cannot be over, however fast the machine is, before the test has done to it what it wants.
 

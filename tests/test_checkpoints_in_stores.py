@@ -44,9 +44,9 @@ def store(edl: Edl) -> Iterator[S3Server]:
 def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: S3Server
 ) -> None:
-    total, epochs, output = 301, 24, tmp_path / "model"
+    total, epochs, output = 61, 24, tmp_path / "model"
     given = train(
-        *(numbered(total), total, output, "--checkpoint-dir", BUCKET, "--checkpoint-steps", "5"),
+        *(numbered(total), total, output, "--checkpoint-dir", BUCKET, "--checkpoint-steps", "2"),
         *("--name", "again"),
         epochs=epochs,
         held=held,
@@ -118,7 +118,7 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
     edl: Edl, tmp_path: Path, store: S3Server
 ) -> None:
     """The weights are those that Keras finds, too, so both runs are right and not only alike."""
-    epochs = 60
+    epochs = 16
     zoo, data, expected = make_problem(tmp_path, epochs, SLOW)
     given = [
         *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data)),
@@ -128,7 +128,7 @@ def test_sync_training_that_was_stopped_equals_one_that_was_not(
         *("--parameter-servers", "2"),
     ]
     # A minute at least: the job cannot be over before it is stopped.
-    edl(*given, "--detach", env={"EDL_TEST_RECORD_S": "0.01"})
+    edl(*given, "--detach", env={"EDL_TEST_RECORD_S": "0.04"})
     eventually(lambda: records_trained(edl, "sync") > 2 * RECORDS, "some updates", every=0.02)
     edl("stop", "sync")
     assert 0 < int(edl.status("sync")["records_trained"]) < epochs * RECORDS

@@ -72,7 +72,7 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     (held.zoo / "mine.py").write_text(AS_FOR_FIT + HELD)
     edl(
         *("train", "--model-zoo", str(held.zoo), "--model-def", "mine.Counting"),
-        *("--params", "size=2000", "--data", str(numbered(2000)), "--num-epochs", "5"),
+        *("--params", "size=400", "--data", str(numbered(400)), "--num-epochs", "5"),
         *("--minibatch-size", "8", "--num-workers", "2", "--name", "fit", "--detach"),
         *("--output", str(tmp_path / "model")),
     )
@@ -81,13 +81,13 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     os.kill(next(iter(workers.values())), signal.SIGKILL)
     held.release()
     result = edl("wait", "fit", "-o", "json").json
-    assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 4000)
+    assert (result["state"], result["epochs"], result["records_trained"]) == ("SUCCEEDED", 2, 800)
     arrays = load_file(tmp_path / "model" / "parameters.safetensors")
     (weights,) = arrays.values()
-    wanted = np.where(np.arange(2000) % 2, 6.0, 3.0)
+    wanted = np.where(np.arange(400) % 2, 6.0, 3.0)
     np.testing.assert_array_equal(weights.reshape(-1), wanted)
     status = edl.status("fit")
-    assert (status["examples"], status["examples_of"]) == (6000, 4000)
+    assert (status["examples"], status["examples_of"]) == (1200, 800)
     kinds = [json.loads(e)["kind"] for e in edl("events", "fit", "-o", "json").out.splitlines()]
     assert kinds.count("ExamplesDiffer") == kinds.count("TrainingStopped") == 1
     assert kinds.count("LearningRateSet") == 1
@@ -110,7 +110,6 @@ def test_the_best_epoch_becomes_the_model_whatever_dies_after_it(
     """
     file = held.zoo / "counting.py"
     file.write_text(file.read_text() + BEST)
-    edl.env["EDL_TEST_RECORD_S"] = "0.1"  # twelve epochs take a minute
     edl(
         *("train", "--model-zoo", str(held.zoo), "--model-def", "counting"),
         *("--dataset-fn", "held.dataset_fn"),

@@ -24,7 +24,7 @@ from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_testing.scrape import scrape
 
-TOTAL, EPOCHS = 30_011, 1
+TOTAL, EPOCHS = 6_011, 1
 """Held, this trains for five minutes."""
 SERVERS = 2
 

@@ -22,7 +22,7 @@ from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES
 from edl_proto.transport import channels
 
-TOTAL, EPOCHS = 30_011, 1
+TOTAL, EPOCHS = 6_011, 1
 LONG_S = 200.0
 MESSAGES = (b"", b"\xff" * 64, bytes(1 << 20))
 """A request that names nobody, garbage, and one that is large."""

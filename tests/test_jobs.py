@@ -22,11 +22,11 @@ def long_job(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> Callable[..., str]:
     """Starts a job that goes on until it is stopped, and waits until it trains."""
-    data = numbered(2_000)
+    data = numbered(400)
 
     def start(name: str = "long", workers: str = "2") -> str:
         arguments = train(
-            data, 2_000, tmp_path / "model", "--num-workers", workers, epochs=9, held=held
+            data, 400, tmp_path / "model", "--num-workers", workers, epochs=9, held=held
         )
         edl(*arguments, "--name", name, "--detach")
         eventually(lambda: records_trained(edl, name) > 0, "training has begun")
@@ -94,7 +94,7 @@ def test_one_name_is_one_job(edl: Edl, long_job: Callable[..., str], tmp_path: P
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    arguments = train(numbered(500), 500, tmp_path / "model", epochs=99, held=held)
+    arguments = train(numbered(100), 100, tmp_path / "model", epochs=99, held=held)
     running = edl.start(*arguments, "--name", "left")
     eventually(lambda: records_trained(edl, "left") > 0, "it trains")
     running.send_signal(signal.SIGINT)
@@ -112,7 +112,7 @@ def test_checkpoints_carry_a_stopped_job_on(
 ) -> None:
     """Stopped in the middle and sent again, stopped, exported and resumed under a storm of kills:
     the counts come out as if never stopped."""
-    total, epochs, output = 201, 40, tmp_path / "model"
+    total, epochs, output = 61, 20, tmp_path / "model"
     arguments = train(
         *(numbered(total), total, output, "--checkpoint-dir", str(tmp_path / "checkpoints")),
         *("--name", "again"),

@@ -42,7 +42,7 @@ def directly_connected(pid: int) -> int:
 def test_workers_reach_servers_directly_and_their_successors_too(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    total, epochs, output = 2_003, 2, tmp_path / "model"
+    total, epochs, output = 403, 2, tmp_path / "model"
     edl(
         *train(numbered(total), total, output, "--num-workers", "2", epochs=epochs, held=held),
         *("--parameter-servers", "2", "--name", "sharded", "--detach"),
@@ -117,7 +117,7 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
 def test_a_checkpoint_of_some_servers_is_taken_up_by_any_number(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, model: str
 ) -> None:
-    total, epochs, output = 301, 30, tmp_path / "model"
+    total, epochs, output = 61, 24, tmp_path / "model"
     given = [
         *train(numbered(total), total, output, epochs=epochs, model=model, held=held),
         *("--num-workers", "2", "--checkpoint-dir", str(tmp_path / "checkpoints")),

@@ -16,7 +16,7 @@ from store_servers import S3Server
 import recordio.example
 
 BUCKET = "kept"
-TOTAL, EPOCHS = 2_403, 2
+TOTAL, EPOCHS = 483, 2
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_what_dies_while_a_job_trains_and_predicts_costs_no_record(
     edl(
         *("predict", "--trained-model", model, "--data", data, "--output", output),
         *("--keep", "number", "--name", "p", "--num-workers", "2", "--detach"),
-        *("--records-per-task", "50", "--snapshot-interval", "1s"),
+        *("--records-per-task", "20", "--snapshot-interval", "1s"),
     )
 
     def predicted() -> int:
-        return 50 * len(list((edl.job_dir("p") / "parts").glob("*.recordio")))
+        return 20 * len(list((edl.job_dir("p") / "parts").glob("*.recordio")))
 
     cut(edl, "p", store, predicted)
     held.release()

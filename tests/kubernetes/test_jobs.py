@@ -29,7 +29,7 @@ from tests import image_packages
 
 EDL = str(Path(sys.executable).parent / "edl")
 ROOT = Path(__file__).parents[2]
-RECORDS = 4_003
+RECORDS = 803
 EPOCHS = 8
 """While they are held, two workers take more than five minutes for all epochs."""
 

@@ -8,7 +8,7 @@ from counting import dataset_fn as counted
 
 from elasticdl.python.common.constants import Mode
 
-RECORD_S = float(os.environ.get("EDL_TEST_RECORD_S", "0.02"))
+RECORD_S = float(os.environ.get("EDL_TEST_RECORD_S", "0.1"))
 
 
 def take_time(number):

@@ -8,9 +8,18 @@ from tensorflow.core.framework import graph_pb2
 
 def maps_in_pool(dataset: tf.data.Dataset) -> list[bool]:
     """For each mapped function, whether it runs in a thread pool."""
-    graph = graph_pb2.GraphDef.FromString(dataset._as_serialized_graph().numpy())
     return [
         node.attr["use_inter_op_parallelism"].b
-        for node in graph.node
+        for node in _graph(dataset).node
         if node.op in ("MapDataset", "ParallelMapDatasetV2")
     ]
+
+
+def functions_of_one_device(dataset: tf.data.Dataset) -> list[bool]:
+    """For each function, whether it is marked as one of a single device."""
+    functions = _graph(dataset).library.function
+    return [function.attr["experimental_ints_on_device"].b for function in functions]
+
+
+def _graph(dataset: tf.data.Dataset) -> graph_pb2.GraphDef:
+    return graph_pb2.GraphDef.FromString(dataset._as_serialized_graph().numpy())

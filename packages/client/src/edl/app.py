@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import pkgutil
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from edl.core.job_backend import JobBackend
 from edl.core.platforms import PLATFORMS
@@ -12,8 +13,10 @@ from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
 from edl.core.tracking import ExperimentTracker
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_submission import JobSubmitter
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
+
+if TYPE_CHECKING:
+    from edl.use_cases.job_submission import JobSubmitter
 
 
 def job_catalog() -> JobCatalog:
@@ -31,6 +34,9 @@ def _backend(factory: str) -> JobBackend:
 
 def job_submitter() -> JobSubmitter:
     """Submits jobs to the backends of ``job_catalog``."""
+    # It imports numpy, which takes longer than most commands that submit nothing.
+    from edl.use_cases.job_submission import JobSubmitter
+
     return JobSubmitter(job_catalog())
 
 

@@ -85,6 +85,18 @@ def test_a_usual_command_line_is_read_without_pydantic() -> None:
         assert "pydantic" not in done.stdout.split(), args
 
 
+def test_a_command_that_submits_nothing_does_not_import_what_reads_data() -> None:
+    program = "import sys; from edl.__main__ import run; run(sys.argv[1:]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list", "-o", "name"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "edl.use_cases.job_catalog" in done.stdout.split()
+    assert not {"numpy", "recordio"} & set(done.stdout.split())
+
+
 def test_the_help_has_every_exit_code() -> None:
     text = output("--help")
     for code, meaning in MEANINGS.items():

@@ -209,11 +209,13 @@ def _functions() -> tuple[Any, Any, Any]:
     number = tf.TensorSpec([], tf.int64)
 
     def traced(python: Callable[[Any], Any], out: Any) -> Any:
-        # No autograph: it would parse the source of this module.
+        # No autograph: it would parse the source of this module. A function of one device is
+        # instantiated, once per iteration, without placing and optimizing its graph.
         function = tf.function(
             lambda given: tf.numpy_function(python, [given], out),
             input_signature=[number],
             autograph=False,
+            experimental_attributes={"experimental_ints_on_device": True},
         )
         return function.get_concrete_function()
 

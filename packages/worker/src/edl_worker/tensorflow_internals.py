@@ -288,6 +288,31 @@ def caches_to_file(dataset: tf.data.Dataset) -> bool:
     return bool(tf.get_static_value(_private(dataset, "_filename")))
 
 
+@contextmanager
+def dataset_functions_on_one_device() -> Iterator[None]:
+    """Within the block, the functions of datasets are marked as functions of a single device.
+
+    TensorFlow then instantiates one without placing, optimizing and partitioning its graph.
+    """
+    kind = _private(
+        _private_module("tensorflow.python.data.ops.structured_function"),
+        "StructuredFunctionWrapper",
+    )
+    attributes = _private_module("tensorflow.python.eager.polymorphic_function.attributes")
+    marked = {_private(attributes, "INTS_ON_DEVICE"): True}
+    original = kind.__init__
+
+    def trace(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = kwargs.pop("defun_kwargs", None) or {}
+        original(self, *args, defun_kwargs=given | marked, **kwargs)
+
+    kind.__init__ = trace
+    try:
+        yield
+    finally:
+        kind.__init__ = original
+
+
 def mapped_function(dataset: tf.data.Dataset) -> Any | None:
     """The traced function of a sequential ``.map()``; None for every other dataset.
 

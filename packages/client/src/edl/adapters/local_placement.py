@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edl import codec
-from edl.adapters import preflight_checks
 from edl.core.submission import Submission
 from edl_proto.v1 import job_pb2
 
@@ -22,6 +21,9 @@ class LocalPlacement:
         self._encode = encode
 
     def check(self, job: Submission) -> None:
+        # They read data with numpy, whose import takes longer than most commands.
+        from edl.adapters import preflight_checks
+
         preflight_checks.check(job)
 
     def describe(self, job: Submission) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dataset_graph import maps_in_pool
+from dataset_graph import functions_of_one_device, maps_in_pool
 from pipeline_examples import (
     NUMPY_AT_BUILD,
     PARSE,
@@ -58,15 +58,15 @@ def test_autotuning_is_off_unless_the_user_enables_it(
     assert seen[-1] is tuned
 
 
-def test_mapped_functions_run_in_the_calling_thread(
+def test_mapped_functions_run_in_the_calling_thread_and_start_fast(
     zoo: ZooFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a thread pool each record would cost several times what the function does."""
-    seen: list[list[bool]] = []
+    seen: list[tuple[list[bool], list[bool]]] = []
     prefetch = tf.data.Dataset.prefetch
 
     def look(dataset: tf.data.Dataset, *given: Any, **named: Any) -> tf.data.Dataset:
-        seen.append(maps_in_pool(dataset))
+        seen.append((maps_in_pool(dataset), functions_of_one_device(dataset)))
         return prefetch(dataset, *given, **named)
 
     # The graph of a dataset of Python records cannot be serialized.
@@ -75,7 +75,7 @@ def test_mapped_functions_run_in_the_calling_thread(
     model_file = load(zoo, SHUFFLED)
     monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
     assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
-    assert seen[-1] == [False]
+    assert seen[-1] == ([False], [True])
 
 
 def test_the_global_generators_are_restored(zoo: ZooFolder) -> None:

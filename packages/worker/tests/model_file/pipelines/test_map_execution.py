@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from dataset_graph import maps_in_pool
+from dataset_graph import functions_of_one_device, maps_in_pool
 
-from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
+from edl_worker.model_file.pipelines.map_execution import (
+    functions_on_one_device,
+    maps_in_calling_thread,
+)
 
 TABLE = tf.lookup.StaticHashTable(
     tf.lookup.KeyValueTensorInitializer(tf.constant([1, 2], tf.int64), tf.constant([5, 6])), -1
@@ -82,7 +85,7 @@ def plain(element: Any) -> Any:
 def test_elements_are_the_same(moved: bool) -> None:
     for function in MOVED if moved else LEFT:
         usual = tf.data.Dataset.range(6).map(function)
-        with maps_in_calling_thread():
+        with maps_in_calling_thread(), functions_on_one_device():
             ours = tf.data.Dataset.range(6).map(function)
         assert ours.element_spec == usual.element_spec
         assert ours.cardinality() == usual.cardinality()
@@ -105,3 +108,16 @@ def test_each_of_several_maps_is_handled_separately() -> None:
         dataset = dataset.map(lambda x: x * 2).prefetch(1)
     assert maps_in_pool(dataset) == [False, True, False]
     assert np.concatenate(list(dataset.as_numpy_iterator())).tolist() == [0, 8, 4, 16, 8, 24]
+
+
+def test_functions_are_of_one_device_if_there_is_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dataset() -> tf.data.Dataset:
+        return tf.data.Dataset.range(6).filter(lambda x: x > 1).map(several)
+
+    with functions_on_one_device():
+        marked = dataset()
+    assert functions_of_one_device(marked) == [True, True]
+    assert functions_of_one_device(dataset()) == [False, False]
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: ["CPU:0", "GPU:0"])
+    with functions_on_one_device():
+        assert functions_of_one_device(dataset()) == [False, False]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec
-from edl.adapters import model_zoo, trained_models
+from edl.adapters import model_zoo
 from edl.adapters.input_files import read_input
 from edl.adapters.job_store import submission_time
 from edl.adapters.kubernetes.cluster_job import describe
@@ -76,6 +76,8 @@ class ClusterPlacement:
         except Problem as problem:
             raise codec.error_of(problem) from None
         if job.verb is not Verb.TRAIN and not job.image:
+            from edl.adapters import trained_models  # it reads stores, whose import takes long
+
             trained_models.check(job)  # it names the image that the pods would run
         connection = self._session.connect()
         try:

@@ -16,7 +16,10 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.batch import Batch, rows_of
 from edl_worker.model_file.errors import message_of, type_with_article, user_code_error
-from edl_worker.model_file.pipelines.map_execution import maps_in_calling_thread
+from edl_worker.model_file.pipelines.map_execution import (
+    functions_on_one_device,
+    maps_in_calling_thread,
+)
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
 from edl_worker.model_file.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.random_state import RandomDrawDetector, seeded
@@ -123,6 +126,7 @@ class DatasetPipeline:
             seeded(request.seed),
             _without_shuffles(request.mode),
             maps_in_calling_thread(),
+            functions_on_one_device(),
         ):
             random_draws = RandomDrawDetector()
             dataset = self._dataset(source.records, request.mode, request.columns)

@@ -1,21 +1,27 @@
-"""Makes ``dataset.map(function)`` cheap: the function runs in the thread that asks for the element.
+"""Makes the functions of a ``dataset_fn`` cheap to start and to call.
 
-TensorFlow runs each call operation by operation in a thread pool, whose threads look for work and
-wake each other up. For the usual function, which parses one record, that costs several times what
-the function does. Maps that ask for parallel calls or for ``synchronous=True`` stay as they are.
+TensorFlow runs each call of a mapped function operation by operation in a thread pool, whose
+threads look for work and wake each other up. For the usual function, which parses one record, that
+costs several times what the function does. Maps that ask for parallel calls or for
+``synchronous=True`` stay as they are.
+
+Each iteration instantiates all functions of its datasets. For a function that may use several
+devices, TensorFlow places, optimizes and partitions its graph each time, which takes longer than
+the records of a small task.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from edl_worker.tensorflow_internals import (
     UnsupportedVersion,
+    dataset_functions_on_one_device,
     mapped_function,
     run_map_in_calling_thread,
 )
@@ -54,6 +60,22 @@ def maps_in_calling_thread() -> Iterator[None]:
         yield
     finally:
         tf.data.Dataset.map = original
+
+
+@contextmanager
+def functions_on_one_device() -> Iterator[None]:
+    """Within the block, the functions of datasets are built for the only device there is.
+
+    They stay as they are where a worker has several devices, since a function may use any of them.
+    Use it under the lock of ``seeded``, like everything that builds pipelines.
+    """
+    with ExitStack() as stack:
+        if len(tf.config.list_logical_devices()) == 1:
+            try:
+                stack.enter_context(dataset_functions_on_one_device())
+            except UnsupportedVersion as error:  # only speed is lost
+                log.warning("functions of datasets start slowly: %s", error.what)
+        yield
 
 
 def _has_control_flow(graph: Any) -> bool:
