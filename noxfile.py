@@ -38,8 +38,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
-# Much of a test's time is one process that starts: two tests at a time keep two cores at work.
-PROCESSES = min(4, os.cpu_count() or 1)
+# Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
+PROCESSES = min(4, os.cpu_count() or 1) + 1
 
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
@@ -188,20 +188,14 @@ def integration(session: nox.Session) -> None:
     The tests on a cluster run in parallel with all of them: see ``cluster``.
     """
     if session.posargs:
-        pytest(session, processes=PROCESSES + 1, dist="loadscope")
+        pytest(session, dist="loadscope")
         return
     missing = _missing_for_cluster(session)
     if missing:
         session.warn(f"no tests on Kubernetes, for this is missing: {missing}")
     cluster = contextlib.nullcontext() if missing else _in_background(session, "tests/kubernetes")
-    # These tests mostly wait: for processes to start, for silence to be noticed, for images.
     with cluster:
-        pytest(
-            session,
-            *("tests", "--ignore=tests/kubernetes"),
-            processes=PROCESSES + 1,
-            dist="loadscope",
-        )
+        pytest(session, "tests", "--ignore=tests/kubernetes", dist="loadscope")
 
 
 @contextlib.contextmanager

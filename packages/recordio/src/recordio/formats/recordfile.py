@@ -76,10 +76,15 @@ class RecordIOSource(RangeReader):
 def _headers(
     uri: str, file: IO[bytes], size: int, offset: int, number: int | None
 ) -> Iterator[Header]:
-    """The headers from an offset on; after each, the file stands at its payload."""
+    """The headers from an offset on; after each, the file stands at its payload if it has records.
+
+    Nobody asks for a record of a chunk without records; that it has none is checked here.
+    """
     while offset < size:
         file.seek(offset)
         header = parse_header(file.read(HEADER.size), uri, number, offset, size)
+        if not header.records:
+            PayloadReader(uri, file).records(header, 0, 0)
         yield header
         offset = header.stop
         number = None if number is None else number + 1
