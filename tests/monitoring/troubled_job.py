@@ -77,8 +77,16 @@ class TroubledJob:
 
     def kill_master(self) -> None:
         """After which the supervisor starts the next one."""
-        written = json.loads((self._edl.job_dir(NAME) / "master.json").read_text())
-        os.kill(int(written["pid"]), signal.SIGKILL)
+
+        def killed() -> bool:
+            written = json.loads((self._edl.job_dir(NAME) / "master.json").read_text())
+            try:
+                os.kill(int(written["pid"]), signal.SIGKILL)
+            except ProcessLookupError:  # one that lost a server has ended, and the next one starts
+                return False
+            return True
+
+        eventually(killed, "a master is killed")
 
     def lose_machine(self) -> None:
         """Kill all processes, until none is left that starts the others again."""
