@@ -218,7 +218,7 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
     before = carried()
     for relay in relays:
         relay.restore()
-    eventually(lambda: carried() > before + 40_000, "it, or its next body, trains again")
+    eventually(lambda: carried() > before + 40_000, "it, or its next instance, trains again")
 
     held.release()
     edl("wait", "w")
