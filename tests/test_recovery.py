@@ -112,6 +112,7 @@ def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
 IMPATIENT_SUPERVISOR = """
 import signal, sys
 from edl import supervisor
+from edl.adapters import processes
 from edl.core import supervision
 
 def lose_patience(*_):
@@ -123,7 +124,7 @@ def end_once(self):
 
 signal.signal(signal.SIGUSR1, lose_patience)
 end, supervisor.Supervisor._end_master = supervisor.Supervisor._end_master, end_once
-supervision.SILENCE_S = supervisor._MASTER_GRACE_S = 600.0
+supervision.SILENCE_S = processes.MASTER_GRACE_S = 600.0
 sys.exit(supervisor.main())
 """
 """Ends one silent master, when SIGUSR1 says so, and lets it take its time."""

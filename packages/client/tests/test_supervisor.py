@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from edl import supervisor
+from edl.adapters import processes
 from edl.core import supervision as core
 from edl.supervisor import GAVE_UP, Supervisor
 from edl_proto.local import process_identity, supervision
@@ -98,7 +99,7 @@ def test_a_master_frozen_before_it_does_anything_is_replaced(
     """It holds no lock, wrote no file, and its supervisor knows it as its child."""
     monkeypatch.setattr(core, "SILENCE_S", 1.0)
     monkeypatch.setattr(supervisor, "OBSERVE_EVERY_S", 0.1)
-    monkeypatch.setattr(supervisor, "_MASTER_GRACE_S", 0.2)
+    monkeypatch.setattr(processes, "MASTER_GRACE_S", 0.2)
     assert begin("kill -STOP $$", FINISH).run() == 0
     found = report(job_dir)
     assert found["starts"] == 2

@@ -60,8 +60,8 @@ _EVERY_RESULT: ResultRow = {"model": "", "evaluated_at": datetime(1970, 1, 1), "
 
 
 @dataclass(frozen=True, slots=True)
-class SqlPlaces:
-    """Where things are that statements name.
+class SqlSettings:
+    """What statements leave open: where models and their files are, and the key of rows.
 
     Attributes:
         models: folder of trained models, each in a folder of its name; a path, or a URI of a store.
@@ -97,7 +97,7 @@ class SqlSession:
     def __init__(
         self,
         url: str,
-        places: SqlPlaces,
+        settings: SqlSettings,
         options: Mapping[str, Given],
         report: Callable[[str], None],
         *,
@@ -106,10 +106,10 @@ class SqlSession:
         for name, entry in options.items():
             read_value(BY_NAME[name], entry)
         self._options = {name: entry.value for name, entry in options.items()}
-        self._database = Database(url, places.password_file)
+        self._database = Database(url, settings.password_file)
         self._url = url
-        self._places = places
-        self._models = SqlModels(places.models)
+        self._settings = settings
+        self._models = SqlModels(settings.models)
         self._jobs = StatementJobs(self._models, job_catalog(), SilentDisplay(), report)
         self._report = report
         self._progress = progress
@@ -141,12 +141,12 @@ class SqlSession:
             case Evaluate():
                 return self._evaluate(statement)
             case ShowTrain():
-                with shown(statement.places, "TRAIN"):
+                with shown(statement.positions, "TRAIN"):
                     about = self._jobs.about(statement.model)
                 return {"model": statement.model, "statement": about["statement"]}
 
     def _train(self, statement: Train) -> dict[str, Any]:
-        output, at = self._models.place(statement.into), statement.places
+        output, at = self._models.place(statement.into), statement.positions
         with shown(at, "INTO"):
             self._jobs.check_free(statement.into)
         zoo = self._model_zoo()
@@ -210,7 +210,7 @@ class SqlSession:
 
     def _predict(self, statement: Predict) -> dict[str, Any]:
         self._database.check_writable()
-        at = statement.places
+        at = statement.positions
         with shown(at, "USING"):
             about = self._jobs.about(statement.using)
         names = self._column_names(statement)
@@ -261,16 +261,16 @@ class SqlSession:
         """Check before a job that its predictions can be written."""
 
         def check() -> bool:
-            with shown(statement.places, "PREDICT"):
+            with shown(statement.positions, "PREDICT"):
                 check_target(self._database, target, kinds)
-            with shown(statement.places, "SELECT", target.key):
+            with shown(statement.positions, "SELECT", target.key):
                 return check_keys(self._database, target, statement.select)
 
         if not retry_while_unreachable(check, self._report):
             self._report(f"the keys were not compared in {KEY_CHECK_S} s; loading will do it")
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
-        at = statement.places
+        at = statement.positions
         with shown(at, "EVALUATE"):
             about = self._jobs.about(statement.model)
             if "eval_metrics_fn" in statement.settings:
@@ -325,7 +325,7 @@ class SqlSession:
         return done
 
     def _column_names(self, statement: Train | Predict | Evaluate) -> list[str]:
-        at = statement.places
+        at = statement.positions
         return column_names(self._database, statement.select, at.text, at.start)
 
     def _convert(self, folder: str, query: str, **options: Any) -> data_api.ConversionResult:
@@ -335,7 +335,7 @@ class SqlSession:
                 self._url,
                 query=query,
                 output=f"{folder}/rows",
-                password_file=self._places.password_file,
+                password_file=self._settings.password_file,
                 **options,
             ),
             self._report,
@@ -343,9 +343,9 @@ class SqlSession:
 
     def _folder(self) -> tempfile.TemporaryDirectory[str]:
         """A folder for the records of one statement."""
-        if self._places.work_dir:
-            Path(self._places.work_dir).mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="edl-sql-", dir=self._places.work_dir or None)
+        if self._settings.work_dir:
+            Path(self._settings.work_dir).mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="edl-sql-", dir=self._settings.work_dir or None)
 
     def _options_of(self, verb: Verb) -> dict[str, Any]:
         """The options of a job, as the Python API takes them."""
@@ -353,11 +353,11 @@ class SqlSession:
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
         any_case = columns_in_any_case(self._database.backend)
-        if self._places.key:
-            named = same(self._places.key, names, any_case=any_case)
-            check_known(named or self._places.key, names, "the SELECT", "--key")
-            return named or self._places.key
-        with shown(statement.places, "PREDICT"):
+        if self._settings.key:
+            named = same(self._settings.key, names, any_case=any_case)
+            check_known(named or self._settings.key, names, "the SELECT", "--key")
+            return named or self._settings.key
+        with shown(statement.positions, "PREDICT"):
             keys = identifying_columns(self._database, statement.table)
         selected = (same(name, names, any_case=any_case) for name in keys)
         found = next(filter(None, selected), None)
@@ -365,14 +365,14 @@ class SqlSession:
             those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
             raise usage(
                 f"no selected column identifies a row of {statement.table}",
-                where=statement.places.mark("PREDICT"),
+                where=statement.positions.mark("PREDICT"),
                 remedy=f"{those}, and name it with --key if the table does not declare it.",
             )
         return found
 
     def _model_zoo(self) -> str:
-        if self._places.model_zoo:
-            return self._places.model_zoo
+        if self._settings.model_zoo:
+            return self._settings.model_zoo
         found = next((place for place in _ZOOS if Path(place).is_dir()), None)
         if found is None:
             raise usage(

@@ -42,8 +42,6 @@ OBSERVE_ORPHAN_EVERY_S = 0.1
 GAVE_UP = 1
 """Exit code of a supervisor that gave its master up."""
 
-_MASTER_GRACE_S = 5.0
-_WORKER_GRACE_S = 2.0
 _REMOVE_S = 120.0
 _LOG_LINES = 40
 
@@ -171,13 +169,13 @@ class Supervisor:
             found = supervision.master_process(self._job_dir)
             master = process_identity.Process(*found) if found else None
         if master is not None:
-            processes.end([master], _MASTER_GRACE_S)
+            processes.end([master], processes.MASTER_GRACE_S)
 
     def _end_workers(self) -> None:
         if (self._job_dir / job_directory.CONTAINER).exists():
             self._remove_containers()
             return
-        processes.end(recorded_workers(self._job_dir), _WORKER_GRACE_S)
+        processes.end(recorded_workers(self._job_dir), processes.WORKER_GRACE_S)
 
     def _remove_containers(self) -> None:
         """Remove what is left of a job of containers; records of processes are its master's word.

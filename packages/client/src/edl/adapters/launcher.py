@@ -22,7 +22,6 @@ from edl_proto.local import job_directory, supervision
 
 _POLL_S = 0.02
 _ENSURE_EVERY_S = 1.0
-_END_S = 3.0
 _PROBE_S = 60.0
 _NOT_FOUND = 69  # EX_UNAVAILABLE: no interpreter ends with it by itself
 
@@ -165,7 +164,8 @@ class LocalLauncher:
 
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
-        processes.end(end_supervision(self._store.path(name)), _END_S)
+        processes.end(end_supervision(self._store.path(name)), processes.MASTER_GRACE_S)
         with contextlib.suppress(EdlError):  # the caller has the reason, such as the same engine
-            processes.end(self._store.runtime.workers(self._store.path(name)), _END_S)
+            workers = self._store.runtime.workers(self._store.path(name))
+            processes.end(workers, processes.WORKER_GRACE_S)
             self._store.runtime.remove(self._store.path(name))

@@ -34,8 +34,6 @@ from edl_proto.v1 import job_pb2
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
 
-_GRACE_S = 5.0
-
 
 class LocalContinuation:
     """The ``JobContinuation`` of this machine (docs/adr/0019).
@@ -99,11 +97,11 @@ def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> N
         EdlError: ENGINE_UNAVAILABLE; its containers may go on.
     """
     runtime.check(path)
-    processes.end(end_supervision(path), _GRACE_S)
+    processes.end(end_supervision(path), processes.MASTER_GRACE_S)
     # A master that only serves the page of its finished job ends with the job.
     if master is not None:
-        processes.end([master.process], _GRACE_S)
-    processes.end(runtime.workers(path), _GRACE_S)
+        processes.end([master.process], processes.MASTER_GRACE_S)
+    processes.end(runtime.workers(path), processes.WORKER_GRACE_S)
 
 
 # --- resuming ----------------------------------------------------------------------------------

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient
 
 _POLL_S = 0.05
-_WORKER_GRACE_S = 2.0
 _LOG_LINES = 15
 
 
@@ -197,7 +196,7 @@ class LocalJobBackend:
         """The end of a job whose master is gone and left no final status."""
         ended = 0
         path = self._store.path(status.job)
-        while left := processes.end(self._store.runtime.workers(path), _WORKER_GRACE_S):
+        while left := processes.end(self._store.runtime.workers(path), processes.WORKER_GRACE_S):
             ended += len(left)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""

@@ -7,6 +7,11 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+MASTER_GRACE_S = 5.0
+WORKER_GRACE_S = 2.0
+"""From SIGTERM to SIGKILL. Masters of jobs that go on give their workers the time that the job's
+specification says; these are for what is left of a job, or does not answer."""
+
 _POLL_S = 0.05
 
 

@@ -86,7 +86,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
     with errors_as_output(output_format):
         from edl.core.problem import usage
         from edl.render import terminal
-        from edl.sql_session import SqlPlaces, SqlSession
+        from edl.sql_session import SqlSession, SqlSettings
 
         asks = file is None and not execute and sys.stdin.isatty()
         if not asks and (file is None) == (not execute):
@@ -97,7 +97,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             )
         session = SqlSession(
             database,
-            SqlPlaces(models, model_zoo, key, password_file, work_dir),
+            SqlSettings(models, model_zoo, key, password_file, work_dir),
             given(RUNNING, options),
             (lambda _: None) if quiet else terminal.message,
             progress=not quiet,

@@ -9,7 +9,7 @@ from typing import Any
 
 from edl.core.problem import Problem, usage
 from edl.core.sql_columns import ColumnTerm, as_lists, columns_in
-from edl.core.sql_places import Places
+from edl.core.sql_positions import SqlPositions
 from edl.core.sql_statements import Train
 from edl.core.suggestions import did_you_mean
 
@@ -39,7 +39,7 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     Raises:
         Problem: a column is not there.
     """
-    at = statement.places
+    at = statement.positions
     label = statement.label or (names[-1] if learns_label else "")
     if label:
         check_known(label, names, "the SELECT", at.mark("LABEL") if statement.label else "")
@@ -125,7 +125,7 @@ def check_label(
     )
 
 
-def check_values(schema: Mapping[str, Any], at: Places) -> None:
+def check_values(schema: Mapping[str, Any], at: SqlPositions) -> None:
     """Check what models that configure themselves from the schema cannot learn from.
 
     They say the same, in a job.
@@ -148,7 +148,7 @@ def check_values(schema: Mapping[str, Any], at: Places) -> None:
             )
 
 
-def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: Places) -> None:
+def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: SqlPositions) -> None:
     """Check that columns hold what they held when the model was trained.
 
     Raises:

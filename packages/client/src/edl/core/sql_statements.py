@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from edl.core.sql_clauses import CLAUSES, ClauseReader
 from edl.core.sql_columns import ColumnTerm, read_terms
-from edl.core.sql_places import NOWHERE, Places
+from edl.core.sql_positions import NOWHERE, SqlPositions
 from edl.core.sql_tokens import Dialect, SqlToken, is_word, mistake, tokens
 from edl.core.table_names import joined
 
@@ -74,7 +74,7 @@ class Train:
     columns: dict[str, tuple[ColumnTerm, ...]] = field(default_factory=dict)
     label: str = ""
     text: str = field(default="", compare=False)
-    places: Places = field(default=NOWHERE, compare=False)
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Predict:
     table: str
     column: str
     using: str
-    places: Places = field(default=NOWHERE, compare=False)
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Evaluate:
     label: str = ""
     into: str = ""
     settings: dict[str, object] = field(default_factory=dict)
-    places: Places = field(default=NOWHERE, compare=False)
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ShowTrain:
     """``SHOW TRAIN``: how a model was trained."""
 
     model: str
-    places: Places = field(default=NOWHERE, compare=False)
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
 Statement = Train | Predict | Evaluate | ShowTrain
@@ -148,7 +148,7 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
 
 
 def _placed(text: str, words: Sequence[SqlToken]) -> Statement:
-    return replace(_statement(text, words), places=Places(text, tuple(words)))
+    return replace(_statement(text, words), positions=SqlPositions(text, tuple(words)))
 
 
 def _statement(text: str, words: Sequence[SqlToken]) -> Statement:

@@ -16,7 +16,7 @@ from edl.core import keras_metrics
 from edl.core.columns import Cell
 from edl.core.model_file import candidates, definitions
 from edl.core.problem import Problem
-from edl.core.sql_places import Places
+from edl.core.sql_positions import SqlPositions
 from edl.core.sql_statements import Train
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
@@ -27,14 +27,14 @@ _REAL = ("regressor.", "anomaly.")
 
 
 @contextmanager
-def shown(places: Places, clause: str, name: str = "") -> Iterator[None]:
+def shown(positions: SqlPositions, clause: str, name: str = "") -> Iterator[None]:
     """Errors from within show a place in the statement, behind what they say about theirs."""
     try:
         yield
     except (EdlError, Problem) as error:
         if "\n" not in error.where:
             known = f"{error.where}, " if error.where else ""
-            error.where = f"{known}{places.mark(clause, name)}"
+            error.where = f"{known}{positions.mark(clause, name)}"
         raise
 
 
@@ -48,7 +48,7 @@ def check_parameters(statement: Train, zoo: Path) -> None:
     if known is None:
         return
     for name, value in statement.params.items():
-        with shown(statement.places, "WITH", name):
+        with shown(statement.positions, "WITH", name):
             if name not in known:
                 raise EdlError(
                     ErrorCode.UNKNOWN_PARAMETER,
@@ -74,7 +74,7 @@ def _kind_of(value: object) -> str:
     return next((what for kind, what in kinds.items() if isinstance(value, kind)), "a list")
 
 
-def check_metrics(places: Places, settings: Mapping[str, object], source: str) -> None:
+def check_metrics(positions: SqlPositions, settings: Mapping[str, object], source: str) -> None:
     """Check ``validation.metrics``: names of Keras, or one of the model's file.
 
     Args:
@@ -99,7 +99,7 @@ def check_metrics(places: Places, settings: Mapping[str, object], source: str) -
     for name in names:
         if name in own or keras_metrics.is_known(name):
             continue
-        with shown(places, "WITH", "metrics"):
+        with shown(positions, "WITH", "metrics"):
             raise EdlError(
                 ErrorCode.USAGE,
                 f"neither Keras nor the model's file has a metric {name!r}",

@@ -1,4 +1,4 @@
-"""Places in statements, for errors that are found when their words have been read."""
+"""Positions in SQL statements, for errors that are found when their words have been read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edl.core.sql_tokens import SqlToken, is_word, marked
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SqlPositions:
     """Where the parts of one statement are.
 
     Attributes:
-        text: all statements, which the places count in.
+        text: all statements, in which positions count.
         words: of this one.
     """
 
@@ -30,7 +30,7 @@ class Places:
         """Where a name is in a clause, or its first word.
 
         Args:
-            clause: the word that begins it: ``SELECT``, which has no place after it, or ``INTO``.
+            clause: the word that begins it, such as ``INTO``; ``SELECT`` for the whole statement.
             name: a column or a parameter; empty for what follows the clause's word.
         """
         if clause == "SELECT":
@@ -58,11 +58,11 @@ class Places:
         return not (is_second and is_word(self.words[index], *CLAUSES))
 
     def mark(self, clause: str, name: str = "") -> str:
-        """Line and column of a place, and a mark under it."""
+        """Line and column of a position, and a mark under it."""
         return marked(self.text, self.of(clause, name))
 
 
-NOWHERE = Places("", ())
+NOWHERE = SqlPositions("", ())
 
 
 def _is(word: SqlToken, clause: str) -> bool:
