@@ -7,6 +7,7 @@ import gzip
 import struct
 import zlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from conftest import KINDS, Kind
@@ -117,6 +118,27 @@ class TestBinary:
         found, damaged = until_damage(path, kind.format)
         assert found == records[: len(found)]
         assert damaged or found == records
+
+
+@pytest.mark.parametrize("compressor", ["none", "snappy", "gzip"])
+@pytest.mark.parametrize("per_chunk", [1, 3])
+def test_every_flipped_bit_of_a_file(
+    compressor: Literal["none", "snappy", "gzip"], per_chunk: int, tmp_path: Path
+) -> None:
+    """Each bit of every header counts: how many records a chunk has is under no checksum."""
+    records = [b"", b"\x01\x00\x00\x00" * 2, b"one", bytes(9)]
+    path = tmp_path / "a.recordio"
+    with recordio.Writer(str(path), compressor=compressor, chunk_records=per_chunk) as writer:
+        for record in records:
+            writer.write(record)
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        found, damaged = until_damage(path, "recordio")
+        assert found == records[: len(found)], bit
+        assert damaged or found == records, bit
 
 
 @pytest.mark.parametrize("name", ["a.recordio", "a.tfrecord", "a.tfrecord.gz", "a.csv", "a.csv.gz"])
