@@ -76,16 +76,18 @@ def test_modules_that_documents_name_exist() -> None:
             assert any(list(ROOT.glob(place)) for place in places), f"{page.name}: no {named}"
 
 
-def test_every_step_of_a_walk_names_modules_of_its_package() -> None:
+def test_every_step_of_a_walkthrough_names_modules_of_its_package() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    walks = re.findall(r"^## (The walk of .*?)(?=^## )", text, re.S | re.M)
-    assert len(walks) == 4
-    for walk in walks:
-        named = re.findall(r"`([\w/]+\.py)`", walk)
-        assert len(named) > 5, walk.splitlines()[0]
+    walkthroughs = re.findall(r"^## (Walkthrough: .*?)(?=^## )", text, re.S | re.M)
+    assert len(walkthroughs) == 4
+    for walkthrough in walkthroughs:
+        named = re.findall(r"`([\w/]+\.py)`", walkthrough)
+        assert len(named) > 5, walkthrough.splitlines()[0]
         for name in named:
             place = name if name.startswith("edl_") else f"*/{name}"
-            assert list(ROOT.glob(f"packages/*/src/{place}")), f"{walk.splitlines()[0]}: no {name}"
+            assert list(ROOT.glob(f"packages/*/src/{place}")), (
+                f"{walkthrough.splitlines()[0]}: no {name}"
+            )
 
 
 def test_the_glossary_is_short_and_names_modules_that_exist() -> None:

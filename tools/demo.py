@@ -64,7 +64,7 @@ class Processes:
     def facts(self, job: str, *others: str) -> dict[str, str]:
         """More lines of the report."""
         url = self.edl("dashboard", job)["dashboard_url"]
-        return {"status page": f"{url} (for ten minutes)"}
+        return {"job page": f"{url} (for ten minutes)"}
 
 
 class Pods(Processes):
@@ -79,7 +79,7 @@ class Pods(Processes):
 
     def facts(self, job: str, *others: str) -> dict[str, str]:
         facts = {
-            "status page": self._page(job),
+            "job page": self._page(job),
             "pods": self._demo_cluster.pods(),
         }
         for each in (job, *others):

@@ -2,7 +2,7 @@
 
 Clones the last commit into an empty folder, runs the commands of the README's blocks there, in
 their order, and writes down what they print. It replaces only what differs for each reader: the
-path of the folder, and the keys in the addresses of status pages. It leaves out most lines of
+path of the folder, and the keys in the addresses of pages. It leaves out most lines of
 progress. If a command fails, the recording ends, and the page stays unchanged.
 """
 

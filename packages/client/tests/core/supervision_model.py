@@ -97,7 +97,7 @@ class World:
         """Served and supervised, or over with nothing left behind."""
         if self.is_over:
             # What is frozen ends when it is thawed. A supervisor stays with its master, which may
-            # keep the status page.
+            # keep the job's page.
             gone = all(master.frozen for master in self.masters) and (
                 self.worker is None or self.worker_frozen
             )

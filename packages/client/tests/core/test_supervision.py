@@ -177,7 +177,7 @@ def test_a_child_that_finds_the_directory_taken_is_no_failure(job: Job) -> None:
 def test_workers_are_ended_when_the_job_is_over_and_its_master_gone(job: Job) -> None:
     job.starts()
     job.is_over = True
-    assert job.observe() == [], "the master may keep the status page"
+    assert job.observe() == [], "the master may keep the job's page"
     job.has_master = False
     assert job.observe(failed(9.0)) == [Decision.END_WORKERS, Decision.LEAVE]
 

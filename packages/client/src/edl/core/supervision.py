@@ -195,7 +195,7 @@ class Supervision:
         if not seen.is_wanted:
             return state, (Decision.LEAVE,)
         if seen.is_over:
-            # A master may keep the status page of a job that is over.
+            # A master may keep the page of a job that is over.
             if seen.has_master or state.master is Master.CHILD:
                 return state, ()
             return state, (Decision.END_WORKERS, Decision.LEAVE)

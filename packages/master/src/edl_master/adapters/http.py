@@ -1,4 +1,4 @@
-"""The status page, the same figures as JSON, and metrics, over plain HTTP. Read only.
+"""The job's page, the same figures as JSON, and metrics, over plain HTTP. Read only.
 
 ``page_access`` decides who gets them. Besides, on a loopback address the page answers only to names
 of this machine, and not to a name of a web site that leads to 127.0.0.1 (DNS rebinding).

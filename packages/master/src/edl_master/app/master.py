@@ -81,7 +81,7 @@ class MasterApp:
 
     @property
     def dashboard_url(self) -> str:
-        """The status page."""
+        """The job's page."""
         return self._services.dashboard_url
 
     @property

@@ -194,7 +194,7 @@ class MasterServices:
 
     @property
     def dashboard_url(self) -> str:
-        """The status page."""
+        """The job's page."""
         return f"http://{self._reachable_host}:{self._page.port}/"
 
     @property

@@ -100,6 +100,6 @@ class LocalStores:
         return PendingSnapshot(Version(ledger["version"]), "", get)
 
     def tables(self) -> TableFigures:
-        # Those of the last time while an update is being applied: a status page need not wait.
+        # Those of the last time while an update is being applied: the page need not wait.
         self._tables = self._shard.tables() or self._tables
         return self._tables

@@ -1,4 +1,4 @@
-"""The curves of a job by name, for the status page."""
+"""The curves of a job by name, for the job's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of a job, for the status page, clients and files."""
+"""The status of a job, for the job's page, clients and files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JobReport:
         view: returns the job as it is now.
         history: its events, curves and timeline.
         registry: its metrics for Prometheus.
-        dashboard_url: of the status page, once that is served.
+        dashboard_url: of the job's page, once that is served.
         servers: the parameter servers as they are.
         table_rows: rows of each embedding table.
 

@@ -24,7 +24,7 @@ class StatusContext:
     Attributes:
         name: of the job.
         started_at, finished_at: RFC 3339; ``finished_at`` is empty before the end.
-        dashboard_url: of the status page; empty if there is none.
+        dashboard_url: of the job's page; empty if there is none.
         output: where the result is, or will be.
         incarnation: of the master.
         curves: by name.

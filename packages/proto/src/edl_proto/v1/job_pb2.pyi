@@ -369,9 +369,9 @@ class ServingSpec(_message.Message):
     port: _builtins.int
     """of gRPC; 0: any free port"""
     dashboard_port: _builtins.int
-    """of the status page and metrics; 0: any free port"""
+    """of the job's page and metrics; 0: any free port"""
     keep_page_s: _builtins.float
-    """how long the status page stays after the end"""
+    """how long the job's page stays after the end"""
     metrics_auth: _builtins.str
     """token or none; empty: token"""
     def __init__(

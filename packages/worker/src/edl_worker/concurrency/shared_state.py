@@ -37,7 +37,7 @@ class LeavingError(Exception):
 
 
 class SharedState:
-    """The only mutable state that the threads of a worker share.
+    """The leases, the phase and the request to leave, which all threads of a worker share.
 
     The session holds and releases leases; the heartbeat renews them and records lost ones.
     Signals, heartbeat and session may each ask the worker to leave: the first request counts.

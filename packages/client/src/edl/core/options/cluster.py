@@ -88,7 +88,7 @@ class ClusterOptions:
     ingress: str = declare(
         Option(
             CheckedText("HOST", check=ingress_host),
-            "Publish the status page under this host name, with {name} for the job's.",
+            "Publish the job's page under this host name, with {name} for the job's.",
             "{name}.jobs.example.com",
         )
     )

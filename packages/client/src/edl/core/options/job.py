@@ -73,7 +73,7 @@ class JobOptions:
     dashboard_port: int = declare(
         Option(
             Integer(0, 65535),
-            "Port of the job's status page.",
+            "Port of the job's page.",
             "8080",
             default=0,
             default_text="any free port",
@@ -83,7 +83,7 @@ class JobOptions:
     keep_page: float = declare(
         Option(
             Duration(),
-            "How long the status page stays after the end of the job.",
+            "How long the job's page stays after the end of the job.",
             "10m",
             default=0.0,
             default_text="0s",

@@ -1,4 +1,4 @@
-"""Figures of tables and parameter servers, for the status page and metrics."""
+"""Figures of tables and parameter servers, for the job's page and metrics."""
 
 from __future__ import annotations
 
