@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
+
+from edl_proto.local import supervision
 
 
 @pytest.fixture
@@ -66,6 +69,42 @@ def test_a_job_is_seen_scaled_stopped_and_forgotten(
     assert not edl.job_dir(name).exists()
     assert edl("list", "-o", "name").out.split() == []
     assert not (tmp_path / "model").exists()
+
+
+@contextlib.contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    """Processes that do nothing meanwhile."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str]) -> None:
+    """The test listens in the place of the master that was killed, until the command has tried."""
+    name = long_job(workers="1")
+    job_dir = edl.job_dir(name)
+    former = json.loads((job_dir / "master.json").read_bytes())
+    host, _, port = former["address"].rpartition(":")
+    overseer = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
+    # Nobody starts a master, and nobody else looks for one.
+    with frozen([overseer, *edl.workers(name).values()]):
+        os.kill(former["pid"], signal.SIGKILL)
+        eventually(lambda: not supervision.has_master(job_dir), "it is gone")
+        with socket.create_server((host, int(port))) as nobody:
+            nobody.settimeout(200)
+            scaling = edl.start("scale", name, "--workers", "2")
+            connection, _ = nobody.accept()
+            connection.close()
+    out, err = scaling.communicate(timeout=200)
+    assert (scaling.returncode, out) == (0, f"{name}: 2 workers\n"), err
+    assert edl.status(name)["workers_wanted"] == {"min": 2, "max": 2}
+    eventually(lambda: len(edl.workers(name)) == 2, "the second worker")
+    edl("stop", name)
 
 
 def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -> None:

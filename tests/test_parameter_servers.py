@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
+from held_loading import HeldLoading
 
 
 def serving(edl: Edl, restarts: int) -> list[int]:
@@ -71,18 +72,27 @@ def test_workers_reach_servers_directly_and_their_successors_too(
 def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
-    """Once before any worker has described the model, and once after that."""
+    """Once before any worker has described the model, and once after that.
+
+    A frozen server writes no part of a snapshot, so that there is none until it is killed.
+    """
     total, epochs, output = 997, 3, tmp_path / "model"
+    loading = HeldLoading(edl, tmp_path)
     edl(
-        *train(numbered(total), total, output, "--num-workers", "2", epochs=epochs),
+        *loading.train(numbered(total), total, output, "--num-workers", "2", epochs=epochs),
         *("--parameter-servers", "2", "--name", "sharded", "--detach"),
     )
     pids = eventually(lambda: serving(edl, 0), "servers", every=0.02)
-    assert not list((edl.job_dir("sharded") / "snapshots").glob("sharded-*"))
     os.kill(pids[1], signal.SIGKILL)
     pids = eventually(lambda: serving(edl, 1), "others", every=0.02)
-    assert not list((edl.job_dir("sharded") / "snapshots").glob("sharded-*"))
-    os.kill(pids[0], signal.SIGKILL)
+    eventually(lambda: len({*edl.workers("sharded").values()} & loading.waiting()) == 2, "others")
+    assert "WorkerReady" not in event_kinds(edl, "sharded")
+    os.kill(pids[0], signal.SIGSTOP)
+    loading.release()
+    # On a slow machine the master gives the frozen server up before that, which is a loss as well.
+    eventually(lambda: "WorkerReady" in event_kinds(edl, "sharded") or serving(edl, 2), "a model")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pids[0], signal.SIGKILL)
     edl("wait", "sharded")
     assert event_kinds(edl, "sharded").count("ParameterServerLost") == 2
     assert "CheckpointRestored" not in event_kinds(edl, "sharded"), (
@@ -97,9 +107,10 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
 ) -> None:
     """Five times from one and the same beginning; the sixth time it is no accident any more."""
     total = 997
+    loading = HeldLoading(edl, tmp_path)
     edl(
-        *train(numbered(total), total, tmp_path / "model", "--num-workers", "2", epochs=3),
-        *("--parameter-servers", "2", "--name", "sharded", "--detach"),
+        *loading.train(numbered(total), total, tmp_path / "model", epochs=3),
+        *("--num-workers", "2", "--parameter-servers", "2", "--name", "sharded", "--detach"),
     )
     for restarts in range(6):
         pids = eventually(lambda n=restarts: serving(edl, n), f"servers {restarts}", every=0.02)
@@ -110,6 +121,7 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
     assert "5 times before" in error["what"]
     assert "server-N.log" in error["remedy"]
     assert event_kinds(edl, "sharded").count("ParameterServerLost") == 5
+    assert "WorkerReady" not in event_kinds(edl, "sharded")
     eventually(lambda: not edl.processes(), "nobody is left")
 
 

@@ -127,6 +127,16 @@ def test_a_job_that_is_over_is_left_alone(serve: Serve, visit: Visit) -> None:
     assert not tab.evaluate(LOST), "nobody waits for a master whose job is over"
 
 
+def test_one_number_says_how_many_records_were_trained(serve: Serve, visit: Visit) -> None:
+    """A minibatch is missing in the model: then no epoch is said to be whole."""
+    status, events = jobs.training(999.0)
+    status.records_trained -= jobs.MINIBATCH
+    tab = visit(serve(status, events))
+    tab.wait_for(FINAL)
+    assert facts(tab, "#ledger")["records trained"] == "299,936"
+    assert tab.text("#ledger-note") == "299,936 of 300,000 records."
+
+
 def test_an_evaluate_job_shows_metrics_and_no_epochs(serve: Serve, visit: Visit) -> None:
     server = serve(*jobs.evaluation(4_000))
     tab = visit(server)

@@ -109,6 +109,24 @@ def test_one_name_is_one_job_for_all_submitters(harness: Harness) -> None:
         each.close()
 
 
+def test_a_caller_that_ends_before_it_starts_a_job_leaves_one_that_a_look_starts(
+    harness: Harness, backend: JobBackend
+) -> None:
+    """As in a power cut: the directory of the job is whole, and no supervisor was ever started."""
+    with harness.monkeypatch.context() as cut:
+        cut.setattr("edl.adapters.local_jobs.LocalLauncher", die)
+        with pytest.raises(Killed):
+            backend.submit(harness.job("made"))
+    assert not harness.edl.processes()
+    looking = harness.make()
+    assert looking.status("made").status.state is JobState.STARTING
+    looking.close()
+    listens = harness.edl.job_dir("made") / job_directory.MASTER
+    eventually(listens.exists, "a master, though nobody looks again")
+    eventually(lambda: running(backend, "made"), "the job runs")
+    end(backend, "made")
+
+
 @pytest.mark.parametrize(
     ("part", "code"), [("crash", ErrorCode.MASTER_LOST), ("early", ErrorCode.DATA_DAMAGED)]
 )

@@ -76,6 +76,8 @@ def test_a_failure_without_a_code_is_a_dead_letter() -> None:
     [
         (0, None, False, True, ExitKind.LEFT),
         (1, None, False, True, ExitKind.LEFT),
+        (None, 15, False, True, ExitKind.LEFT),
+        (None, 9, False, True, ExitKind.LEFT),
         (0, None, False, False, ExitKind.CRASHED),
         (1, None, False, False, ExitKind.CRASHED),
         (None, 11, False, False, ExitKind.CRASHED),

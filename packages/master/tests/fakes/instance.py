@@ -2,11 +2,14 @@
 
 Usage: ``python instance.py -P -m edl_worker --master HOST:PORT --worker-id N``, which is what a
 master calls when EDL_PYTHON names a script that runs this file. ``EDL_TEST_WEIGHTS`` is the
-number of records; ``EDL_TEST_DELAY_S`` how long each minibatch takes.
+number of records; ``EDL_TEST_DELAY_S`` how long each minibatch takes; and while the file
+``EDL_TEST_HELD`` is there, no worker begins a minibatch of a task whose number is not below the
+one in it, not even when it is asked to leave.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -26,11 +29,7 @@ from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 def main(arguments: list[str]) -> int:
     master = arguments[arguments.index("--master") + 1]
     number = int(arguments[arguments.index("--worker-id") + 1])
-    delay_s = float(os.environ.get("EDL_TEST_DELAY_S", "0"))
-    behavior = WorkerBehavior(
-        int(os.environ["EDL_TEST_WEIGHTS"]),
-        at_minibatch=lambda worker, minibatch: time.sleep(delay_s),
-    )
+    behavior = WorkerBehavior(int(os.environ["EDL_TEST_WEIGHTS"]), at_minibatch=_take_time)
     pid = os.getpid()
     started = process_identity.start_time(pid)
     assert started is not None
@@ -40,6 +39,14 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=_leave_with, args=(master,), daemon=True).start()
     with FakeWorker(behavior, instance, master) as worker:
         return worker.live()
+
+
+def _take_time(worker: FakeWorker, minibatch: int) -> None:
+    held = Path(os.environ["EDL_TEST_HELD"])
+    with contextlib.suppress(FileNotFoundError):
+        while minibatch >= int(held.read_text()):
+            time.sleep(0.01)
+    time.sleep(float(os.environ.get("EDL_TEST_DELAY_S", "0")))
 
 
 def _leave_with(master: str) -> None:

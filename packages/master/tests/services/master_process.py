@@ -40,7 +40,17 @@ class Master:
         self.python = tmp_path / "python"
         self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{instance.__file__}" "$@"\n')
         self.python.chmod(0o755)
+        self._held = tmp_path / "held"
         self.process: subprocess.Popen[bytes] | None = None
+
+    def hold(self, minibatches: int) -> None:
+        """Workers do so many minibatches of a task, and then wait until they are released."""
+        self._held.with_suffix(".new").write_text(str(minibatches))
+        self._held.with_suffix(".new").rename(self._held)
+
+    def release(self) -> None:
+        """Let workers go on; those of later masters, too."""
+        self._held.unlink()
 
     def start(self, spec: job_pb2.JobSpec, *prefix: str, **environ: str) -> None:
         (self.job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
@@ -54,6 +64,7 @@ class Master:
                     **os.environ,
                     "EDL_PYTHON": str(self.python),
                     "EDL_TEST_WEIGHTS": str(RECORDS),
+                    "EDL_TEST_HELD": str(self._held),
                     **environ,
                 },
             )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
-from fakes.jobs import RunningJob, training_spec
+from fakes.jobs import RunningJob, trained_weights, training_spec
 from trained_model_jobs import predictions_in, spec_of
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 
@@ -22,6 +24,19 @@ class Failing(FakeWorker):
         if b"40" not in self.records(lease):
             super().predict(lease, done)
             return
+        self.fail(lease)
+
+    def train(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> bool:
+        """Two minibatches of such a task are trained."""
+        if b"40" not in self.records(lease):
+            return super().train(lease, done)
+        assert self.pull(lease)
+        for minibatch, numbers in itertools.islice(self.minibatches(lease), 2):
+            assert self.push(lease, minibatch, numbers) == parameters_pb2.APPLIED
+        self.fail(lease, permanent=True)
+        return False
+
+    def fail(self, lease: task_pb2.Lease, *, permanent: bool = False) -> None:
         self.call(
             self.tasks.Fail,
             task_pb2.FailRequest(
@@ -32,6 +47,7 @@ class Failing(FakeWorker):
                 error=EdlError(
                     ErrorCode.USER_CODE, "ValueError: 40", where="zoo/a.py:7, dataset_fn"
                 ).to_proto(),
+                permanent=permanent,
             ),
         )
         raise EdlError(ErrorCode.STALE_LEASE, "it is not this worker's any more")
@@ -70,6 +86,34 @@ def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None
     assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
     found = predictions_in(Path(spec.output) / "part-1.recordio")
     assert found == [b"predicted %d" % number for number in range(47, 101)]
+
+
+@pytest.mark.usefixtures("failing")
+def test_what_is_counted_as_trained_is_in_the_model_and_what_lacks_is_named(tmp_path: Path) -> None:
+    """A task of ten records fails in each of two epochs, and eight of them have been trained."""
+    spec = training_spec(tmp_path)
+    spec.failures.allow_dead_letters = True
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(106)) as job:
+        assert job.wait() == 0
+        status = job.app.report.status()
+    weights = trained_weights(spec)
+    assert weights.sum() == status.records_trained == status.progress.records_done == 2 * 104
+    info = json.loads((Path(spec.output) / "info.json").read_text())
+    assert info["records"] == status.records_trained
+    # Record 40 is the fourth of the second file, whose first is 37.
+    assert {*np.flatnonzero(weights < 2)} <= {*range(37, 47)}
+    assert status.tasks["training"].dead == 2
+    letters = status.dead_letters
+    assert [letter.records_trained for letter in letters] == [8, 8]
+    assert all(letter.records.endswith("part-1.recordio [0, 10)") for letter in letters)
+    lines = (tmp_path / "job" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    told = [event["message"] for event in events if event["kind"] == "TaskDeadLettered"]
+    assert len(told) == 2
+    for line in told:
+        assert "records 0 to 9 of " in line
+        assert "part-1.recordio (" in line
+        assert "8 of its 10 records are in the model" in line
 
 
 def test_a_worker_that_cannot_work_fails_the_job_with_its_own_words(tmp_path: Path) -> None:

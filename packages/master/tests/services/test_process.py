@@ -28,6 +28,20 @@ def master(tmp_path: Path) -> Iterator[Master]:
     master.close()
 
 
+@pytest.fixture
+def held(master: Master, tmp_path: Path) -> job_pb2.JobSpec:
+    """A job that is not over, and whose workers count as healthy, for as long as a test likes."""
+    spec = training_spec(tmp_path)
+    spec.failures.stall_timeout_s = 10 * DEADLINE_S
+    master.hold(2)
+    return spec
+
+
+def has_worked(master: Master) -> bool:
+    """Whether there is some work that could be lost."""
+    return int(master.status().get("progress", {}).get("steps", 0)) > 3
+
+
 def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
     master: Master, tmp_path: Path
 ) -> None:
@@ -50,14 +64,14 @@ def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
 
 
 def test_a_worker_killed_from_outside_is_replaced_and_nothing_is_lost(
-    master: Master, tmp_path: Path
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path
 ) -> None:
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.1")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
+    master.start(held)
+    until(lambda: has_worked(master), "some work")
     victim = master.instance_records()[0]
     os.kill(victim["pid"], signal.SIGKILL)
     until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
+    master.release()
     assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     status = master.status()
@@ -66,12 +80,11 @@ def test_a_worker_killed_from_outside_is_replaced_and_nothing_is_lost(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_suspends_a_job_and_the_next_master_goes_on(
-    master: Master, tmp_path: Path, number: signal.Signals
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path, number: signal.Signals
 ) -> None:
     """Signals come from a reboot or a supervisor; only a command stops a job for good."""
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 3, "some work")
+    master.start(held)
+    until(lambda: has_worked(master), "some work")
     until(lambda: list((master.job_dir / "snapshots").glob("counting-*")), "a snapshot")
     records = master.instance_records()
     for record in records:
@@ -80,11 +93,12 @@ def test_a_signal_suspends_a_job_and_the_next_master_goes_on(
     master.process.send_signal(number)
     assert master.wait() == -number
     assert sorted(alive(records)) == sorted(record["pid"] for record in records)
+    master.release()
     for record in records:
         os.kill(record["pid"], signal.SIGCONT)
     assert master.status()["state"] == "RUNNING"
     assert not master.status().get("error", {}).get("what")
-    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    master.start(held)
     assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     events = (master.job_dir / "events.jsonl").read_text()
@@ -98,17 +112,20 @@ def stub(master: Master) -> job_pb2_grpc.JobStub:
     return job_pb2_grpc.JobStub(channels.connect(facts["address"]))
 
 
-def test_an_acknowledged_stop_outlives_the_master(master: Master, tmp_path: Path) -> None:
+def test_an_acknowledged_stop_outlives_the_master(
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path
+) -> None:
     """Killed right after its answer: the next master stops the job."""
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    held.worker_grace_s = 10 * DEADLINE_S  # the first one waits for its workers
+    master.start(held)
+    until(lambda: has_worked(master), "some work")
     assert master.process is not None
     stub(master).Stop(job_pb2.StopRequest(reason="enough"), timeout=DEADLINE_S)
     master.process.kill()
     master.wait()
     assert master.status()["state"] != "CANCELLED"
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    master.release()
+    master.start(held)
     assert master.wait() == 1, master.log()
     status = master.status()
     assert status["state"] == "CANCELLED"
@@ -119,18 +136,17 @@ def test_an_acknowledged_stop_outlives_the_master(master: Master, tmp_path: Path
 
 
 def test_an_acknowledged_number_of_workers_outlives_the_master(
-    master: Master, tmp_path: Path
+    master: Master, held: job_pb2.JobSpec
 ) -> None:
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    master.start(held)
+    until(lambda: has_worked(master), "some work")
     assert master.process is not None
     one = job_pb2.WorkersSpec(min=1, max=1)
     stub(master).Scale(job_pb2.ScaleRequest(workers=one), timeout=DEADLINE_S)
     master.process.kill()
     master.wait()
     shutil.rmtree(master.job_dir / "snapshots")  # as if it had died before the next snapshot
-    master.start(spec, EDL_TEST_DELAY_S="0.1")
+    master.start(held)
     until(
         lambda: (
             master.status().get("workers_wanted", {}).get("max") == 1
@@ -138,6 +154,7 @@ def test_an_acknowledged_number_of_workers_outlives_the_master(
         ),
         "one worker",
     )
+    master.release()
     assert master.wait() == 0, master.log()
 
 
@@ -162,11 +179,14 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
         master.job_dir / "snapshots" / "counting-00000001",
         tmp_path / ".model.edl-counting.0123abcd-7.tmp",
         master.job_dir / ".status.json.0123abcd.tmp",
+        master.job_dir / ".parts-joined.0123abcd.tmp",
+        master.job_dir / ".reserve",
     ]
     for place in left[:2]:
         place.mkdir()
         (place / "file").touch()
-    left[2].touch()
+    for place in left[2:]:
+        place.touch()
     master.start(spec)
     assert master.wait() == 0, master.log()
     assert master.status() == json.loads(before)
@@ -176,12 +196,11 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
 
 
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(
-    master: Master, tmp_path: Path
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path
 ) -> None:
     """Without a snapshot it begins anew, and ends them first: no two instances of one worker."""
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
-    until(lambda: int(master.status().get("progress", {}).get("steps", 0)) > 1, "some work")
+    master.start(held)
+    until(lambda: has_worked(master), "some work")
     assert master.process is not None
     orphans = master.instance_records()
     for record in orphans:
@@ -190,24 +209,24 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master.wait()
     assert len(alive(orphans)) == 2
     shutil.rmtree(master.job_dir / "snapshots")
-    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    master.start(held)
     old = {record["pid"] for record in orphans}
     until(
         lambda: any(record["pid"] not in old for record in master.instance_records()),
         "a new worker",
     )
     assert alive(orphans) == []
+    master.release()
     assert master.wait() == 0, master.log()
     assert (master.status()["preemptions"], master.status()["worker_failures"]) == (0, 0)
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
 
 
 def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
-    master: Master, tmp_path: Path
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path
 ) -> None:
     """Snapshots are kept without being asked for, and what happened to workers is still known."""
-    spec = training_spec(tmp_path)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    master.start(held)
     until(lambda: list((master.job_dir / "snapshots").glob("counting-*")), "a snapshot")
     os.kill(master.instance_records()[0]["pid"], signal.SIGKILL)
     until(lambda: master.status().get("preemptions") == 1, "the preemption to be seen")
@@ -220,7 +239,8 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     for each in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each["pid"], signal.SIGKILL)
-    master.start(spec, EDL_TEST_DELAY_S="0.2")
+    master.release()
+    master.start(held)
     assert master.wait() == 0, master.log()
     status = master.status()
     assert (status["preemptions"], status["worker_failures"]) == (3, 0)
@@ -233,11 +253,9 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
 
 @pytest.mark.parametrize("damage", ["torn", "missing part", "all torn"])
 def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
-    master: Master, tmp_path: Path, damage: str
+    master: Master, held: job_pb2.JobSpec, tmp_path: Path, damage: str
 ) -> None:
-    spec = training_spec(tmp_path)
-    spec.training.num_epochs = 6
-    master.start(spec, EDL_TEST_DELAY_S="0.15")
+    master.start(held)
     snapshots = master.job_dir / "snapshots"
     kept = until(lambda: len(found := sorted(snapshots.glob("c*"))) == 2 and found, "two snapshots")
     assert master.process is not None
@@ -250,7 +268,8 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
         else:
             ledger = place / "ledger.json"
             ledger.write_bytes(ledger.read_bytes()[:-9])
-    master.start(spec, EDL_TEST_DELAY_S="0.02")
+    master.release()
+    master.start(held)
     if damage == "all torn":
         error = failed_later(master)
         assert error["code"] == "CHECKPOINT_DAMAGED"
@@ -258,7 +277,7 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
         return
     assert master.wait() == 0, master.log()
     weights = np.load(tmp_path / "model" / "weights.npy")
-    assert np.array_equal(weights, np.full(RECORDS, 6.0))
+    assert np.array_equal(weights, np.full(RECORDS, 2.0))
     events = (master.job_dir / "events.jsonl").read_text()
     assert "CheckpointDamaged" in events
     assert kept[-1].name in events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import reference
-from conftest import Master, Start, StartProcess, two_tasks
+from conftest import ZOO, Master, Start, StartProcess, two_tasks
 
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
@@ -215,6 +216,44 @@ def test_a_master_that_comes_back_restored_gets_what_it_lost_again(
     assert counted[:6] == [(0, i) for i in (0, 1, 2, 3, 2, 3)]
     assert [task.applied for task in master.all_tasks()] == [6, 7]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
+
+
+LOADING = """
+import os, time
+while os.path.exists(os.environ["EDL_TEST_HELD"]):
+    time.sleep(0.05)
+from points import dataset_fn, loss, model, optimizer
+"""
+"""The points, in a file that is not loaded before the test says so."""
+
+
+def test_a_master_that_comes_while_the_model_file_loads_knows_the_worker(
+    job: job_pb2.JobSpec,
+    points: Path,
+    start_master: Master,
+    start_process: StartProcess,
+    tmp_path: Path,
+) -> None:
+    job.model.model_zoo, job.model.model_def = str(tmp_path / "zoo"), "loading.model"
+    shutil.copytree(ZOO, job.model.model_zoo)
+    (tmp_path / "zoo" / "loading.py").write_text(LOADING)
+    held = tmp_path / "held"
+    held.touch()
+    master = start_master(job, [two_tasks(points)])
+    nothing = master.snapshot()
+    process = start_process(master.address, EDL_TEST_HELD=str(held))
+    master.wait_for(lambda: len(master.received.heartbeats) > 0, "a heartbeat")
+    master.restart(nothing)
+    master.wait_for(
+        lambda: any(beat.incarnation == master.incarnation for beat in master.received.heartbeats),
+        "a heartbeat to the next master",
+    )
+    assert len(master.received.registered) == 2
+    assert not master.received.ready
+    held.unlink()
+    assert process.wait(WAIT_S) == 0
+    assert len(master.received.registered) == 2
+    assert [task.applied for task in master.all_tasks()] == [6, 7]
 
 
 def test_a_master_that_lost_everything_gets_the_initial_values_again(
