@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from pathlib import Path
@@ -44,13 +45,61 @@ quota = {{ builds = 10, minutes = 1.5 }}
         {"quota": {"builds": -1}},
         {"quota": {"bytes": 1}},
         {"quota": {"builds": True}},
+        {"quota": {"minutes": math.nan}},
+        {"quota": "none"},
         {"unknown": 1},
+        {"repositories": "registry.example/team/*"},
+        {"repositories": [1]},
+        {"credentials": "git"},
+        {"certificates": "ann"},
+        {"token_sha256": "0" * 64},
+        {"tokens": ["0" * 64]},
+        {"subjects": "ann"},
+        {"sees_all": "false"},
     ],
 )
 def test_what_is_wrong_is_refused(tenant: dict[str, object]) -> None:
     with pytest.raises(BuilderError) as refused:
         read_access({"ann": tenant})
     assert "ann" in refused.value.failure.where
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'tenants = "ann"',
+        'registries = ["r.com"]',
+        '[registries]\nx = "y"',
+        '[registries."r.com"]\nplain_http = "false"',
+        '[policy]\nbases = "*"',
+        '[policy]\nregistries = "r.com"',
+        '[policy]\ndefault_base = ["b"]',
+        '[git_policy]\nhosts = "example.com"',
+        '[git_policy]\nprivate_hosts = "git.example.com"',
+        '[git.mine]\nhosts = "example.com"',
+        "[limits]\nbuilding = 0",
+        "[limits]\npreparing = 0",
+        "[limits]\nfiles = nan",
+        "[limits]\nkeep_images = 2.5",
+        "[limits]\nbuild_s = inf",
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_and_opens_nothing(tmp_path: Path, content: str) -> None:
+    settings = tmp_path / "builder.toml"
+    settings.write_text(content)
+    with pytest.raises(BuilderError):
+        builder_config.read(["--state-dir", str(tmp_path), "--config", str(settings)])
+
+
+def test_limits_of_numbers_and_seconds_are_taken(tmp_path: Path) -> None:
+    settings = tmp_path / "builder.toml"
+    settings.write_text("[limits]\nbuilding = 3\nkeep_images = 0\nbuild_s = 0.5\n")
+    arguments = ["--state-dir", str(tmp_path), "--config", str(settings)]
+    found = builder_config.read(arguments)
+    assert (found.limits.building, found.keep_images, found.limits.build_s) == (3, 0, 0.5)
+    with pytest.raises(BuilderError) as refused:
+        builder_config.read([*arguments, "--max-builds", "-3"])
+    assert refused.value.failure.where == "--max-builds"
 
 
 class Seconds:

@@ -107,6 +107,13 @@ def test_limits_hold() -> None:
         accept(file("a", -1))
 
 
+def test_folders_that_no_entry_names_count() -> None:
+    accept(*[file("/".join("abcdefghi") + f"/{n}") for n in range(41)])
+    with pytest.raises(BuilderError) as refused:
+        accept(*[file(f"{n}/" + "/".join("abcdefgh") + "/x") for n in range(6)])
+    assert refused.value.failure.reason is Reason.LIMIT
+
+
 _part = st.sampled_from(["a", "b", "c", "..", ".", ""])
 _paths = st.lists(_part, min_size=1, max_size=5).map("/".join)
 _entries = st.lists(

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,13 @@ def refused(url: str) -> int:
         return caught.value.code
 
 
+def viewers(parent: int) -> list[int]:
+    """The living processes that serve pages of jobs that are over."""
+    listed = [file.read_text() for file in Path(f"/proc/{parent}/task").glob("*/children")]
+    children = [int(pid) for pid in " ".join(listed).split()]
+    return [pid for pid in children if b"--view" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def test_all_jobs_are_on_one_page(tidy: Edl, fleet: subprocess.Popen[str]) -> None:
     assert fleet.stdout is not None
     link = fleet.stdout.readline().strip()
@@ -95,6 +103,17 @@ def test_all_jobs_are_on_one_page(tidy: Edl, fleet: subprocess.Popen[str]) -> No
     found, _, token = browser.leads_to("job/busy").partition("?token=")
     assert found == url
     assert key.is_fresh_link(token, time.time())
+
+    # That of a job that is over is served from now on, and again if its process has ended.
+    assert browser.leads_to("job/done")
+    time.sleep(0.5)  # the thread of the request has ended by then
+    (first,) = viewers(fleet.pid)
+    assert browser.leads_to("job/done")
+    assert viewers(fleet.pid) == [first]
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: not viewers(fleet.pid), "it is gone")
+    assert browser.leads_to("job/done")
+    assert len(viewers(fleet.pid)) == 1
 
     # Nobody gets in without the link, nor with it once it is used.
     assert refused(browser.home) == 403

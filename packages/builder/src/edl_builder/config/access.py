@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import re
 import threading
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from edl_builder.adapters.identity_tokens import Subject
+from edl_builder.config.values import check_section, flag, sections, texts, wrong_setting
 from edl_builder.core.build_request import Tenant
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.names import BuilderError, Caller
 from edl_builder.core.quota import Quota
 
 log = logging.getLogger(__name__)
@@ -87,22 +89,19 @@ def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Acc
     subjects: dict[Subject, Tenant] = {}
     for name, each in tenants.items():
         where = f"[tenants.{name}]"
-        for setting in each:
-            if setting not in _SETTINGS:
-                known = ", ".join(sorted(_SETTINGS))
-                raise wrong_setting(where, f"there is no setting {setting!r}; known: {known}")
+        check_section(each, _SETTINGS, where)
         tenant = Tenant(
             Caller(name),
-            tuple(each.get("repositories", ())),
-            tuple(each.get("credentials", ())),
-            bool(each.get("sees_all", False)),
+            texts(each, "repositories", where),
+            texts(each, "credentials", where),
+            flag(each, "sees_all", where),
             quota=_quota(each.get("quota", {}), where),
         )
-        plain = [{"sha256": digest} for digest in each.get("token_sha256", ())]
-        for token in (*plain, *each.get("tokens", ())):
+        plain = [{"sha256": digest} for digest in texts(each, "token_sha256", where)]
+        for token in (*plain, *sections(each, "tokens", where)):
             tokens[_digest(token, where)] = Token(tenant, _expiry(token.get("expires"), where))
-        certificates |= dict.fromkeys(each.get("certificates", ()), tenant)
-        for found in each.get("subjects", ()):
+        certificates |= dict.fromkeys(texts(each, "certificates", where), tenant)
+        for found in sections(each, "subjects", where):
             subject = _subject(found, issuers, where)
             if subjects.setdefault(subject, tenant) != tenant:
                 raise wrong_setting(where, f"{subject.subject} belongs to two tenants")
@@ -135,13 +134,14 @@ def _expiry(value: object, where: str) -> float | None:
 
 def _quota(found: Mapping[str, Any], where: str) -> Quota:
     known = set(Quota.__slots__)
+    check_section(found, None, f"{where} quota")
     for name, value in found.items():
         if name not in known or isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_setting(
                 f"{where} quota", f"{name} is not a number for {', '.join(sorted(known))}"
             )
-        if value < 0:
-            raise wrong_setting(f"{where} quota", f"{name} is negative")
+        if not 0 <= value < math.inf:
+            raise wrong_setting(f"{where} quota", f"{name} is negative or infinite")
     return Quota(**found)
 
 
@@ -200,13 +200,3 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def wrong_setting(where: str, what: str) -> BuilderError:
-    """The error for a setting."""
-    return BuilderError(
-        Reason.INVALID,
-        what,
-        where=where,
-        remedy="See `python -m edl_builder --help` and docs/builder.md.",
-    )

@@ -8,13 +8,21 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.identity_tokens import Issuer
 from edl_builder.adapters.image_signer import BUILDER_ID, Signing
-from edl_builder.config.access import Access, read_access, wrong_setting
+from edl_builder.config.access import Access, read_access
 from edl_builder.config.issuers import read_issuers
+from edl_builder.config.values import (
+    check_limit,
+    check_section,
+    flag,
+    text,
+    texts,
+    wrong_setting,
+)
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy
@@ -136,7 +144,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     """
     options = parser().parse_args(arguments)
     file = _load(options.config) if options.config else {}
-    _no_others(
+    check_section(
         file,
         {
             *("tenants", "issuers", "registries", "git", "limits", "policy", "git_policy", "tls"),
@@ -150,7 +158,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
     registries = _registries(file, options.plain_http)
     issuers = read_issuers(_section(file, "issuers", None))
     limits, archive, rest = _limits(file, options.max_builds)
-    base = options.base_image or policy.get("default_base", "")
+    base = options.base_image or text(policy, "default_base", "[policy]")
     if base:
         parse_reference(base, "base image")
     config = Config(
@@ -159,10 +167,13 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         state_dir=options.state_dir.absolute(),
         policy=RequestPolicy(
             default_base=base,
-            bases=(*options.allow_base, *policy.get("bases", ())),
-            registries=tuple(dict.fromkeys((*options.registry, *policy.get("registries", ())))),
+            bases=(*options.allow_base, *texts(policy, "bases", "[policy]")),
+            registries=tuple(
+                dict.fromkeys((*options.registry, *texts(policy, "registries", "[policy]")))
+            ),
             sources=SourcePolicy(
-                tuple(sources.get("hosts", ("*",))), tuple(sources.get("private_hosts", ()))
+                texts(sources, "hosts", "[git_policy]", ("*",)),
+                texts(sources, "private_hosts", "[git_policy]"),
             ),
             archive_nbytes=archive.archive_nbytes,
         ),
@@ -177,10 +188,10 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         requirements=tuple(options.runtime_requirement),
         registries=registries,
         git_credentials=_git(file),
-        git_ca_file=str(sources.get("ca_file", "")),
+        git_ca_file=text(sources, "ca_file", "[git_policy]"),
         signing=_signing(file),
         issuers=issuers,
-        access=read_access(file.get("tenants", {}), {issuer.name for issuer in issuers}),
+        access=read_access(_section(file, "tenants", None), {issuer.name for issuer in issuers}),
         access_file=options.config,
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
@@ -233,26 +244,15 @@ def _socket(path: Path) -> Path:
     return path
 
 
-def _no_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in found:
-        if name not in known:
-            raise wrong_setting(
-                where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}"
-            )
-
-
 def _section(file: Mapping[str, Any], name: str, known: set[str] | None) -> Mapping[str, Any]:
     found = file.get(name, {})
-    if not isinstance(found, dict):
-        raise wrong_setting(f"[{name}]", "this is not a section")
-    if known is not None:
-        _no_others(found, known, f"[{name}]")
-    return found
+    check_section(found, known, f"[{name}]")
+    return cast("Mapping[str, Any]", found)
 
 
 def _secret(found: Mapping[str, Any], where: str) -> str:
     """A password from its own file: settings are shown and copied, secrets are not."""
-    path = found.get("password_file", "")
+    path = text(found, "password_file", where)
     if not path:
         return ""
     try:
@@ -270,28 +270,28 @@ def _check_private(path: Path, where: str) -> None:
 
 def _registries(file: Mapping[str, Any], plain: Sequence[str]) -> dict[str, RegistryAccess]:
     found = {host: RegistryAccess(plain_http=True) for host in plain}
-    for host, each in file.get("registries", {}).items():
+    for host, each in _section(file, "registries", None).items():
         where = f"[registries.{host!r}]"
-        _no_others(each, {"username", "password_file", "plain_http", "ca_file"}, where)
+        check_section(each, {"username", "password_file", "plain_http", "ca_file"}, where)
         found[host] = RegistryAccess(
-            each.get("username", ""),
+            text(each, "username", where),
             _secret(each, where),
-            bool(each.get("plain_http", host in plain)),
-            each.get("ca_file", ""),
+            flag(each, "plain_http", where, default=host in plain),
+            text(each, "ca_file", where),
         )
     return found
 
 
 def _git(file: Mapping[str, Any]) -> dict[str, GitCredential]:
     found = {}
-    for name, each in file.get("git", {}).items():
+    for name, each in _section(file, "git", None).items():
         where = f"[git.{name}]"
-        _no_others(each, {"username", "password_file", "hosts"}, where)
-        if not each.get("hosts"):
+        check_section(each, {"username", "password_file", "hosts"}, where)
+        hosts = texts(each, "hosts", where)
+        if not hosts:
             raise wrong_setting(where, "hosts are missing: a credential is sent only to these")
-        found[name] = GitCredential(
-            each.get("username", "git"), _secret(each, where), tuple(each["hosts"])
-        )
+        user = text(each, "username", where, "git")
+        found[name] = GitCredential(user, _secret(each, where), hosts)
     return found
 
 
@@ -299,7 +299,7 @@ def _signing(file: Mapping[str, Any]) -> Signing | None:
     if "signing" not in file:
         return None
     found = _section(file, "signing", {"key_file", "builder_id"})
-    path = Path(str(found.get("key_file", "")))
+    path = Path(text(found, "key_file", "[signing]"))
     try:
         _check_private(path, "[signing]")
         key = SigningKey(path.read_bytes())
@@ -307,7 +307,7 @@ def _signing(file: Mapping[str, Any]) -> Signing | None:
         raise wrong_setting("[signing]", f"key_file cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise wrong_setting("[signing]", f"{path}: {error}") from error
-    return Signing(key, str(found.get("builder_id", BUILDER_ID)))
+    return Signing(key, text(found, "builder_id", "[signing]", BUILDER_ID))
 
 
 def _limits(
@@ -317,8 +317,9 @@ def _limits(
     of_archives = set(ArchiveLimits.__slots__)
     found = _section(file, "limits", of_builds | of_archives | {"log_nbytes", "keep_images"})
     for name, value in found.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise wrong_setting("[limits]", f"{name} is no number")
+        check_limit(name, value, "[limits]")
+    if building:
+        check_limit("building", building, "--max-builds")
     builds = {name: value for name, value in found.items() if name in of_builds}
     if building:
         builds["building"] = building

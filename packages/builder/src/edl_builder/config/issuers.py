@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from edl_builder.adapters.identity_tokens import ALGORITHMS, DEFAULT_ALGORITHMS, Issuer
 from edl_builder.adapters.issuer_keys import KeySource
-from edl_builder.config.access import wrong_setting
+from edl_builder.config.values import check_section, wrong_setting
 
 _TEXTS = ("issuer", "audience", "jwks_url", "jwks_file", "ca_file", "bearer_token_file")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -27,13 +27,9 @@ def read_issuers(section: Mapping[str, Any]) -> tuple[Issuer, ...]:
     return tuple(found)
 
 
-def _issuer(name: str, each: object, where: str) -> Issuer:
-    if not isinstance(each, dict):
-        raise wrong_setting(where, "this is not a section")
+def _issuer(name: str, each: Mapping[str, Any], where: str) -> Issuer:
+    check_section(each, (*_TEXTS, "algorithms"), where)
     for setting, value in each.items():
-        if setting not in (*_TEXTS, "algorithms"):
-            known = ", ".join((*_TEXTS, "algorithms"))
-            raise wrong_setting(where, f"there is no setting {setting!r}; known: {known}")
         if setting != "algorithms" and (not isinstance(value, str) or not value):
             raise wrong_setting(where, f"{setting} is not a text")
     for setting in ("issuer", "audience"):

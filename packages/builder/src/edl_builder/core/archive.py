@@ -112,6 +112,9 @@ class EntryValidator:
             if parent in self._leaves:
                 raise _unsafe(f"{_show(text)} is below a link or a file", text)
             self._folders.add(parent)
+        # Folders that no entry names are made, too. The root stands for the present entry.
+        if len(self._leaves) + len(self._folders) > self._limits.files:
+            raise too_many(self._limits.files)
         return "/".join(parts)
 
 

@@ -67,6 +67,9 @@ def _checkout(zoo: GitSource, place: Path) -> Path:
         return place / zoo.ref
     git = ["git", f"--git-dir={place / 'git'}", "-c", "core.hooksPath=/dev/null"]
     git += ["-c", "protocol.allow=never", "-c", "protocol.https.allow=always"]
+    # Whoever holds our lock is alone here: these are of a git that was killed, and block the next.
+    for left in (place / "git").rglob("*.lock"):
+        left.unlink(missing_ok=True)
     if not (place / "git" / "HEAD").exists():
         _run(zoo, ["git", "init", "--quiet", "--bare", "--template=", str(place / "git")])
     what = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]

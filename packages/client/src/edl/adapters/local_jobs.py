@@ -181,7 +181,8 @@ class LocalJobBackend:
     @contextlib.contextmanager
     def serve_page(self, name: str, port: int) -> Iterator[ServedPage]:
         with viewer(self._read(name).path, port) as (url, process):
-            yield ServedPage(_page_link(self._store.path(name), url), process.wait)
+            link = _page_link(self._store.path(name), url)
+            yield ServedPage(link, process.wait, lambda: process.poll() is None)
 
     def _check(self, name: str) -> None:
         """Raises: EdlError: JOB_NOT_FOUND."""
@@ -196,8 +197,9 @@ class LocalJobBackend:
         """The end of a job whose master is gone and left no final status."""
         ended = 0
         path = self._store.path(status.job)
-        while left := processes.end(self._store.runtime.workers(path), processes.WORKER_GRACE_S):
-            ended += len(left)
+        # One that cannot be killed, such as in a call of a dead file server, ends the rounds.
+        while over := processes.end(self._store.runtime.workers(path), processes.WORKER_GRACE_S):
+            ended += len(over)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""
         return replace(

@@ -30,7 +30,7 @@ def end(instances: Iterable[LocalInstance], grace_s: float) -> list[LocalInstanc
     """End instances, each with the group it leads: ask, and kill those left after ``grace_s``.
 
     Returns:
-        Those that were alive.
+        Those that were alive, and have ended.
     """
     living = [instance for instance in instances if instance.is_alive]
     for instance in living:
@@ -43,4 +43,4 @@ def end(instances: Iterable[LocalInstance], grace_s: float) -> list[LocalInstanc
     deadline = time.monotonic() + grace_s
     while any(instance.is_alive for instance in living) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    return living
+    return [instance for instance in living if not instance.is_alive]

@@ -94,10 +94,12 @@ class ServedPage:
     Attributes:
         url: a link that opens it, as ``StatusReport.page_link`` makes it.
         wait: returns when nothing serves the page any more.
+        is_served: whether the page can be opened still.
     """
 
     url: str
     wait: Callable[[], object]
+    is_served: Callable[[], bool]
 
 
 class JobPlacement(Protocol):

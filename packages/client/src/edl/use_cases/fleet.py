@@ -6,12 +6,13 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from edl.codec import failure_of
-from edl.core.job_backend import StatusReport
+from edl.core.job_backend import ServedPage, StatusReport
 from edl.core.job_result import UNREADABLE, error_fields
 from edl.core.job_status import Failure
 from edl.use_cases.job_catalog import JobCatalog
@@ -97,8 +98,10 @@ class Fleet:
         self._jobs: dict[str, FleetJob | UnreadableJob] = {}
         self._failed: EdlError | None = None
         self._refreshes = 0
-        self._pages: dict[str, str] = {}
+        self._pages: dict[str, ServedPage] = {}
         self._served = ExitStack()
+        # A page ends with the thread that has started its process; that of a request ends at once.
+        self._starter = self._served.enter_context(ThreadPoolExecutor(1, "fleet-pages"))
 
     def __enter__(self) -> Fleet:
         return self
@@ -169,10 +172,12 @@ class Fleet:
             report = backend.status(name, ask=False)
             if report.dashboard_url:
                 return report.page_link()
-            if name not in self._pages:
-                page = self._served.enter_context(backend.serve_page(name, 0))
-                self._pages[name] = page.url  # opens it in the same browser again and again
-            return self._pages[name]
+            page = self._pages.get(name)
+            if page is None or not page.is_served():
+                opened = backend.serve_page(name, 0)
+                page = self._starter.submit(self._served.enter_context, opened).result()
+                self._pages[name] = page
+            return page.url  # opens it in the same browser again and again
 
 
 def _known(value: float) -> float | None:

@@ -224,7 +224,8 @@ class KubernetesJobBackend:
             while self._links.reach(name):
                 time.sleep(_PAGE_POLL_S)
 
-        yield ServedPage(page_link(self._session, self._objects, name, url), wait)
+        link = page_link(self._session, self._objects, name, url)
+        yield ServedPage(link, wait, lambda: bool(self._links.reach(name)))
 
     def _answer(self, job: ClusterJob, name: str) -> StatusReport:
         message = self._links.call(name, lambda it: it.status_message())

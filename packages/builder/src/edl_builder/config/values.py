@@ -1,0 +1,88 @@
+"""Typed values of the settings file: a wrong type is refused, and never read as something else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from edl_builder.core.names import BuilderError, Reason
+
+
+def wrong_setting(where: str, what: str) -> BuilderError:
+    """The error for a setting."""
+    return BuilderError(
+        Reason.INVALID,
+        what,
+        where=where,
+        remedy="See `python -m edl_builder --help` and docs/builder.md.",
+    )
+
+
+def check_section(found: object, known: Collection[str] | None, where: str) -> None:
+    """Check that this is a section, with these settings only; None: any.
+
+    Raises:
+        BuilderError: it is not.
+    """
+    if not isinstance(found, dict):
+        raise wrong_setting(where, "this is not a section")
+    for name in found:
+        if known is not None and name not in known:
+            raise wrong_setting(
+                where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}"
+            )
+
+
+def text(found: Mapping[str, Any], name: str, where: str, default: str = "") -> str:
+    """A text; raises ``BuilderError``."""
+    value = found.get(name, default)
+    if not isinstance(value, str):
+        raise wrong_setting(where, f"{name} is not a text in quotes")
+    return value
+
+
+def texts(
+    found: Mapping[str, Any], name: str, where: str, default: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """A list of texts; raises ``BuilderError``. A text alone would be the list of its letters."""
+    value = found.get(name, default)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise wrong_setting(where, f'{name} is not a list, such as ["one", "two"]')
+    if not all(isinstance(each, str) for each in value):
+        raise wrong_setting(where, f"{name} is not a list of texts")
+    return tuple(value)
+
+
+def flag(found: Mapping[str, Any], name: str, where: str, *, default: bool = False) -> bool:
+    """True or false; raises ``BuilderError``. The text "false" would count as true."""
+    value = found.get(name, default)
+    if not isinstance(value, bool):
+        raise wrong_setting(where, f"{name} is neither true nor false")
+    return value
+
+
+def sections(found: Mapping[str, Any], name: str, where: str) -> Sequence[Mapping[str, Any]]:
+    """A list of sections; raises ``BuilderError``."""
+    value = found.get(name, ())
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise wrong_setting(where, f"{name} is not a list of sections")
+    for each in value:
+        check_section(each, None, f"{where} {name}")
+    return value
+
+
+def check_limit(name: str, value: object, where: str) -> None:
+    """Check a limit: seconds may have a fraction, everything else is a number of things.
+
+    Raises:
+        BuilderError: it is no such number.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name.endswith("_s"):
+        if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
+            raise wrong_setting(where, f"{name} is not a number of seconds")
+        return
+    least = 0 if name.startswith("keep") else 1
+    if not is_number or not isinstance(value, int) or value < least:
+        raise wrong_setting(where, f"{name} is not a whole number of at least {least}")
