@@ -78,11 +78,12 @@ def check_limit(name: str, value: object, where: str) -> None:
     Raises:
         BuilderError: it is no such number.
     """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_setting(where, f"{name} is no number")
     if name.endswith("_s"):
-        if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
+        if not 0 <= value < math.inf:
             raise wrong_setting(where, f"{name} is not a number of seconds")
         return
     least = 0 if name.startswith("keep") else 1
-    if not is_number or not isinstance(value, int) or value < least:
+    if not isinstance(value, int) or value < least:
         raise wrong_setting(where, f"{name} is not a whole number of at least {least}")
