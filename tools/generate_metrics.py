@@ -65,15 +65,16 @@ HEAD = """\
 # Metrics
 
 `./dev generate` writes this page from the metrics that the services export. All names begin with
-`edl_`, units are base units, and no label grows with tasks, records, workers or processes.
+`edl_`, units are base units, and no label grows with tasks, records or workers; `server`
+has a value for each parameter server.
 
 | service | where |
 |---|---|
-| master | `/metrics` of the job's page, with its token; the metrics cover the whole job |
-| worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, with the same token; optional |
+| master | `/metrics` of the job's page, with its token (on Kubernetes by default without) |
+| worker | a free port of 127.0.0.1, or `EDL_METRICS_HOST` and `EDL_METRICS_PORT`; the same token |
 | builder | `--metrics-port` |
 
-Heartbeats and the last message of a worker carry the worker's counters to the master. The master
+The metrics of a master cover its whole job. Heartbeats and the last message of a worker carry the worker's counters to the master. The master
 serves their sums over all workers, those that have ended included, under the same names; of
 histograms, it serves `_sum` and `_count`. Parameter servers report to the master in the same way.
 After a restart, the master restores preemptions and failures from the last status, and the other

@@ -125,7 +125,7 @@ class _Usage(Collector):
         yield cpu
         memory = GaugeMetricFamily(
             "edl_process_resident_memory_bytes",
-            "Memory of the present processes of a role.",
+            "Memory of the current processes of a role.",
             labels=["role"],
         )
         memory.add_metric(["builder"], usage.resident_nbytes)
@@ -142,7 +142,7 @@ class _Spans(Collector):
     def collect(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
             "edl_spans",
-            "Spans for OpenTelemetry, by whether the collector has taken them.",
+            "Spans for OpenTelemetry, by whether the collector has accepted them.",
             labels=["result"],
         )
         for result, count in self._counts().items():

@@ -66,7 +66,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     password_file: PasswordFile = "",
     form: Annotated[
         SourceFormat | None,
-        typer.Option("--format", help="Format of the sources. [default: by content]"),
+        typer.Option("--format", help="Format of the sources. [default: by name, else by content]"),
     ] = None,
     columns: Annotated[
         str, typer.Option("--columns", metavar="A,B,...", help="Columns to convert. [default: all]")
@@ -320,7 +320,7 @@ def inspect(
     ],
     form: Annotated[
         InspectedFormat | None,
-        typer.Option("--format", help="Format of the files. [default: by content]"),
+        typer.Option("--format", help="Format of the files. [default: by name, else by content]"),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Read everything and verify all checksums.")

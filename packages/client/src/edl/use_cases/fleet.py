@@ -101,7 +101,9 @@ class Fleet:
         self._pages: dict[str, ServedPage] = {}
         self._served = ExitStack()
         # A page ends with the thread that has started its process; that of a request ends at once.
-        self._starter = self._served.enter_context(ThreadPoolExecutor(1, "fleet-pages"))
+        self._starter = self._served.enter_context(
+            ThreadPoolExecutor(1, thread_name_prefix="fleet-pages")
+        )
 
     def __enter__(self) -> Fleet:
         return self

@@ -41,7 +41,7 @@ class DataOptions:
             Choice(("recordio", "tfrecord", "csv")),
             "Format of the data files.",
             "csv",
-            default_text="from the content",
+            default_text="by the name, else by the content",
             spec="data_format",
         )
     )

@@ -63,7 +63,8 @@ class JobOptions:
     snapshot_interval: float = declare(
         Option(
             Duration(min_s=0.1),
-            "Time between snapshots of the job; a master that fails loses at most this much work.",
+            "Time between snapshots of the job, longer where writing one takes more than a "
+            "twentieth of it. A master that fails loses the work since the last one.",
             "30s",
             default=5.0,
             default_text="5s",

@@ -171,7 +171,7 @@ class TrainingOptions:
     checkpoint_steps: int = declare(
         Option(
             Integer(0),
-            "Number of updates between checkpoints. Stopping the job takes one, too.",
+            "Number of updates between checkpoints. A job that is stopped takes one, too.",
             "1000",
             default=0,
             default_text="only one, at the end",

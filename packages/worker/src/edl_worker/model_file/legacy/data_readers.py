@@ -83,7 +83,7 @@ class ODPSDataReader(AbstractDataReader):
         super().__init__(**kwargs)
         refuse(
             "reads MaxCompute tables",
-            "Export the table to CSV or RecordIO and give the files as --training-data.",
+            "Export the table to CSV or RecordIO and give the files as --data.",
         )
 
     def read_records(self, task: Any) -> Iterator[Any]:

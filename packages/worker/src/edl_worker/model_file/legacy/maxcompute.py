@@ -27,7 +27,7 @@ class ODPSReader:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         refuse(
             "reads MaxCompute tables",
-            "Export the table to CSV or RecordIO and give the files as --training-data.",
+            "Export the table to CSV or RecordIO and give the files as --data.",
         )
 
 
