@@ -74,11 +74,12 @@ has a value for each parameter server.
 | worker | a free port of 127.0.0.1, or `EDL_METRICS_HOST` and `EDL_METRICS_PORT`; the same token |
 | builder | `--metrics-port` |
 
-The metrics of a master cover its whole job. Heartbeats and the last message of a worker carry the worker's counters to the master. The master
-serves their sums over all workers, those that have ended included, under the same names; of
-histograms, it serves `_sum` and `_count`. Parameter servers report to the master in the same way.
-After a restart, the master restores preemptions and failures from the last status, and the other
-counts of the job from the snapshot; durations, bytes and outcomes start again at 0.
+The metrics of a master cover its whole job. Heartbeats and the last message of a worker carry the
+worker's counters to the master. The master serves their sums over all workers, those that have
+ended included, under the same names; of histograms, it serves `_sum` and `_count`. Parameter
+servers report to the master in the same way. After a restart, the master restores preemptions and
+failures from the last status, and the other counts of the job from the snapshot; durations, bytes
+and outcomes start again at 0.
 
 Sample values come from real runs on one machine. Those of the builder come from five requests to a
 builder with a real engine. The requests to Kubernetes come from a job of two workers, one of whose

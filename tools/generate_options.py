@@ -60,10 +60,10 @@ are true or false. An unknown option is an error.
 
 An option on the command line or in Python that can have no effect is an error, for example
 `--grads-to-wait` without `--update sync`, `--max-staleness` without `--update bounded`,
-`--overlap` with `--update sync`, `--max-staleness 0` or `--local-steps`, `--local-steps` without `--update async`,
-`--evaluation-steps` without `--validation-data`, `--checkpoint-steps` and `--keep-checkpoints` without
-`--checkpoint-dir`. In `edl.toml` and in variables, edl ignores such an option: it may be there for
-other jobs.
+`--overlap` with `--update sync`, `--max-staleness 0` or `--local-steps`, `--local-steps` without
+`--update async`, `--evaluation-steps` without `--validation-data`, `--checkpoint-steps` and
+`--keep-checkpoints` without `--checkpoint-dir`. In `edl.toml` and in variables, edl ignores such
+an option: it may be there for other jobs.
 """
 
 
