@@ -6,47 +6,25 @@ that) and nothing half-written.
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from conftest import ROOT, Done, Edl, eventually
+from conftest import ROOT, Edl, eventually
+from refusals import (
+    DATA,
+    EXISTS,
+    FAILED,
+    GOOD,
+    MODEL,
+    USAGE,
+    attempt,
+    nothing_began,
+    told,
+)
 
 import recordio
-import recordio.example
-
-SCREEN = 50  # lines
-USAGE, DATA, MODEL, EXISTS, RESOURCE, FAILED = 2, 3, 4, 5, 7, 1
-
-
-def attempt(
-    edl: Edl,
-    tmp_path: Path,
-    data: Path | str,
-    *more: str,
-    model_def: str = "mnist.mnist_functional_api",
-    zoo: Path = ROOT / "model_zoo",
-) -> Done:
-    return edl.run(
-        *("train", "--model-zoo", str(zoo), "--model-def", model_def, "--data", str(data)),
-        *("--minibatch-size", "32", "--output", str(tmp_path / "model"), *more),
-    )
-
-
-def told(done: Done, code: int, *words: str) -> None:
-    """The failure is documented, fits a screen, and says these words."""
-    assert done.code == code, str(done)
-    lines = done.err.splitlines()
-    assert len(lines) <= SCREEN, str(done)
-    for word in words:
-        assert word in done.err, f"{word!r} is not shown\n{done}"
-    assert "what to do" in done.err, str(done)
-    left = list(Path(done.args[done.args.index("--output") + 1]).parent.glob("*model*"))
-    assert not left, left
 
 
 @pytest.fixture
@@ -60,34 +38,6 @@ def zoo(tmp_path: Path) -> Callable[[str], Path]:
         return place
 
     return write
-
-
-GOOD = """
-import keras
-import tensorflow as tf
-
-model = keras.Sequential([keras.Input((28, 28), name="image"), keras.layers.Flatten(),
-                          keras.layers.Dense(10)])
-
-
-def dataset_fn(dataset, mode):
-    def parse(record):
-        r = tf.io.parse_single_example(record, {
-            "image": tf.io.FixedLenFeature([28, 28], tf.float32),
-            "label": tf.io.FixedLenFeature([1], tf.int64)})
-        return r["image"] / 255.0, r["label"]
-
-    return dataset.map(parse)
-
-
-def loss(labels, predictions):
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
-        logits=predictions, labels=tf.reshape(labels, [-1])))
-
-
-def optimizer():
-    return keras.optimizers.SGD(0.01)
-"""
 
 
 def test_the_model_file_of_these_tests_is_right(
@@ -272,6 +222,41 @@ def test_a_worker_that_crashes_in_a_loop(
     )
 
 
+# --- a dry run -----------------------------------------------------------------------------
+
+
+def test_a_dry_run_finds_an_optimizer_that_keras_does_not_have(
+    edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
+) -> None:
+    wrong = GOOD[: GOOD.index("def optimizer")] + "optimizer = 'sgdd'\n"
+    told(
+        attempt(edl, tmp_path, digit_data / "train", "--dry-run", model_def="mine", zoo=zoo(wrong)),
+        MODEL,
+        *("sgdd", "mine.py, optimizer", "Use one of Adadelta"),
+    )
+    nothing_began(edl)
+
+
+def test_a_dry_run_finds_a_misspelt_parameter(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+    wrong = ("--params", "learning_rat=0.1")
+    done = attempt(edl, tmp_path, digit_data / "train", "--dry-run", *wrong)
+    told(done, USAGE, "learning_rat", "lr")
+    nothing_began(edl)
+
+
+def test_a_dry_run_finds_a_flipped_bit_in_a_file_that_its_trial_does_not_read(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    content = bytearray((digit_data / "train" / "digits-00.recordio").read_bytes())
+    (tmp_path / "data" / "first.recordio").write_bytes(content)
+    content[len(content) // 2] ^= 1
+    (tmp_path / "data" / "flipped.recordio").write_bytes(content)
+    done = attempt(edl, tmp_path, tmp_path / "data", "--dry-run")
+    told(done, DATA, "flipped.recordio", "CRC", "chunk")
+    nothing_began(edl)
+
+
 # --- options -------------------------------------------------------------------------------
 
 
@@ -315,7 +300,7 @@ def test_a_value_out_of_range(
     edl: Edl, tmp_path: Path, digit_data: Path, option: tuple[str, str]
 ) -> None:
     told(attempt(edl, tmp_path, digit_data / "train", *option), USAGE, option[1])
-    assert not (edl.home / "jobs").exists() or not list((edl.home / "jobs").iterdir())
+    nothing_began(edl)
 
 
 def test_an_output_that_exists(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
@@ -335,50 +320,3 @@ def test_a_port_in_use(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         told(attempt(edl, tmp_path, digit_data / "train", "--dashboard-port", port), EXISTS, port)
-
-
-# --- the machine ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode:
-        if os.environ.get("CI") and os.geteuid() == 0:
-            pytest.fail(f"no small file system for this test: {mounted.stderr}")
-        pytest.skip(f"needs to mount a file system: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_disk_that_is_full_when_the_model_is_written(
-    edl: Edl, small_disk: Path, digit_data: Path
-) -> None:
-    told(attempt(edl, small_disk, digit_data / "train"), RESOURCE, str(small_disk), "space")
-    assert not list(small_disk.iterdir())
-
-
-def test_a_disk_that_is_full_when_predictions_are_written(
-    edl: Edl, tmp_path: Path, small_disk: Path, digit_data: Path
-) -> None:
-    done = attempt(edl, tmp_path, digit_data / "train")
-    assert done.code == 0, str(done)
-    many = tmp_path / "many.recordio"
-    image = {"image": np.zeros(784, np.float32), "label": np.array([0])}
-    with recordio.Writer(str(many)) as writer:
-        for _ in range(20_000):
-            writer.write(recordio.example.encode(image))
-    told(
-        edl.run(
-            *("predict", "--data", str(many), "--trained-model", str(tmp_path / "model")),
-            *("--output", str(small_disk / "model-out")),
-        ),
-        RESOURCE,
-        "space",
-    )

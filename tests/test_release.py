@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -49,7 +50,7 @@ def install(python: Path, *wanted: str) -> None:
     command = (str(UV), "pip", "install", "-q", "--python", str(python), *wanted)
     if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "Failed to fetch" in done.stderr:
+        if "Failed to fetch" in done.stderr and not os.environ.get("CI"):
             pytest.skip("its packages are neither in the cache nor to be had")
         assert done.returncode == 0, done.stderr
 
@@ -67,6 +68,8 @@ def test_wheels_install_into_an_empty_environment(
 ) -> None:
     python = interpreter(version)
     if python is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"no Python {version}, which wheels must install into")
         pytest.skip(f"this machine has no Python {version}")
     place = tmp_path / "venv"
     subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)

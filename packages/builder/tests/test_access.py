@@ -55,6 +55,7 @@ quota = {{ builds = 10, minutes = 1.5 }}
         {"token_sha256": "0" * 64},
         {"tokens": ["0" * 64]},
         {"subjects": "ann"},
+        {"subjects": [{"issuer": ["a"], "subject": "b"}]},
         {"sees_all": "false"},
     ],
 )

@@ -17,7 +17,7 @@ import cramjam
 import pytest
 
 import recordio
-from recordio.formats import chunks, recordfile
+from recordio.formats import chunks, recordfile, writer
 from recordio.formats.crc32c import masked_crc
 from recordio.storage import files
 
@@ -262,6 +262,27 @@ def test_concatenation_of_a_damaged_part_leaves_nothing(path: Path, tmp_path: Pa
     with pytest.raises(recordio.DamagedFile, match=r"bad\.rio: chunk 0, offset 0"):
         recordio.concatenate([str(good), str(bad)], str(path))
     assert sorted(tmp_path.iterdir()) == [bad, good]
+
+
+def test_a_full_disk_of_the_joined_file_is_not_taken_for_an_unreadable_part(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "part.rio"
+    part.write_bytes(chunk(THREE, 0, 3))
+
+    class Full(io.BytesIO):
+        def write(self, content: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class AtomicFile(writer.AtomicFile):
+        def __init__(self, place: str) -> None:
+            super().__init__(place)
+            self.file = Full()
+
+    monkeypatch.setattr(writer, "AtomicFile", AtomicFile)
+    with pytest.raises(OSError, match="No space left") as caught:
+        recordio.concatenate([str(part)], str(path))
+    assert caught.value.errno == errno.ENOSPC
 
 
 def test_what_the_disk_does_not_give_is_an_unreadable_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,27 +36,42 @@ PLACES = {
 }
 NAMES = {"too-long": TOO_LONG, "not-utf-8": NOT_UTF8, "proc": "/proc/none", "dot": "."}
 
-# Commands with a place at PLACE; those with {zoo}, {data} get good ones.
-TRAIN = ["train", "--dry-run", "--model-zoo", "{zoo}", "--model-def", "mine"]
-TO = ["--output", "{out}"]
-COMMANDS_OF_PLACES = [
-    [*TRAIN, *TO, "--data", "PLACE"],
-    [*TRAIN, *TO, "--data", "{data}", "--validation-data", "PLACE"],
-    [*TRAIN, "--data", "{data}", "--output", "PLACE"],
-    [*TRAIN, "--data", "{data}", "--output", "PLACE/below"],
-    [*TRAIN, *TO, "--data", "{data}", "--init-from", "PLACE"],
-    [*TRAIN, *TO, "--data", "{data}", "--checkpoint-dir", "PLACE"],
-    [*TRAIN, *TO, "--data", "{data}", "--tensorboard-dir", "PLACE"],
-    ["train", "--dry-run", *TO, "--data", "{data}", "--model-zoo", "PLACE", "--model-def", "mine"],
-    ["evaluate", "--dry-run", "--data", "{data}", "--trained-model", "PLACE"],
-    ["predict", "--dry-run", "--data", "PLACE", "--trained-model", "PLACE", "--output", "PLACE"],
-    ["data", "inspect", "PLACE"],
-    ["data", "inspect", "PLACE", "--check", "--format", "csv"],
-    ["data", "convert", "PLACE", "--to", "{out}"],
-    ["data", "convert", "PLACE", "--to", "{out}", "--format", "idx"],
-    ["data", "convert", "{data}", "--to", "PLACE"],
-    ["zoo", "init", "PLACE"],
-    ["status", "PLACE"],
+OK, USAGE, DATA, MODEL, EXISTS, GONE, MACHINE = 0, 2, 3, 4, 5, 6, 7
+
+# A job's options travel as UTF-8.
+TEXT = {"not-utf-8": USAGE}
+FOLDER = {**TEXT, **dict.fromkeys(("folder", "missing", "dot"), OK)}
+NEW = {"missing": OK, "too-long": MACHINE, "proc": MACHINE}
+# Of each command with a place at PLACE: its exit code, and for which kinds there is another.
+# ZOO, DATA and OUT are good places.
+TRAIN = "train --dry-run --model-def mine"
+COMMANDS_OF_PLACES: list[tuple[str, int, dict[str, int]]] = [
+    (f"{TRAIN} --model-zoo ZOO --output OUT --data PLACE", DATA, TEXT),
+    (f"{TRAIN} --model-zoo ZOO --output OUT --data DATA --validation-data PLACE", DATA, TEXT),
+    (f"{TRAIN} --model-zoo ZOO --data DATA --output PLACE", EXISTS, {**TEXT, **NEW}),
+    (f"{TRAIN} --model-zoo ZOO --data DATA --output PLACE/below", MACHINE, FOLDER),
+    (f"{TRAIN} --model-zoo ZOO --output OUT --data DATA --init-from PLACE", MODEL, TEXT),
+    (f"{TRAIN} --model-zoo ZOO --output OUT --data DATA --checkpoint-dir PLACE", MACHINE, FOLDER),
+    (f"{TRAIN} --model-zoo ZOO --output OUT --data DATA --tensorboard-dir PLACE", MACHINE, FOLDER),
+    (f"{TRAIN} --output OUT --data DATA --model-zoo PLACE", MODEL, {**TEXT, "too-long": MACHINE}),
+    ("evaluate --dry-run --data DATA --trained-model PLACE", MODEL, TEXT),
+    ("predict --dry-run --data PLACE --trained-model PLACE --output PLACE", MODEL, TEXT),
+    ("data inspect PLACE", DATA, {"empty": OK}),
+    # Any lines are CSV.
+    (
+        "data inspect PLACE --check --format csv",
+        DATA,
+        dict.fromkeys(("empty", "noise", "dot"), OK),
+    ),
+    ("data convert PLACE --to OUT", DATA, {"too-long": MACHINE}),
+    ("data convert PLACE --to OUT --format idx", DATA, {"too-long": MACHINE}),
+    ("data convert DATA --to PLACE", EXISTS, {**NEW, "not-utf-8": OK}),
+    (
+        "zoo init PLACE",
+        EXISTS,
+        {**NEW, "folder": OK, "dangling": MACHINE, "loop": MACHINE, "not-utf-8": OK},
+    ),
+    ("status PLACE", GONE, {}),
 ]
 
 
@@ -69,14 +85,18 @@ def refused_or_done(code: int, err: str, what: object) -> None:
 
 @pytest.mark.parametrize("kind", [*PLACES, *NAMES])
 def test_a_place_of_any_kind(attempt: Attempt, tmp_path: Path, kind: str) -> None:
-    for number, command in enumerate(COMMANDS_OF_PLACES):
+    for number, (command, usual, others) in enumerate(COMMANDS_OF_PLACES):
         place = tmp_path / f"{kind}-{number}"
         if kind in PLACES:
             PLACES[kind](place)
-        good = {"{zoo}": "zoo", "{data}": "data/a.recordio", "{out}": f"out-{kind}-{number}"}
         named = NAMES.get(kind, str(place))
-        done = attempt(*(good.get(part, part).replace("PLACE", named) for part in command))
+        good = {"ZOO": "zoo", "DATA": "data/a.recordio", "OUT": f"out-{kind}-{number}"}
+        words = [good.get(part, part).replace("PLACE", named) for part in command.split()]
+        done = attempt(*words)
         refused_or_done(done.code, done.err, done.args)
+        assert done.code == others.get(kind, usual), str(done)
+        if kind == "not-utf-8" and done.code == OK:
+            shutil.rmtree(named)  # the next command gets this name, too
 
 
 @pytest.mark.parametrize("kind", [*PLACES, *NAMES])

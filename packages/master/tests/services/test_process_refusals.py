@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -82,15 +83,22 @@ def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path)
     assert master.status()["state"] == "SUCCEEDED"
 
 
-def can_mount() -> bool:
-    """Whether this process may mount a small disk for itself alone."""
+@pytest.fixture(scope="module")
+def mounts() -> None:
+    """This process can mount a small disk for itself alone; in CI it has to."""
     if shutil.which("unshare") is None:
-        return False
-    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
-    return subprocess.run(probe, capture_output=True, timeout=200, check=False).returncode == 0
+        reason = "there is no unshare"
+    else:
+        probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=200, check=False)
+        reason = done.stderr if done.returncode else ""
+    if reason and os.environ.get("CI"):
+        pytest.fail(f"no small disk for these tests: {reason}")
+    if reason:
+        pytest.skip(f"no small disk can be mounted here: {reason.strip()}")
 
 
-@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.parametrize("place", ["checkpoints", "tensorboard", "home/jobs/counting/snapshots"])
 def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, place: str) -> None:
     """The job trains on; what cannot be kept on a full disk is not passed over in silence."""
@@ -112,7 +120,7 @@ def test_a_full_disk_fails_the_job_and_says_so(master: Master, tmp_path: Path, p
     assert place in status["error"]["what"]
 
 
-@pytest.mark.skipif(not can_mount(), reason="no small disk can be mounted here")
+@pytest.mark.usefixtures("mounts")
 def test_a_full_disk_under_the_job_itself_is_still_reported_in_its_status(
     master: Master, tmp_path: Path
 ) -> None:

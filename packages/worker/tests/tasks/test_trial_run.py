@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import Master, Start, training
+from google.protobuf import json_format
 from model_files import LOSS, MODEL, REST, rows
 from zoo_folder import ZooFolder
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks import loaded_model
+from edl_worker.tasks.job_check import run_check
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 
@@ -261,3 +266,125 @@ tf.inside_build = True
         run_trial(loaded)
     run_trial_at_start(loaded)
     assert "the tasks will try again" in caplog.text
+
+
+# --- the check of a job and its start ----------------------------------------------------------
+
+UNTRAINED = REST + LOSS + MODEL + "\nmodel.trainable = False\n"
+TEXTS = REST.replace('{"x": r["x"]}', '{"x": tf.strings.as_string(r["x"])}') + LOSS + MODEL
+LOGARITHM = f"""{REST}{MODEL}
+def loss(labels, predictions):
+    return tf.reduce_mean(tf.math.log(labels - 100.0) * predictions)
+"""
+THREE_NUMBERS = f"""{REST}{MODEL}
+def loss(labels, predictions):
+    return tf.reduce_sum(tf.square(labels - predictions) * [[1.0, 2.0, 3.0]], 0)
+"""
+SPARSE_FEATURES = REST.replace('{"x": r["x"]}', '{"x": tf.sparse.from_dense(r["x"])}')
+NEEDS_DENSE = """
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(1)
+    def call(self, inputs):
+        return self.dense(tf.reshape(inputs["x"], [-1, 2]))
+model = Net()
+"""
+TAKES_SPARSE = MODEL.replace('name="x"', 'name="x", sparse=True')
+
+
+@pytest.fixture
+def job_of(job: job_pb2.JobSpec, zoo: ZooFolder, data: str) -> Callable[[str], job_pb2.JobSpec]:
+    """A job that trains a model file on ``data``."""
+
+    def of(source: str) -> job_pb2.JobSpec:
+        zoo.write("mine.py", source)
+        job.model.model_zoo, job.model.model_def, job.data[:] = str(zoo.root), "mine", [data]
+        return job
+
+    return of
+
+
+def checked(job: job_pb2.JobSpec, tmp_path: Path) -> dict[str, Any]:
+    """What ``edl zoo check`` says of a job."""
+    path = tmp_path / "spec.json"
+    path.write_text(json_format.MessageToJson(job))
+    return run_check(path)
+
+
+@pytest.fixture(params=["check", "start"])
+def refusals(
+    request: pytest.FixtureRequest, tmp_path: Path, start_master: Master, start_worker: Start
+) -> Callable[[job_pb2.JobSpec], list[error_pb2.Error]]:
+    """Why the check of a job refuses it, or its first worker before it asks for a task."""
+
+    def by_check(job: job_pb2.JobSpec) -> list[error_pb2.Error]:
+        errors = checked(job, tmp_path)["errors"]
+        return [json_format.ParseDict(error, error_pb2.Error()) for error in errors]
+
+    def by_start(job: job_pb2.JobSpec) -> list[error_pb2.Error]:
+        master = start_master(job, [[training(Path(job.data[0]), 0, 16)]])
+        code = start_worker(master).wait()
+        failed = master.received.failed
+        assert not any(each.HasField("lease") for each in failed), "a task failed"
+        assert code == (1 if failed else 0)
+        return [each.error for each in failed]
+
+    return by_check if request.param == "check" else by_start
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "what"),
+    [
+        (UNTRAINED, ErrorCode.MODEL_CONTRACT, "no trainable variables"),
+        (TEXTS, ErrorCode.SHAPE_MISMATCH, "Cast string to float is not supported"),
+        (LOGARITHM, ErrorCode.NAN_LOSS, "the loss is nan for the first records of the data"),
+        (THREE_NUMBERS, ErrorCode.SHAPE_MISMATCH, "(3,)"),
+        (SPARSE_FEATURES + LOSS + NEEDS_DENSE, ErrorCode.MODEL_CONTRACT, "SparseTensor"),
+    ],
+    ids=["no weights to train", "texts", "no number", "shape of the loss", "sparse features"],
+)
+def test_the_check_of_a_job_and_its_start_refuse_the_same(
+    job_of: Callable[[str], job_pb2.JobSpec],
+    refusals: Callable[[job_pb2.JobSpec], list[error_pb2.Error]],
+    source: str,
+    code: ErrorCode,
+    what: str,
+) -> None:
+    (error,) = refusals(job_of(source))
+    assert (error.code, what in error.what) == (code, True), error
+    assert error.where
+    assert error.remedy
+
+
+def test_the_check_of_a_job_and_its_start_accept_sparse_features(
+    job_of: Callable[[str], job_pb2.JobSpec],
+    refusals: Callable[[job_pb2.JobSpec], list[error_pb2.Error]],
+) -> None:
+    assert refusals(job_of(SPARSE_FEATURES + LOSS + TAKES_SPARSE)) == []
+
+
+def test_the_check_of_a_job_tells_what_its_trained_model_will_lack(
+    job_of: Callable[[str], job_pb2.JobSpec], tmp_path: Path
+) -> None:
+    """The SavedModel is traced for minibatches of any size, which no step of a job is."""
+    job = job_of(f"""{REST}{LOSS}
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(1)
+    def call(self, inputs):
+        if inputs["x"].shape[0] is None:
+            raise ValueError("of no known size")
+        return self.dense(inputs["x"])
+    def get_config(self):
+        raise NotImplementedError("no config, sorry")
+model = Net()
+""")
+    answer = checked(job, tmp_path)
+    assert answer["ok"], answer["errors"]
+    keras, serving = answer["warnings"]
+    assert "no model.keras" in keras
+    assert "no config, sorry" in keras
+    assert "no SavedModel" in serving
+    assert "of no known size" in serving

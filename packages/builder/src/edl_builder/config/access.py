@@ -74,7 +74,7 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Access:
+def read_access(tenants: object, issuers: Container[str] = ()) -> Access:
     """Who may call, from the section ``tenants`` of the settings file.
 
     Args:
@@ -87,7 +87,7 @@ def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Acc
     tokens: dict[str, Token] = {}
     certificates: dict[str, Tenant] = {}
     subjects: dict[Subject, Tenant] = {}
-    for name, each in tenants.items():
+    for name, each in check_section(tenants, None, "[tenants]").items():
         where = f"[tenants.{name}]"
         check_section(each, _SETTINGS, where)
         tenant = Tenant(
@@ -110,7 +110,7 @@ def read_access(tenants: Mapping[str, Any], issuers: Container[str] = ()) -> Acc
 
 def _subject(found: Mapping[str, Any], issuers: Container[str], where: str) -> Subject:
     issuer, subject = found.get("issuer"), found.get("subject")
-    if set(found) != {"issuer", "subject"} or issuer not in issuers:
+    if set(found) != {"issuer", "subject"} or str(issuer) not in issuers:
         raise wrong_setting(where, "a subject needs an issuer from [issuers], and a subject")
     if not isinstance(subject, str) or not re.fullmatch(r"[^*]+(:\*)?", subject):
         raise wrong_setting(where, "a subject is a whole name, or a prefix that ends in `:*`")

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from edl_builder.adapters.git import GitCredential
 from edl_builder.adapters.identity_tokens import Issuer
@@ -191,7 +191,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         git_ca_file=text(sources, "ca_file", "[git_policy]"),
         signing=_signing(file),
         issuers=issuers,
-        access=read_access(_section(file, "tenants", None), {issuer.name for issuer in issuers}),
+        access=read_access(file.get("tenants", {}), {issuer.name for issuer in issuers}),
         access_file=options.config,
         tls=_tls(options, file),
         metrics_port=options.metrics_port,
@@ -245,9 +245,7 @@ def _socket(path: Path) -> Path:
 
 
 def _section(file: Mapping[str, Any], name: str, known: set[str] | None) -> Mapping[str, Any]:
-    found = file.get(name, {})
-    check_section(found, known, f"[{name}]")
-    return cast("Mapping[str, Any]", found)
+    return check_section(file.get(name, {}), known, f"[{name}]")
 
 
 def _secret(found: Mapping[str, Any], where: str) -> str:

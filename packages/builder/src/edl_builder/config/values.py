@@ -19,8 +19,8 @@ def wrong_setting(where: str, what: str) -> BuilderError:
     )
 
 
-def check_section(found: object, known: Collection[str] | None, where: str) -> None:
-    """Check that this is a section, with these settings only; None: any.
+def check_section(found: object, known: Collection[str] | None, where: str) -> Mapping[str, Any]:
+    """The value, if it is a section with these settings only; None: any.
 
     Raises:
         BuilderError: it is not.
@@ -32,6 +32,7 @@ def check_section(found: object, known: Collection[str] | None, where: str) -> N
             raise wrong_setting(
                 where, f"there is no setting {name!r}; known: {', '.join(sorted(known))}"
             )
+    return found
 
 
 def text(found: Mapping[str, Any], name: str, where: str, default: str = "") -> str:
@@ -67,9 +68,7 @@ def sections(found: Mapping[str, Any], name: str, where: str) -> Sequence[Mappin
     value = found.get(name, ())
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise wrong_setting(where, f"{name} is not a list of sections")
-    for each in value:
-        check_section(each, None, f"{where} {name}")
-    return value
+    return [check_section(each, None, f"{where} {name}") for each in value]
 
 
 def check_limit(name: str, value: object, where: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -114,6 +114,22 @@ class Writer:
             self.discard()
 
 
+def _chunks(place: str) -> Iterator[tuple[bytes, bytes, int]]:
+    """The chunks of a file: header, payload, and number of records.
+
+    A generator: an error of whoever writes them is not taken for one of this file.
+    """
+    with reading(place) as (file, size):
+        offset, number = 0, 0
+        while offset < size:
+            content = file.read(HEADER.size)
+            header = parse_header(content, place, number, offset, size)
+            payload = file.read(header.size)
+            check_crc(header, payload, place)
+            yield content, payload, header.records
+            offset, number = header.stop, number + 1
+
+
 def concatenate(places: Sequence[str], output: str) -> int:
     """Join RecordIO files into one, chunk by chunk; return the number of records.
 
@@ -126,17 +142,10 @@ def concatenate(places: Sequence[str], output: str) -> int:
     records = 0
     try:
         for place in places:
-            with reading(place) as (file, size):
-                offset, number = 0, 0
-                while offset < size:
-                    content = file.read(HEADER.size)
-                    header = parse_header(content, place, number, offset, size)
-                    payload = file.read(header.size)
-                    check_crc(header, payload, place)
-                    joined.file.write(content)
-                    joined.file.write(payload)
-                    records += header.records
-                    offset, number = header.stop, number + 1
+            for header, payload, found in _chunks(place):
+                joined.file.write(header)
+                joined.file.write(payload)
+                records += found
     except BaseException:
         joined.discard()
         raise
