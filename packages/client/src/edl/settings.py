@@ -118,10 +118,14 @@ def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | Non
 
 
 def user_file(environ: Mapping[str, str]) -> SettingsFile | None:
-    """The user's settings: ``~/.config/edl/config.toml``, or in ``$XDG_CONFIG_HOME``."""
+    """The user's settings: ``~/.config/edl/config.toml``, or in ``$XDG_CONFIG_HOME``.
+
+    Like other programs, it ignores a relative path, such as ``~`` where nobody knows the home
+    folder: it would lead to a file of whoever owns the working directory.
+    """
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "~"), ".config")
-    path = Path(base).expanduser() / "edl" / "config.toml"
-    return _parse(path, _load(path)) if path.is_file() else None
+    path = Path(os.path.expanduser(base), "edl", "config.toml")
+    return _parse(path, _load(path)) if path.is_absolute() and path.is_file() else None
 
 
 def project_file(cwd: Path, environ: Mapping[str, str]) -> SettingsFile | None:

@@ -57,6 +57,19 @@ def test_what_is_no_name_never_becomes_part_of_a_path(tmp_path: Path, name: str)
         assert caught.value.code == ErrorCode.USAGE
 
 
+def test_a_pod_without_a_service_account_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    environ = {"KUBECONFIG": str(tmp_path / "none"), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(EdlError, match="this pod has no token of a service account") as caught:
+        ClusterSession(ClusterChoice(), environ).connect()
+    assert caught.value.code == ErrorCode.FORBIDDEN
+    assert "automountServiceAccountToken: true" in caught.value.remedy
+    assert "token file does not exist" in caught.value.detail
+
+
 def test_a_namespace_may_be_longer_than_a_job_s_name(tmp_path: Path) -> None:
     connection = session(tmp_path, ClusterChoice(namespace="n" * 63)).connect()
     assert connection.namespace == "n" * 63

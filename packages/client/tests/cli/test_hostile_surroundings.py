@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Attempt, Edl, eventually
+from conftest import Attempt, Edl, eventually, told
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +148,43 @@ def test_a_project_file_without_sense(
     (tmp_path / "edl.toml").write_bytes(content)
     done = attempt(*edl.job("--dry-run"))
     refused_or_done(done.code, done.err, content)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "zoo init PLACE", "data convert PLACE --to out",
+        "data convert --from sqlite:///PLACE --query SELECT --to out",
+        "data convert --from duckdb:///PLACE --query SELECT --to out",
+        "sql --db postgresql://me@127.0.0.1:1/d --password-file PLACE -e SELECT",
+    ],
+)  # fmt: skip
+def test_a_home_folder_that_nobody_has(attempt: Attempt, tmp_path: Path, command: str) -> None:
+    done = attempt(*command.replace("PLACE", "~no-such-user/x").split())
+    told(done, USAGE, "no home folder ~no-such-user", "where: ~no-such-user/x", "./~no-such-user/x")
+    assert not (tmp_path / "~no-such-user").exists()
+
+
+def test_a_user_whose_home_folder_nobody_knows(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container whose user has a number and no name."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / "~" / ".config" / "edl").mkdir(parents=True)
+    (tmp_path / "~" / ".config" / "edl" / "config.toml").write_text("of somebody = else")
+    assert attempt("list").code == OK
+    monkeypatch.delenv("EDL_HOME")
+    done = attempt("list")
+    refused_or_done(done.code, done.err, "list")
+    assert done.code == USAGE, str(done)
+    assert "no home folder of this user" in done.err
+    assert "what to do: Set EDL_HOME" in done.err
 
 
 def test_a_working_directory_that_is_gone(

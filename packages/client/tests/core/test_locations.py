@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from edl.core.locations import absolute, scheme
+from edl.core.locations import absolute, scheme, user_path
+from edl.core.problem import Problem
 
 ENVIRON = {"HOME": "/home/ada", "DATA": "/mnt/data"}
 
@@ -28,6 +31,16 @@ ENVIRON = {"HOME": "/home/ada", "DATA": "/mnt/data"}
 )
 def test_places_become_absolute(written: str, meant: str) -> None:
     assert absolute(written, "/work", ENVIRON) == meant
+
+
+def test_a_tilde_is_a_home_folder_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert user_path("~/zoo") == Path("/home/ada/zoo")
+    assert user_path("a/~x") == Path("a/~x")
+    with pytest.raises(Problem, match="no home folder ~no-such-user") as caught:
+        user_path("~no-such-user/zoo")
+    assert caught.value.where == "~no-such-user/zoo"
+    assert "./~no-such-user/zoo" in caught.value.remedy
 
 
 def test_schemes() -> None:

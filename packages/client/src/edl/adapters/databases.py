@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 from edl.adapters.database_errors import database_error
 from edl.adapters.database_positions import SentQuery
 from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input
+from edl.core.locations import user_path
 from edl.core.problem import usage
 from edl.core.sql_tokens import dialect_of
 from edl_proto.errors import EdlError, ErrorCode
@@ -262,11 +263,11 @@ def _engine(
 
 def _arguments(url: URL, backend: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S}
-    own_settings = Path("~/.my.cnf").expanduser()
+    own_settings = os.path.expanduser("~/.my.cnf")
     if backend == "postgresql":
         arguments["application_name"] = "edl"
-    elif url.password is None and own_settings.is_file():
-        arguments["read_default_file"] = str(own_settings)
+    elif url.password is None and os.path.isfile(own_settings):
+        arguments["read_default_file"] = own_settings
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
@@ -274,7 +275,7 @@ def _sqlite_engine(url: URL, read_only: bool, lock_timeout_s: int) -> Engine:
     import sqlalchemy
     from sqlalchemy.pool import NullPool
 
-    file = Path(url.database or "").expanduser().absolute()
+    file = user_path(url.database or "").absolute()
     if not file.is_file():
         raise EdlError(
             ErrorCode.DATA_NOT_FOUND,

@@ -6,12 +6,12 @@ refused, as ``COPY … TO`` would write files.
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine.default import DefaultDialect
 
+from edl.core.locations import user_path
 from edl_proto.errors import EdlError, ErrorCode
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DuckDBDialect(DefaultDialect):
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         if url.database in (None, "", ":memory:"):
             return [":memory:"], {}
-        file = Path(str(url.database)).expanduser().absolute()
+        file = user_path(str(url.database)).absolute()
         if not file.is_file():
             raise EdlError(
                 ErrorCode.DATA_NOT_FOUND,

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
+from edl.core.locations import user_path
+
 LONGEST = 16 << 20
 """Bytes of such a text; a device may give bytes without end."""
 
@@ -21,8 +23,9 @@ def open_input(path: Path) -> BinaryIO:
 
     Raises:
         OSError: it cannot be opened, or no process writes to the pipe.
+        Problem: as ``user_path``.
     """
-    path = path.expanduser()
+    path = user_path(path)
     if not stat.S_ISFIFO(os.stat(path).st_mode):
         return path.open("rb")
     # The system opens a pipe as soon as it has a writer. Nothing else shows whether it has one.
@@ -50,6 +53,7 @@ def read_input(path: Path) -> bytes:
 
     Raises:
         OSError: it cannot be read, or is too long.
+        Problem: as ``user_path``.
     """
     with open_input(path) as file:
         content = file.read(LONGEST + 1)

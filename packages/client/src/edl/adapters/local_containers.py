@@ -88,7 +88,7 @@ def local_containers(root: Path | None = None) -> LocalJobBackend:
     def encode(job: Submission) -> job_pb2.JobSpec:
         job_dir = str(store.path(job.name).absolute())
         try:
-            binds = mounts.binds(job, str(Path.home()), str(store.root.absolute()))
+            binds = mounts.binds(job, os.path.expanduser("~"), str(store.root.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
         if job.verb is Verb.PREDICT:

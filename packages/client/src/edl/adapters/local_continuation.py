@@ -243,7 +243,7 @@ def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
         folder = posixpath.dirname(spec.output)
         try:
             bind = BindMount(folder, writable=True)
-            mounts.check("output", bind, str(Path.home()), str(jobs.absolute()))
+            mounts.check("output", bind, os.path.expanduser("~"), str(jobs.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
         added.append(job_pb2.Mount(path=folder, writable=True, for_workers=True))

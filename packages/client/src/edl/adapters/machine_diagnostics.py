@@ -225,6 +225,7 @@ def _interpreter() -> Iterator[Diagnostic]:
 
 
 def _probe(command: str) -> tuple[dict[str, str | None] | None, str]:
+    home = os.path.expanduser("~")
     try:
         done = subprocess.run(
             [command, "-c", _PROBE],
@@ -234,7 +235,7 @@ def _probe(command: str) -> tuple[dict[str, str | None] | None, str]:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
             timeout=_IMPORT_S,
             check=False,
-            cwd=Path.home() if Path.home().is_dir() else None,
+            cwd=home if os.path.isdir(home) else None,
         )
         found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired) as error:

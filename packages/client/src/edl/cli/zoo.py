@@ -33,6 +33,7 @@ def init(
     """Create a model zoo: a model file that works, and records for it."""
     with errors_as_output(output_format):
         from edl.adapters.zoo_template import create
+        from edl.core.locations import user_path
         from edl.core.problem import usage
 
         if not directory.strip():
@@ -41,7 +42,7 @@ def init(
                 where="DIR",
                 remedy="For example: edl zoo init my_zoo",
             )
-        folder = Path(directory).expanduser().absolute()
+        folder = user_path(directory).absolute()
         written = create(folder)
         zoo, data = shlex.quote(directory), f"{directory}/data"
         print_result(

@@ -15,7 +15,7 @@ from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.conversion.source_files import open_bytes
 from edl.conversion.tables import CsvTableSource, ParquetSource
 from edl.core.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, SourceFormat
-from edl.core.locations import scheme
+from edl.core.locations import scheme, user_path
 from edl.core.problem import usage
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
@@ -157,7 +157,7 @@ def _found(source: str) -> list[str]:
         )
     if scheme(source) not in ("", "file"):
         return _stored(source)
-    path = Path(local_path(source)).expanduser()
+    path = user_path(local_path(source))
     if path.exists() or path.is_symlink():
         found = [str(path)]
     else:

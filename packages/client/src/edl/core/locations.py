@@ -5,7 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import unquote
+
+from edl.core.problem import usage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -50,3 +53,21 @@ def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
     if home and (text == "~" or text.startswith("~/")):
         text = home + text[1:]
     return posixpath.normpath(posixpath.join(base, text))
+
+
+def user_path(text: str | Path) -> Path:
+    """A path as users write it, in which ``~`` is their home folder, and ``~ada`` that of Ada.
+
+    Raises:
+        Problem: USAGE; the system does not know this home folder.
+    """
+    path = Path(text)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        home = path.parts[0]
+        raise usage(
+            f"the system knows no home folder {home}",
+            where=str(text),
+            remedy=f"Write the whole path, or ./{text} if {home} is the name of a folder.",
+        ) from None

@@ -75,7 +75,11 @@ class KubernetesApi:
 
     @classmethod
     def in_cluster(cls) -> KubernetesApi:
-        """With the service account of this process's pod; its token is read again as it changes."""
+        """With the service account of this process's pod; its token is read again as it changes.
+
+        Raises:
+            config.ConfigException: the pod has none.
+        """
         configuration = client.Configuration()
         config.load_incluster_config(client_configuration=configuration)
         return cls(_client(configuration))

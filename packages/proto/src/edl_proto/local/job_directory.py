@@ -110,8 +110,23 @@ CONTAINER_FILES = "containers"
 
 
 def home() -> Path:
-    """The root of all state on this machine."""
-    return Path(os.environ.get("EDL_HOME") or Path.home() / ".edl")
+    """The root of all state on this machine.
+
+    Raises:
+        EdlError: USAGE; neither ``EDL_HOME`` nor the user's home folder is known.
+    """
+    try:
+        return Path(os.environ.get("EDL_HOME") or Path.home() / ".edl")
+    except RuntimeError:  # a container's user who is in no list, and has no $HOME
+        # Here and not above: it imports gRPC, which supervisors live without.
+        from edl_proto.errors import EdlError, ErrorCode
+
+        raise EdlError(
+            ErrorCode.USAGE,
+            "the system knows no home folder of this user",
+            where="EDL_HOME",
+            remedy="Set EDL_HOME to a folder that only you can write.",
+        ) from None
 
 
 def jobs() -> Path:

@@ -30,6 +30,18 @@ def no_credentials(message: str, where: str) -> EdlError:
     )
 
 
+def no_service_account(message: str, where: str) -> EdlError:
+    """A pod lacks the service account with which its programs call the cluster it is in."""
+    return EdlError(
+        ErrorCode.FORBIDDEN,
+        "this pod has no token of a service account",
+        where=where,
+        remedy="Set automountServiceAccountToken: true in the pod or in its service account, or"
+        " name a kubeconfig with KUBECONFIG.",
+        detail=message,
+    )
+
+
 def check_namespace(name: str, where: str) -> None:
     """Check a namespace before it becomes part of a path of the API.
 

@@ -12,6 +12,7 @@ from edl.adapters.kubernetes.refusals import (
     check_namespace,
     no_cluster,
     no_credentials,
+    no_service_account,
     refusal,
 )
 from edl.core.cluster.choice import ClusterChoice
@@ -118,8 +119,11 @@ class ClusterSession:
         files = self._environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
         found = any(os.path.exists(path) for path in files.split(os.pathsep))
         if not found and "KUBERNETES_SERVICE_HOST" in self._environ and not choice.context:
-            api = KubernetesApi.in_cluster()
-            own = (_ACCOUNT / "namespace").read_text().strip()
+            try:
+                api = KubernetesApi.in_cluster()
+                own = (_ACCOUNT / "namespace").read_text().strip()
+            except (config.ConfigException, OSError) as error:
+                raise no_service_account(str(error), str(_ACCOUNT)) from None
             return ClusterConnection(api, "this cluster", choice.namespace or own)
         if not found:
             raise no_cluster(f"there is no kubeconfig {files}", "$KUBECONFIG, ~/.kube/config")
