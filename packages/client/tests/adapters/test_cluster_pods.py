@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from edl.core.job_log import LogChoice
 from edl_proto.errors import ErrorCode
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_proto.timestamps import parse_rfc3339
 
 
 def pod(name: str, created: int = 0, *, ready: bool = False, **state: Any) -> dict[str, Any]:
@@ -217,10 +218,20 @@ def test_a_certificate_that_is_not_trusted_and_missing_credentials_are_named() -
     assert "--namespace" in refusal(everywhere, "listing jobs", "cluster", "ns").remedy
 
 
-class Cluster:
-    """Pods with logs, and a record."""
+def utc(number: int) -> str:
+    """When the nth line of a log was written."""
+    return f"2026-11-22T20:00:{number:02}.000000000Z"
 
-    def __init__(self) -> None:
+
+class Cluster:
+    """Pods with logs, and a record.
+
+    Args:
+        stamp: when the nth line of a log was written, as the node says.
+    """
+
+    def __init__(self, stamp: Callable[[int], str] = utc) -> None:
+        self.stamp = stamp
         self.pods: dict[str, tuple[dict[str, str], list[str]]] = {}
         self.record: dict[str, Sequence[str]] = {}
 
@@ -237,12 +248,11 @@ class Cluster:
         ]
 
     def read(self, name: str, query: Mapping[str, str]) -> str:
-        stamped = [
-            f"2026-11-22T20:00:{second:02}.000000000Z {text}"
-            for second, text in enumerate(self.pods[name][1])
-        ]
-        since = query.get("sinceTime", "")
-        kept = [line for line in stamped if line[:19] >= since[:19]]
+        lines = enumerate(self.pods[name][1])
+        stamped = [f"{self.stamp(number)} {text}" for number, text in lines]
+        since = parse_rfc3339(query.get("sinceTime", "1970-01-01T00:00:00Z"))
+        assert since is not None
+        kept = [line for line in stamped if (parse_rfc3339(line.partition(" ")[0]) or 0.0) >= since]
         if "tailLines" in query:
             kept = kept[-int(query["tailLines"]) :]
         return "".join(f"{line}\n" for line in kept)
@@ -265,6 +275,35 @@ def test_each_line_of_a_living_pod_is_given_once() -> None:
     worker.append("here")
     assert texts(logs) == ["worker 1: here", "master: two"], "by their times"
     assert texts(logs, final=True) == []
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["2026-11-22T22:00:00.5+02:00", "2026-11-22T22:00:01.5+02:00"],
+        ["2026-11-22T14:30:00.5-05:30", "2026-11-22T14:30:01.5-05:30"],
+        # The clock goes back by an hour.
+        ["2026-10-25T02:59:59.5+02:00", "2026-10-25T02:00:00.5+01:00"],
+        # Go leaves out zeros at the end of a fraction, and a float ends at microseconds.
+        [f"2026-11-22T20:00:00{part}Z" for part in ("", ".1", ".12", ".120000004")],
+    ],
+)
+def test_the_time_of_a_line_counts_and_not_how_the_node_writes_it(stamps: list[str]) -> None:
+    cluster = Cluster(stamps.__getitem__)
+    worker = cluster.add("w", objects.WORKER)
+    logs = cluster.logs()
+    for stamp in stamps:
+        worker.append(stamp)
+        assert texts(logs) == [f"worker 0: {stamp}"]
+        assert texts(logs) == []
+
+
+def test_lines_of_one_nanosecond_are_all_given() -> None:
+    cluster = Cluster(lambda number: utc(number // 2))
+    cluster.add("w", objects.WORKER).extend(["one", "two", "three"])
+    logs = cluster.logs()
+    assert texts(logs) == ["worker 0: one", "worker 0: two", "worker 0: three"]
+    assert texts(logs) == []
 
 
 def test_what_a_pod_that_is_gone_wrote_last_comes_from_the_record() -> None:

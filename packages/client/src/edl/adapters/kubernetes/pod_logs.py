@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 from edl_proto.kubernetes import objects
-from edl_proto.timestamps import parse_rfc3339
+from edl_proto.timestamps import parse_rfc3339, rfc3339
 
 ListPods = Callable[[], Sequence[JsonObject]]
 ReadLog = Callable[[str, Mapping[str, str]], str]
 ReadRecord = Callable[[], Mapping[str, Sequence[str]]]
+
+_Moment = tuple[int, int]
+"""Seconds since the epoch, and nanoseconds of the second: a float could not tell lines apart."""
+_NEVER: _Moment = (0, 0)
+_FRACTION = re.compile(r"\.(\d{1,9})\d*")
 
 
 @dataclass(slots=True)
@@ -29,7 +35,7 @@ class PodLogs:
     read_log: ReadLog
     read_record: ReadRecord
     choice: LogChoice
-    _seen: dict[str, str] = field(default_factory=dict)
+    _seen: dict[str, _Moment] = field(default_factory=dict)
     """How far the log of each pod has been given: the time of its last line."""
     _recorded: dict[str, Sequence[str]] = field(default_factory=dict)
     _given: dict[str, str] = field(default_factory=dict)
@@ -91,18 +97,28 @@ class PodLogs:
                 yield source, line, 0.0
 
     def _lines(self, pod: str, first: bool) -> Iterator[tuple[str, float]]:
-        seen = self._seen.setdefault(pod, "")
+        seen = self._seen.setdefault(pod, _NEVER)
         query = {"container": objects.CONTAINER, "timestamps": "true"}
-        if seen:
+        if seen != _NEVER:
             # The server counts whole seconds: what was given already is left out below.
-            query["sinceTime"] = seen.partition(".")[0].rstrip("Z") + "Z"
+            query["sinceTime"] = rfc3339(seen[0], "seconds")
         elif first and self.choice.tail is not None:
             query["tailLines"] = str(self.choice.tail)
         for line in self.read_log(pod, query).split("\n"):
             stamp, _, text = line.partition(" ")
-            if stamp and stamp > self._seen[pod]:
-                self._seen[pod] = stamp
-                yield text, parse_rfc3339(stamp) or 0.0
+            written = _moment(stamp)
+            if written > seen:
+                self._seen[pod] = max(self._seen[pod], written)
+                yield text, written[0] + written[1] / 1e9
+
+
+def _moment(stamp: str) -> _Moment:
+    """When a line was written; the node's clock names it in the node's time zone."""
+    fraction = _FRACTION.search(stamp)
+    at_s = parse_rfc3339(_FRACTION.sub("", stamp))
+    if at_s is None:
+        return _NEVER
+    return int(at_s), int(fraction[1].ljust(9, "0")) if fraction else 0
 
 
 def _name(pod: JsonObject) -> str:
