@@ -9,7 +9,8 @@ from pathlib import Path
 from edl_proto.files import open_regular
 
 _CHUNK = 256 << 10
-_TAIL_BYTES = 256 << 10
+_LONGEST_LINE = 1 << 20
+"""Bytes. A longer line is given in parts, as a process may write without ever ending a line."""
 
 
 class Tail:
@@ -23,11 +24,7 @@ class Tail:
     def __init__(self, path: Path, lines: int | None) -> None:
         self._path = path
         self._rest = b""
-        self._offset = 0
-        self._first: list[str] = []
-        if lines is not None and path.exists():
-            self._offset = path.stat().st_size
-            self._first = tail(path, lines).splitlines()
+        self._offset = 0 if lines is None else _start(path, lines)
 
     def read(self, final: bool = False) -> Iterator[str]:
         """Lines that have become whole since the last call.
@@ -35,12 +32,13 @@ class Tail:
         Args:
             final: nothing more will come; a last line without an end is given, too.
         """
-        yield from self._first
-        self._first = []
         while chunk := self._read_chunk():
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             for line in lines:
                 yield line.decode(errors="replace").rstrip("\r")
+            if len(self._rest) >= _LONGEST_LINE:
+                yield self._rest.decode(errors="replace")
+                self._rest = b""
         if final and self._rest:
             yield self._rest.decode(errors="replace")
             self._rest = b""
@@ -56,13 +54,37 @@ class Tail:
         return chunk
 
 
+def _start(path: Path, lines: int) -> int:
+    """Where the last lines of a file begin; 0 if there is none."""
+    try:
+        with open_regular(path, follow=False) as file:
+            end = file.seek(0, os.SEEK_END)
+            if lines == 0:
+                return end
+            # A line end as the last byte begins no line.
+            end = max(0, end - 1)
+            while end > 0:
+                begin = max(0, end - _CHUNK)
+                file.seek(begin)
+                chunk = file.read(end - begin)
+                at = len(chunk)
+                while (at := chunk.rfind(b"\n", 0, at)) >= 0:
+                    lines -= 1
+                    if lines == 0:
+                        return begin + at + 1
+                end = begin
+    except OSError:
+        pass
+    return 0
+
+
 def tail(path: Path, lines: int) -> str:
-    """The last lines of a text file; empty if there is none."""
+    """The last lines of a text file for a message, at most 256 KiB; empty if there is none."""
     try:
         with open_regular(path, follow=False) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            content = file.read()
+            file.seek(max(0, size - _CHUNK))
+            content = file.read(_CHUNK)
     except OSError:
         return ""
     text = content.decode(errors="replace").splitlines()
