@@ -200,6 +200,22 @@ def test_one_that_does_not_come_up_is_reported_with_its_log(
     assert caught.value.detail == "opening storage failed"
 
 
+def test_one_that_ends_later_is_reported_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    with Prometheus(tmp_path / "figures") as prometheus:
+        prometheus.follow([])
+        assert prometheus._process is not None
+        (tmp_path / "figures" / "prometheus.log").write_text("out of memory\n")
+        prometheus._process.kill()
+        prometheus._process.wait()
+        with pytest.raises(EdlError, match="has ended with code -9") as caught:
+            prometheus.follow([])
+    assert caught.value.where == str(tmp_path / "figures" / "prometheus.log")
+    assert caught.value.detail == "out of memory"
+
+
 def test_without_prometheus_a_person_hears_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

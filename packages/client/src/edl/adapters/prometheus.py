@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import http.client
 import importlib.resources
 import json
 import re
@@ -170,17 +171,23 @@ class Prometheus:
             code = self._process.poll()
             if code is not None or time.monotonic() > deadline:
                 late = f"has not answered within {_START_S:.0f} s"
-                raise EdlError(
-                    ErrorCode.SYSTEM,
-                    f"Prometheus {late if code is None else f'has ended with code {code}'}",
-                    where=str(self._log),
-                    remedy="See the end of its log below, or omit --prometheus.",
-                    detail=readable(tail(self._log, _LOG_LINES)),
+                raise self._failure(
+                    late if code is None else f"has ended with code {code}",
+                    "See the end of its log below, or omit --prometheus.",
                 )
             time.sleep(_POLL_S)
 
     def follow(self, targets: Iterable[ScrapeTarget]) -> None:
-        """Scrape these jobs from now on, and no others; to be called every few seconds."""
+        """Scrape these jobs from now on, and no others; to be called every few seconds.
+
+        Raises:
+            EdlError: SYSTEM; Prometheus has ended.
+        """
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise self._failure(
+                f"has ended with code {code}",
+                "See the end of its log below, and start this command again.",
+            )
         now = {target.job: target for target in targets}
         for gone in self._jobs.keys() - now.keys():
             (self._targets / f"{gone}.json").unlink(missing_ok=True)
@@ -197,12 +204,21 @@ class Prometheus:
             self._process.send_signal(signal.SIGHUP)
             self._stale = False
 
+    def _failure(self, what: str, remedy: str) -> EdlError:
+        return EdlError(
+            ErrorCode.SYSTEM,
+            f"Prometheus {what}",
+            where=str(self._log),
+            remedy=remedy,
+            detail=readable(tail(self._log, _LOG_LINES)),
+        )
+
     def _is_ready(self) -> bool:
         """Before that, it does not know the signal, and would end."""
         try:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=_ANSWER_S) as answer:
                 return bool(answer.status == HTTPStatus.OK)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def _write_configuration(self) -> None:

@@ -214,7 +214,7 @@ def _serve_all(
 
     from edl.adapters.fleet_server import FleetServer
     from edl.adapters.prometheus import Prometheus, scrape_target
-    from edl.render import terminal
+    from edl.render import errors, terminal
     from edl.use_cases.fleet import Fleet, repeated
     from edl_proto.local import job_directory
 
@@ -235,7 +235,7 @@ def _serve_all(
                 found = (scrape_target(report) for report in fleet.reports)
                 prometheus.follow(target for target in found if target is not None)
 
-        opened.enter_context(repeated(refresh, _FLEET_EVERY_S, terminal.message))
+        opened.enter_context(repeated(refresh, _FLEET_EVERY_S, errors.show))
         page = FleetServer(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
         opened.enter_context(page)
         show(page.link())

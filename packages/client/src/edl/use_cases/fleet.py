@@ -191,27 +191,29 @@ def _known(value: float) -> float | None:
 
 
 @contextmanager
-def repeated(act: Callable[[], None], every_s: float, say: Callable[[str], None]) -> Iterator[None]:
+def repeated(
+    act: Callable[[], None], every_s: float, report: Callable[[EdlError | OSError], object]
+) -> Iterator[None]:
     """Act now, and again every so many seconds in a thread of its own, until the block ends.
 
     An error of the first act is raised; after a later one the next act follows as usual.
 
     Args:
-        say: is told about the first of errors in a row.
+        report: gets each error, but in a row the same one only once.
     """
     over = threading.Event()
 
     def run() -> None:
-        fails = False
+        reported = ""
         while not over.wait(every_s):
             try:
                 act()
             except (EdlError, OSError) as error:
-                if not fails:
-                    say(f"the page of all jobs is not up to date: {error}")
-                fails = True
+                if str(error) != reported:
+                    report(error)
+                reported = str(error)
             else:
-                fails = False
+                reported = ""
 
     thread = threading.Thread(target=run, name="fleet", daemon=True)
     act()
