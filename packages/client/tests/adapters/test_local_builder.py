@@ -56,6 +56,19 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
     assert said == ["waiting for another build on this machine"]
 
 
+def test_a_long_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(local_builder, "_LONGEST_LOG", 10)
+    environ = _command(tmp_path, f"import sys; print('here', file=sys.stderr)\n{_QUICK}")
+    request, log = BuildRequest("zoo", "127.0.0.1:5000/x"), tmp_path / "home/builder/builder.log"
+    found = []
+    for _ in range(5):
+        with local_builder.running(request, BuilderEndpoint(), pytest.fail, environ):
+            found.append(log.read_text().count("here"))
+    assert found == [1, 2, 3, 1, 2]
+    assert log.with_name("builder.log.1").read_text().count("here") == 3
+
+
 def test_a_disk_without_locks_is_no_build_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,8 @@ from edl_proto.monitoring.log_lines import readable
 _START_S = 60.0
 _END_S = 20.0
 _LOG_LINES = 15
+_LONGEST_LOG = 1 << 20
+"""Bytes; the log of the next builder begins anew, and the one before it is kept."""
 _LONGEST_SOCKET = 107
 """Bytes; the kernel's."""
 
@@ -52,6 +54,7 @@ def running(
     log = folder / "builder.log"
     with (folder / "lock").open("w") as lock, _socket(folder) as socket:
         _take(lock, say)
+        _rotate(log)
         command = _command(request, service, folder, socket, environ)
         process, address = _start(command, log, environ)
         try:
@@ -106,6 +109,11 @@ def _take(lock: IO[str], say: Callable[[str], None]) -> None:
                 remedy="Set EDL_HOME to a folder on a disk of this machine, or name a build service"
                 " with --builder.",
             ) from error
+
+
+def _rotate(log: Path) -> None:
+    if log.exists() and log.stat().st_size > _LONGEST_LOG:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def _command(
