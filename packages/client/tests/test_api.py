@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,8 +13,11 @@ import pytest
 from conftest import Edl, eventually
 
 import elasticdl
-from edl import api
+from edl import api, app
+from edl.core.job_backend import JobBackend
 from edl.core.options import Verb, options_of, python_types
+from edl.core.platforms import PLATFORMS
+from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
 
@@ -103,6 +108,49 @@ def test_no_zombie_is_left_in_a_program_that_goes_on(job: dict[str, Any], tidy: 
     pid = json.loads((tidy.job_dir("reaped") / "master.json").read_text())["pid"]
     # A zombie keeps its entry until somebody waits for it.
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the master has been waited for")
+
+
+def test_a_program_that_goes_on_holds_no_connection(
+    job: dict[str, Any], tidy: Edl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, closed = list[JobCatalog](), list[JobCatalog]()
+
+    class Observed(JobCatalog):
+        def __init__(self, backends: Sequence[JobBackend]) -> None:
+            super().__init__(backends)
+            made.append(self)
+
+        def close(self) -> None:
+            super().close()
+            closed.append(self)
+
+    monkeypatch.setattr("edl.app.JobCatalog", Observed)
+    elasticdl.train(**job, name="first")
+    handlers = atexit._ncallbacks()  # type: ignore[attr-defined]  # nothing public shows them
+    for refused in (
+        lambda: elasticdl.train(**job, name="second"),  # the output is there
+        lambda: elasticdl.resume("first"),
+        lambda: elasticdl.export("first", output=str(tidy.place / "other")),
+    ):
+        with pytest.raises(EdlError):
+            refused()
+    assert len(made) == 4
+    assert closed == made
+    assert atexit._ncallbacks() == handlers  # type: ignore[attr-defined]
+
+
+def test_what_a_command_leaves_open_is_closed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Backend:
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr("pkgutil.resolve_name", lambda name: Backend)
+    catalog = app.job_catalog()
+    app._close()
+    assert set(closed) >= set(catalog._backends)
+    assert len(catalog._backends) == len(PLATFORMS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
-from edl.use_cases.job_submission import announcement
+from edl.use_cases.job_submission import JobSubmitter, announcement
 from edl.use_cases.job_tracking import BackgroundTracking
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 from edl.use_cases.model_export import export_model
@@ -83,10 +83,11 @@ def resume(name: str, *, progress: bool = False) -> JobResult:
     Raises:
         EdlError: there is no such job, it has succeeded before, or it did not succeed this time.
     """
-    backend = job_catalog().find(name)
     display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
-    backend.continuation.resume(name, display.say)
-    return _watch(backend, name, display, None)
+    with job_catalog() as catalog:
+        backend = catalog.find(name)
+        backend.continuation.resume(name, display.say)
+        return _watch(backend, name, display, None)
 
 
 def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
@@ -100,7 +101,8 @@ def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
         EdlError: there is no such job or snapshot, or the model cannot be written.
     """
     display = PlainDisplay() if progress else SilentDisplay()
-    return _result(export_model(job_catalog(), name, output, display))
+    with job_catalog() as catalog:
+        return _result(export_model(catalog, name, output, display))
 
 
 def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
@@ -110,6 +112,13 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
         if value is not None
     }
     submitter = job_submitter()
+    with submitter.catalog:
+        return _submit(submitter, verb, flags, progress)
+
+
+def _submit(
+    submitter: JobSubmitter, verb: Verb, flags: Mapping[str, Given], progress: bool
+) -> JobResult:
     plan = submitter.prepare(verb, flags)
     tracker = tracker_of(plan.job)
     if plan.job.dry_run:

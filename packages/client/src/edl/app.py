@@ -6,6 +6,7 @@ import atexit
 import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from edl.core.job_backend import JobBackend
 from edl.core.platforms import PLATFORMS
@@ -19,16 +20,27 @@ if TYPE_CHECKING:
     from edl.use_cases.job_submission import JobSubmitter
 
 
+_in_use: WeakSet[JobBackend] = WeakSet()
+
+
+@atexit.register
+def _close() -> None:
+    """Close what a command has left open: a gRPC channel may delay the end of the interpreter."""
+    for backend in list(_in_use):
+        backend.close()
+
+
 def job_catalog() -> JobCatalog:
-    """All jobs that this client can reach: those below ``$EDL_HOME``."""
-    catalog = JobCatalog([_backend(platform.backend) for platform in PLATFORMS.values()])
-    # An open gRPC channel may delay the end of the interpreter.
-    atexit.register(catalog.close)
-    return catalog
+    """All jobs that this client can reach: those below ``$EDL_HOME``.
+
+    A program that goes on closes it; the end of the process does, too.
+    """
+    return JobCatalog([_backend(platform.backend) for platform in PLATFORMS.values()])
 
 
 def _backend(factory: str) -> JobBackend:
     backend: JobBackend = pkgutil.resolve_name(factory)()
+    _in_use.add(backend)
     return backend
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from edl.core.job_backend import JobBackend, StatusReport
 from edl.core.submission import Submission
@@ -11,7 +12,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 class JobCatalog:
-    """Finds the backend of a job.
+    """Finds the backend of a job; a context manager that closes them.
 
     Args:
         backends: one for each platform. A name is looked for in this order.
@@ -19,6 +20,12 @@ class JobCatalog:
 
     def __init__(self, backends: Sequence[JobBackend]) -> None:
         self._backends = backends
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def backend_for(self, job: Submission) -> JobBackend:
         """The backend that is to run a submission."""
@@ -65,7 +72,7 @@ class JobCatalog:
         return self.find(name).status(name, ask=False)
 
     def close(self) -> None:
-        """Release connections to masters."""
+        """Release connections to masters. Harmless when repeated."""
         for backend in self._backends:
             backend.close()
 
