@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import Attempt, Done, Edl, stand_in_for_check, told
 
 import recordio
 import recordio.example
+from edl.adapters.preflight_checks import check_writable
+from edl_proto.errors import EdlError
 from edl_proto.v1 import model_pb2
 
 # --- the command line ----------------------------------------------------------------------
@@ -263,6 +266,26 @@ def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
 
 
+def test_an_output_where_nobody_can_make_files(attempt: Attempt) -> None:
+    done = attempt(output="/proc/x")
+    told(done, 7, "error: the folder cannot be written: ", "where: /proc/x (/proc)\n")
+    assert "what to do: Name a folder that you may write to.\n" in done.err
+    assert "disk" not in done.err
+
+
+def test_an_output_on_a_disk_that_is_full(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(total=1 << 40, free=10)
+    monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
+    told(attempt(), 7, "no space left", "edl-home/jobs\n", "or set EDL_HOME to a folder on another")
+    with pytest.raises(EdlError, match="no space left on the disk") as caught:
+        check_writable(tmp_path / "out")
+    assert caught.value.remedy == "Free some space, or name a folder on another disk."
+    usage.total = usage.free = 0  # as a remote file system says that does not know its size
+    check_writable(tmp_path / "out")
+
+
 @pytest.mark.parametrize("option", ["output", "checkpoint_dir"])
 def test_a_name_that_would_be_too_long_at_the_end(
     attempt: Attempt, tmp_path: Path, option: str
@@ -284,12 +307,25 @@ def test_a_port_in_use(attempt: Attempt) -> None:
         told(attempt(dashboard_port=port), 5, port, "--dashboard-port")
 
 
+@pytest.mark.parametrize("command", ["list", "status x", "logs x", "delete x", "resume x"])
+def test_a_home_that_is_a_file(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "file"))
+    done = attempt(*command.split())
+    assert done.code == 7, str(done)
+    assert "the folder of jobs cannot be read: Not a directory" in done.err
+    assert f"where: {tmp_path}/file/jobs\n" in done.err
+    assert "what to do: Set EDL_HOME to a folder that you may read and write.\n" in done.err
+
+
 def test_a_home_that_cannot_be_made(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("EDL_HOME", str(tmp_path / "file" / "home"))
-    told(attempt(), 7, "EDL_HOME")
+    told(attempt(), 7, "where: ", "what to do: Set EDL_HOME to a folder that you may write to.\n")
 
 
 # --- for programs --------------------------------------------------------------------------

@@ -194,12 +194,17 @@ def test_a_working_directory_that_is_gone(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    good = ("train", "--model-zoo", "zoo", "--model-def", "m", "--data", "d", "--output", "o")
-    for command in (good, ["zoo", "init", "x"], ["data", "convert", "a", "--to", "b"]):
-        done = attempt(*command)
-        assert done.code in (3, 7), done
-        refused_or_done(done.code, done.err, command)
-    assert "does not exist any more" in attempt(*good).err
+    train = ("train", "--model-zoo", "zoo", "--model-def", "m", "--data", "d", "--output", "o")
+    for command in (train, ["zoo", "init", "x"], ["list"], ["delete", "x"]):
+        told(
+            attempt(*command),
+            MACHINE,
+            "the working directory does not exist any more",
+            "what to do: Change to a folder that exists.",
+        )
+    done = attempt("data", "convert", "a", "--to", "b")
+    refused_or_done(done.code, done.err, "data convert")
+    assert done.code in (DATA, MACHINE)
 
 
 @settings(
@@ -306,7 +311,9 @@ def test_a_library_that_does_not_fit_into_memory_is_no_defect() -> None:
     [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 7), ("2>/dev/full", 0)],
 )
 def test_streams_that_are_closed_or_full(edl: Edl, redirection: str, code: int) -> None:
-    for words in ("version", "--help"):
+    lines = edl.job_dir("listed")
+    lines.mkdir(parents=True)  # of a job that is shown as unreadable
+    for words in ("version", "--help", "list"):
         command = f'exec "$0" -m edl {words} {redirection}'
         done = subprocess.run(
             ["sh", "-c", command, sys.executable],

@@ -39,7 +39,7 @@ def check(job: Submission) -> None:
     data_files.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
-    check_writable(job_directory.jobs(), "Set EDL_HOME to a folder that you may write to.")
+    check_writable(job_directory.jobs(), "set EDL_HOME to")
     if job.verb is Verb.PREDICT:
         check_predictions(job)
     if job.output:
@@ -97,8 +97,11 @@ def check_predictions(job: Submission) -> None:
         )
 
 
-def check_writable(path: Path, remedy: str = "Name a folder that you may write to.") -> None:
+def check_writable(path: Path, choose: str = "name") -> None:
     """Check that something can be created in this folder, or in the one it will be created in.
+
+    Args:
+        choose: how a person chooses another folder, as the remedy says it.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
@@ -109,7 +112,9 @@ def check_writable(path: Path, remedy: str = "Name a folder that you may write t
     try:
         # Only an attempt shows all reasons: rights, a read-only file system, a quota.
         os.rmdir(tempfile.mkdtemp(prefix=".edl-", dir=nearest))
-        full = shutil.disk_usage(nearest).free < _LEAST_FREE
+        disk = shutil.disk_usage(nearest)
+        # A remote file system may not know its size, and calls it zero.
+        full = disk.total > 0 and disk.free < _LEAST_FREE
         new = path.parts[len(nearest.parts) :]
         long = any(len(os.fsencode(name)) > output_reservation.LONGEST_NAME for name in new)
         problem = "a part of the path is too long" if long else ""
@@ -128,14 +133,14 @@ def check_writable(path: Path, remedy: str = "Name a folder that you may write t
             ErrorCode.DISK_FULL,
             "no space left on the disk",
             where=str(path),
-            remedy="Free some space, or name a folder on another disk.",
+            remedy=f"Free some space, or {choose} a folder on another disk.",
         )
     if problem:
         raise EdlError(
             ErrorCode.OUTPUT_UNWRITABLE,
             f"the folder cannot be written: {problem}",
             where=f"{path} ({nearest})" if nearest != path else str(path),
-            remedy=remedy,
+            remedy=f"{choose[0].upper()}{choose[1:]} a folder that you may write to.",
         )
 
 
