@@ -27,7 +27,7 @@ from edl_master.core.identifiers import (
 )
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
-from edl_master.core.parameters.sharding import ShardLayout
+from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.table_spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView

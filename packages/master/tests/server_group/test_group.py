@@ -22,7 +22,7 @@ from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.shard import Shard
-from edl_master.core.parameters.sharding import shard_layouts, shard_optimizer
+from edl_master.core.parameters.shard_layout import shard_layouts, shard_optimizer
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel

@@ -23,7 +23,7 @@ from edl_master.core.parameters.figures import ServerFigures
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.sharding import (
+from edl_master.core.parameters.shard_layout import (
     reshard,
     shard_layouts,
     shard_optimizer,

@@ -30,7 +30,7 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
-from edl_master.core.parameters.sharding import ShardLayout
+from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 

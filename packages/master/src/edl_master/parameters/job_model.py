@@ -12,7 +12,7 @@ from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Reduction, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
-from edl_master.core.parameters.sharding import SavedParameters
+from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.core.parameters.snapshot import SnapshotError
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.parameters.coordinator import Coordinator

@@ -10,7 +10,7 @@ from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
-from edl_master.core.parameters.sharding import SavedParameters, ShardLayout, whole_model
+from edl_master.core.parameters.shard_layout import SavedParameters, ShardLayout, whole_model
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import LockedShard

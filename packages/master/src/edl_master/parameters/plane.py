@@ -15,7 +15,7 @@ from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.shard import Shard
-from edl_master.core.parameters.sharding import SavedParameters
+from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.errors import translate_payload_errors
 from edl_master.parameters.job_model import JobModel, MakeMode

@@ -12,7 +12,7 @@ from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.sharding import SavedParameters, ShardLayout
+from edl_master.core.parameters.shard_layout import SavedParameters, ShardLayout
 from edl_master.core.parameters.snapshot import Snapshot
 
 

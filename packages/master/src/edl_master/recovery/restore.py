@@ -34,7 +34,7 @@ from edl_master.core.identifiers import (
 from edl_master.core.interruption import Interruption, WorkersSeen
 from edl_master.core.job import JobStateMachine
 from edl_master.core.parameters.applied_counts import AppliedCounts
-from edl_master.core.parameters.sharding import SavedParameters
+from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.settings import JobSettings, JobType
 from edl_proto.errors import EdlError, ErrorCode

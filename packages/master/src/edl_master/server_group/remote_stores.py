@@ -8,7 +8,7 @@ from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
 from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.model_check import check_fit
-from edl_master.core.parameters.sharding import (
+from edl_master.core.parameters.shard_layout import (
     NO_SHARD,
     SavedParameters,
     ShardLayout,

@@ -17,7 +17,7 @@ from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.push import Gradient
 from edl_master.core.parameters.shard import Shard
-from edl_master.core.parameters.sharding import (
+from edl_master.core.parameters.shard_layout import (
     SavedParameters,
     reshard,
     shard_layouts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edl_master.core.parameters.arithmetic import Executor
-from edl_master.core.parameters.clipping import shared_sums
+from edl_master.core.parameters.gradient_clip import shared_sums
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.updater import RowUpdate, Updater

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
+from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
 from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_fields, unwrap
 from edl_master.core.parameters.rules import RULES, Rule
 from edl_master.core.parameters.schedules import Schedule, parse_learning_rate

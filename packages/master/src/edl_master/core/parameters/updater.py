@@ -17,7 +17,7 @@ from edl_master.core.parameters.arithmetic import (
     slices,
     sum_of_squares,
 )
-from edl_master.core.parameters.clipping import ClipGlobalNorm, ClipNorm, ClipValue, shrink
+from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, ClipValue, shrink
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
 from edl_master.core.parameters.optimizers import Ema, Optimizer
 from edl_master.core.parameters.payload import zeros

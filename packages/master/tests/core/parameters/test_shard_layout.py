@@ -27,7 +27,7 @@ from edl_master.core.parameters.permits import PermitGranted
 from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
-from edl_master.core.parameters.sharding import (
+from edl_master.core.parameters.shard_layout import (
     NO_SHARD,
     SavedParameters,
     reshard,

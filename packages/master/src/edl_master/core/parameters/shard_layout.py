@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.parameters.clipping import ClipNorm, shared_sums
+from edl_master.core.parameters.gradient_clip import ClipNorm, shared_sums
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Array, Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
