@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -126,7 +126,8 @@ def test_a_program_that_goes_on_holds_no_connection(
 
     monkeypatch.setattr("edl.app.JobCatalog", Observed)
     elasticdl.train(**job, name="first")
-    handlers = atexit._ncallbacks()  # type: ignore[attr-defined]  # nothing public shows them
+    count: Callable[[], int] = atexit._ncallbacks  # type: ignore[attr-defined]  # not public
+    handlers = count()
     for refused in (
         lambda: elasticdl.train(**job, name="second"),  # the output is there
         lambda: elasticdl.resume("first"),
@@ -136,7 +137,7 @@ def test_a_program_that_goes_on_holds_no_connection(
             refused()
     assert len(made) == 4
     assert closed == made
-    assert atexit._ncallbacks() == handlers  # type: ignore[attr-defined]
+    assert count() == handlers
 
 
 def test_what_a_command_leaves_open_is_closed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
