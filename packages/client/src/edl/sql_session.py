@@ -50,8 +50,9 @@ from edl.use_cases.statement_checks import (
     source_of_trained,
 )
 from edl.use_cases.statement_jobs import StatementJobs
+from edl_proto.images.names import IMAGE_ZOO
 
-_ZOOS = ("model_zoo", "/model_zoo")
+_ZOOS = ("model_zoo", IMAGE_ZOO)
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.
 _RECORDS_SEEN = 200_000
 _MOST_EPOCHS = 100

@@ -24,11 +24,11 @@ from edl_builder.core.recipe import (
     CONTEXT_ZOO,
     EPOCH,
     RUNTIME,
-    ZOO,
 )
 from edl_builder.core.recipe import REQUIREMENTS as REQUIREMENTS_FOLDER
 from edl_builder.core.requirements import FILE as REQUIREMENTS
 from edl_builder.core.requirements import read_requirements
+from edl_proto.images.names import IMAGE_ZOO
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -252,7 +252,7 @@ def _copy(
     total = 0
     # The folder is there even if the zoo is empty.
     folders = _Folders(out)
-    folders.add(f"{CONTEXT_ZOO}{ZOO}")
+    folders.add(f"{CONTEXT_ZOO}{IMAGE_ZOO}")
     with tarfile.TarFile(
         fileobj=cast(IO[bytes], content),
         tarinfo=_Header,
@@ -262,7 +262,7 @@ def _copy(
         for member in tar:
             check()
             path = authorize.accept(_entry(member))
-            name = f"{CONTEXT_ZOO}{ZOO}/{path}"
+            name = f"{CONTEXT_ZOO}{IMAGE_ZOO}/{path}"
             folders.add_above(name)
             if member.isdir():
                 if path:

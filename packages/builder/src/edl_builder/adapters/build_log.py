@@ -17,7 +17,8 @@ from edl_builder.core.redaction import printable
 log = logging.getLogger(__name__)
 
 _FULL = "the log is full; further lines are not kept"
-_LONGEST_LINE = 4000
+LONGEST_LINE = 4000
+"""Characters that are kept."""
 _LARGEST_BATCH = 1 << 18
 
 
@@ -88,7 +89,7 @@ class BuildLog(WrittenLines):
             for part in text.splitlines():
                 if self._left < 0 or self._file.closed:
                     return
-                line = self._line(phase, printable(self._redact(part[: 2 * _LONGEST_LINE])))
+                line = self._line(phase, printable(self._redact(part[: 2 * LONGEST_LINE])))
                 left = self._left - len(line)
                 if left < 0:
                     line = self._line(phase, _FULL)
@@ -114,7 +115,7 @@ class BuildLog(WrittenLines):
         self._ends.append(end)
 
     def _line(self, phase: Phase, text: str) -> bytes:
-        line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:_LONGEST_LINE])
+        line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:LONGEST_LINE])
         return json.dumps(asdict(line)).encode() + b"\n"
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import requests
 import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound
 
+from edl_builder.adapters.build_log import LONGEST_LINE
 from edl_builder.adapters.engine_images import EngineImages, steps_name
 from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
@@ -39,7 +40,6 @@ _PIP_ASIDE = re.compile(
 
 _CACHED = " ---> Using cache"
 _LAST = 60
-_LONGEST_LINE = 4000
 
 
 class DockerEngine:
@@ -242,7 +242,7 @@ def _shut_down_connection(answer: requests.Response) -> None:
 def lines_of(text: str) -> list[str]:
     """Lines of the engine's without what a terminal would obey; no line hides the next one."""
     return [
-        "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:_LONGEST_LINE]
+        "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:LONGEST_LINE]
         for line in map(without_escapes, re.split(r"[\r\n]+", text))
         if line.strip()
     ]

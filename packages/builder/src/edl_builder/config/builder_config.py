@@ -29,6 +29,7 @@ from edl_builder.core.build_request import RequestPolicy
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
+from edl_proto.images.names import is_on_this_machine
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.images.signatures import SigningKey
 
@@ -38,7 +39,6 @@ LOG_NBYTES = 4 << 20
 KEEP_IMAGES = 20
 """Finished images that stay in the engine: their layers are the cache of the next builds."""
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _UNIX = "unix:"
 _LONGEST_SOCKET = 107
 """Bytes; the kernel's."""
@@ -199,7 +199,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         until_stdin_closes=options.until_stdin_closes,
         socket=socket,
     )
-    if socket is None and host not in _LOOPBACK and not options.insecure:
+    if socket is None and not is_on_this_machine(config.target) and not options.insecure:
         if config.tls is None:
             raise wrong_setting("--listen", f"{host} is open to other machines, without TLS")
         if config.access.is_open and config.tls.client_ca is None:

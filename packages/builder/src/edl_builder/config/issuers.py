@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from edl_builder.adapters.identity_tokens import ALGORITHMS, DEFAULT_ALGORITHMS, Issuer
 from edl_builder.adapters.issuer_keys import KeySource
 from edl_builder.config.values import check_section, wrong_setting
+from edl_proto.images.names import is_on_this_machine
 
 _TEXTS = ("issuer", "audience", "jwks_url", "jwks_file", "ca_file", "bearer_token_file")
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def read_issuers(section: Mapping[str, Any]) -> tuple[Issuer, ...]:
@@ -64,7 +64,9 @@ def _check_url(url: str, where: str) -> None:
     except ValueError:
         raise wrong_setting(where, "jwks_url is not a URL") from None
     # Whoever can answer in the issuer's place can sign tokens for every subject.
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+    is_safe = parts.scheme == "https" or (
+        parts.scheme == "http" and is_on_this_machine(parts.netloc)
+    )
     if not host or not is_safe or "@" in parts.netloc:
         raise wrong_setting(where, "jwks_url is not an https URL, or contains a password")
 

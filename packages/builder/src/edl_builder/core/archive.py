@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl_builder.core.names import BuilderError, Reason
+from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
 
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""
@@ -41,8 +42,8 @@ class ArchiveLimits:
     """How much a zoo may be."""
 
     archive_nbytes: int = ARCHIVE_NBYTES
-    unpacked_nbytes: int = 1 << 30
-    files: int = 20_000
+    unpacked_nbytes: int = MOST_ZOO_NBYTES
+    files: int = MOST_ZOO_FILES
 
 
 class EntryValidator:

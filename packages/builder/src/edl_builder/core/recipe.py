@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from edl_builder import in_image
 from edl_builder.core.content import Runtime
 from edl_builder.core.references import OUR_LABELS
+from edl_proto.images.names import IMAGE_ZOO
 
-ZOO = "/model_zoo"
 USER = "10001:10001"
 """Any number but 0; Kubernetes checks runAsNonRoot by number."""
 
@@ -96,7 +96,7 @@ def dockerfile(
         f"COPY {CONTEXT_ZOO}/ /",
         # Libraries write caches below HOME; the user has no home of its own.
         "ENV HOME=/tmp PYTHONDONTWRITEBYTECODE=1",
-        f"WORKDIR {ZOO}",
+        f"WORKDIR {IMAGE_ZOO}",
         f"USER {USER}",
     ]
     return "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from edl import codec
 from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input, read_input
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.images.names import is_on_this_machine
 from edl_proto.model.git_source import GitSource
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
@@ -31,7 +32,6 @@ _AGAIN_S = 60.0
 
 _CALL_S = 10.0
 _UNIX = "unix:/"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class BuilderClient:
@@ -199,7 +199,7 @@ def _connect(address: str, service: BuilderEndpoint) -> grpc.Channel:
             where="--builder",
             remedy="For example: --builder builder.example.com:50051",
         )
-    if host.strip("[]") in _LOOPBACK and not service.ca and not service.identity:
+    if is_on_this_machine(address) and not service.ca and not service.identity:
         return channels.connect(address)
     identity = _read(service.identity, "--builder-identity") if service.identity else None
     credentials = grpc.ssl_channel_credentials(

@@ -14,6 +14,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import read_regular
+from edl_proto.images.names import is_on_this_machine
 from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory
 from edl_proto.local.container_calls import CallRefusedError
@@ -22,7 +23,6 @@ from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 
 _CALL_S = 60.0
-_LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:")
 
 
 def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -32,7 +32,8 @@ def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
         EdlError: USAGE; it is another machine's, where the job's places are not.
     """
     url = named or environ.get("DOCKER_HOST") or DEFAULT_ENGINE
-    if not url.startswith(("unix:///", *_LOOPBACK)):
+    scheme, _, place = url.partition("://")
+    if not (url.startswith("unix:///") or (scheme == "tcp" and is_on_this_machine(place))):
         raise EdlError(
             ErrorCode.USAGE,
             f"{url} is not an engine of this machine",

@@ -21,11 +21,9 @@ from edl.core.platforms import DOCKER
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
+from edl_proto.images.names import IMAGE_ZOO
 from edl_proto.local import job_directory, process_identity
 from edl_proto.v1 import job_pb2
-
-_IMAGE_ZOO = "/model_zoo"
-"""Where an image has its model zoo."""
 
 
 class ContainerRuntime:
@@ -102,7 +100,7 @@ def local_containers(root: Path | None = None) -> LocalJobBackend:
 
 def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[BindMount]) -> None:
     if job.model_zoo:
-        spec.model.model_zoo = _IMAGE_ZOO
+        spec.model.model_zoo = IMAGE_ZOO
     spec.containers.CopyFrom(
         job_pb2.ContainersSpec(
             engine=job.engine,

@@ -10,11 +10,10 @@ from typing import IO
 from edl.core.quantities import plural, size
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
 from edl_proto.model import zoo_files
 from edl_proto.model.zoo_files import ZooFiles
 
-_MOST_NBYTES = 1 << 30
-_MOST_FILES = 20_000
 _MANY_NBYTES = 16_000_000
 _MANY_FILES = 500
 """More than that is hardly a model's code: a person has to accept it."""
@@ -83,14 +82,14 @@ def pack(folder: Path, into: IO[bytes]) -> None:
 
 def _check_size(folder: Path, files: list[Path]) -> None:
     total = sum(path.stat().st_size for path in files)
-    if total <= _MOST_NBYTES and len(files) <= _MOST_FILES:
+    if total <= MOST_ZOO_NBYTES and len(files) <= MOST_ZOO_FILES:
         return
     largest = max(files, key=lambda path: path.stat().st_size)
     raise EdlError(
         ErrorCode.LIMIT_EXCEEDED,
         f"the model zoo has {len(files)} files, {size(total)}; the limit of an image is"
-        f" {_MOST_FILES} files, {size(_MOST_NBYTES)}",
-        where=str(largest if total > _MOST_NBYTES else folder),
+        f" {MOST_ZOO_FILES} files, {size(MOST_ZOO_NBYTES)}",
+        where=str(largest if total > MOST_ZOO_NBYTES else folder),
         remedy="Move data out of the zoo and name it with --data, or name a smaller --model-zoo.",
     )
 

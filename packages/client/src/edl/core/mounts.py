@@ -11,11 +11,12 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
+from edl_proto.images.names import IMAGE_ZOO
 
 _MAGIC = re.compile(r"[*?\[{]")
 _NEVER_WITHIN = (
-    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/model_zoo", "/proc"),
-    *("/run", "/sbin", "/sys", "/usr", "/var/lib/docker", "/var/run"),
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run"),
+    *("/sbin", "/sys", "/usr", "/var/lib/docker", "/var/run", IMAGE_ZOO),
 )
 _NEVER_THEMSELVES = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")
 _YET = ("/dev/shm/", "/usr/local/share/", "/run/media/")

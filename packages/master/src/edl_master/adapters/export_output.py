@@ -22,6 +22,7 @@ from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import flush
 from edl_proto.model.trained_model import TRAINED_MODEL
+from recordio.storage.stores import is_uri
 
 
 class ExportOutput:
@@ -34,7 +35,7 @@ class ExportOutput:
     """
 
     def __init__(self, output: str, job: str, incarnation: str) -> None:
-        self._in_store = object_stores.is_store(output)
+        self._in_store = is_uri(output)
         if not self._in_store:
             output = str(Path(output.removeprefix("file://")).absolute())
         self._output = output.rstrip("/")

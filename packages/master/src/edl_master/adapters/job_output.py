@@ -16,6 +16,7 @@ from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.model.trained_model import TRAINED_MODEL, read_description
 from edl_proto.v1 import model_pb2
+from recordio.storage.stores import is_uri
 
 
 class JobOutput(Protocol):
@@ -52,7 +53,7 @@ def check_output(output: str, *, resumed_job: str = "") -> None:
     Raises:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or USAGE for a name that stores misread.
     """
-    if object_stores.is_store(output):
+    if is_uri(output):
         object_stores.check_literal(output, "--output")
         if object_stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
             raise output_exists(output, remedy=_remedy(resumed_job))

@@ -14,11 +14,6 @@ from recordio.storage.stores import filesystem
 from recordio.storage.uploads import send
 
 
-def is_store(place: str) -> bool:
-    """Whether a place is a URI of a store: ``gs://``, ``s3://``, and what else fsspec knows."""
-    return "://" in place and not place.startswith("file://")
-
-
 def check_literal(uri: str, option: str) -> None:
     """Check that clients of stores do not read a name as a pattern.
 

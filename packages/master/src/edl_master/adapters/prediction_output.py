@@ -21,6 +21,7 @@ from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_proto.files import flush, replace_file
 from edl_proto.local import job_directory
+from recordio.storage.stores import is_uri
 
 
 class PredictionOutput:
@@ -125,7 +126,7 @@ class PredictionOutput:
 
     def _complete_note(self) -> dict[str, Any] | None:
         """What the note says when the output is complete; None if there is no output."""
-        if object_stores.is_store(self._output):
+        if is_uri(self._output):
             return (
                 _store_note(self._output, is_complete=True)
                 if object_stores.exists(self._output)
@@ -143,7 +144,7 @@ class PredictionOutput:
             raise storage_error(error, self._note) from error
 
     def _remove_output(self) -> None:
-        if object_stores.is_store(self._output):
+        if is_uri(self._output):
             object_stores.remove(self._output)
             return
         try:
@@ -241,7 +242,7 @@ class PredictionOutput:
             if self.is_joined:
                 return
             tasks = list(self._parts.tasks(dead))
-        if object_stores.is_store(self._output):
+        if is_uri(self._output):
             self._join_for_store(tasks)
         else:
             self._join_here(tasks, Path(self._output))

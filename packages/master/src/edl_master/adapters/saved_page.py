@@ -23,6 +23,7 @@ from edl_master.core.timeline_summary import JobTimes
 from edl_proto.errors import EdlError
 from edl_proto.files import replace_file
 from edl_proto.v1 import job_pb2
+from recordio.storage.stores import is_uri
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +97,13 @@ def save_beside(output: str, page: bytes) -> None:
     """
     place = f"{output.removeprefix('file://').rstrip('/')}.html"
     try:
-        if object_stores.is_store(output):
+        if is_uri(output):
             before = object_stores.read(place)
         else:
             before = Path(place).read_bytes() if Path(place).exists() else b""
         if before and _DATA.encode() not in before:
             log.warning("the page of the job is not saved: %s is another file", place)
-        elif object_stores.is_store(output):
+        elif is_uri(output):
             object_stores.write(place, page)
         else:
             replace_file(Path(place), page)

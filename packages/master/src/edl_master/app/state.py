@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters import object_stores, prediction_tables
+from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.export_output import ExportOutput
@@ -33,6 +33,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2, task_pb2
+from recordio.storage.stores import is_uri
 
 _SNAPSHOTS_KEPT = 2
 """One to use, and one if that is damaged."""
@@ -194,7 +195,7 @@ def _predictions(
     if config.spec.platform == "kubernetes":
         parent, _, last = output.rstrip("/").rpartition("/")
         place = f"{parent}/.{last}.edl-{name}.parts"
-        if object_stores.is_store(output):
+        if is_uri(output):
             staging = place
         else:
             parts = Path(place)

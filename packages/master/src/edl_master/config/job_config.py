@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edl_master.adapters.object_stores import is_store
 from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
@@ -23,6 +22,7 @@ from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
 from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from recordio.storage.stores import is_uri
 
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
@@ -214,7 +214,7 @@ def read(
     check_complete(spec)
     _check_ranges(spec)
     checkpoints = spec.training.checkpoint_dir
-    stored = is_store(checkpoints)
+    stored = is_uri(checkpoints)
     checkpoint_dir = None
     if stored:
         checkpoint_dir = job_dir / job_directory.CHECKPOINTS

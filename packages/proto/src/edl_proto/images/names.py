@@ -1,4 +1,4 @@
-"""Names of images, their digests and their repositories."""
+"""Names of images, their digests and their repositories, and of what images have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 DOCKER_HUB = "docker.io"
+
+IMAGE_ZOO = "/model_zoo"
+"""The folder of an image that has its model zoo."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[^@\s]+")
@@ -48,7 +51,7 @@ def pinned_name(image: str) -> str:
 
 
 def is_on_this_machine(registry: str) -> bool:
-    """Whether ``host[:port]`` is a loopback address, whose registries are reached without TLS."""
+    """Whether ``host[:port]`` is a loopback address, whose services are reached without TLS."""
     try:
         host = urlsplit(f"//{registry}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

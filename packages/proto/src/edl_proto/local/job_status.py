@@ -13,7 +13,7 @@ from edl_proto.json_texts import parse_message
 from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2
 
-FINAL_STATES = frozenset((job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.CANCELLED))
+FINAL_STATES = frozenset(map(job_pb2.JobState.Value, supervision.FINAL_STATES))
 
 
 def read_status(job_dir: Path) -> job_pb2.JobStatus:

@@ -35,7 +35,7 @@ from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, store_refused, writing_failed
 from edl_worker.tensorflow_internals import without_default_signature
-from recordio.storage.stores import filesystem
+from recordio.storage.stores import filesystem, is_uri
 from recordio.storage.uploads import send_persistently
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Exporter:
             EdlError: OUTPUT_UNWRITABLE or DISK_FULL; nothing is left behind.
         """
         try:
-            if is_in_store(place):
+            if is_uri(place):
                 return self._export_to_store(info, place)
             return self._export_here(info, Path(place))
         except Exception as error:
@@ -291,14 +291,9 @@ def _with_names(spec: Any, model: keras.Model) -> Any:
     return spec
 
 
-def is_in_store(place: str) -> bool:
-    """Whether the place is a URL of an object store, and not a local path."""
-    return "://" in place
-
-
 def discard(place: str) -> None:
     """Remove a model that is not wanted any more, as well as that can be done."""
-    if not is_in_store(place):
+    if not is_uri(place):
         shutil.rmtree(place, ignore_errors=True)
         return
     with contextlib.suppress(Exception):  # a store's client has errors of its own

@@ -21,6 +21,7 @@ from edl_worker.model_file import Batch
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocessed
 from edl_worker.tasks.task_errors import writing_failed
+from recordio.storage.stores import is_uri
 
 SINGLE = "prediction"
 """Name of the feature that holds the output of a model with one output."""
@@ -145,5 +146,5 @@ def _miscounted(lease: Lease, wanted: int, got: int) -> EdlError:
 
 
 def _make_parent(path: str) -> None:
-    if "://" not in path:
+    if not is_uri(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

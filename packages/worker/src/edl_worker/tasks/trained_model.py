@@ -26,9 +26,10 @@ from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.tasks import weight_files
 from recordio.errors import RecordError, UnreadableFile
+from recordio.storage.files import local_path
 from recordio.storage.store_errors import reason_of, remedy_of
 from recordio.storage.stored_file import retry_transient
-from recordio.storage.stores import filesystem
+from recordio.storage.stores import filesystem, is_uri
 
 DESCRIPTION = TRAINED_MODEL
 KERAS = "model.keras"
@@ -156,10 +157,8 @@ def _load_keras(model: keras.Model, path: Path, named: str) -> None:
 
 def _local(uri: str, copies: ExitStack) -> Path:
     """The path of what a URI names; of what is in a store, a copy, until ``copies`` are closed."""
-    if uri.startswith("file://"):
-        return Path(uri.removeprefix("file://"))
-    if "://" not in uri:
-        return Path(uri)
+    if not is_uri(uri):
+        return Path(local_path(uri))
     folder = tempfile.TemporaryDirectory(prefix="edl-trained-", ignore_cleanup_errors=True)
     copy = Path(copies.enter_context(folder)) / (uri.rstrip("/").rsplit("/", 1)[-1])
 

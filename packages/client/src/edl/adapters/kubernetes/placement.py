@@ -25,12 +25,10 @@ from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.images.names import IMAGE_ZOO
 from edl_proto.kubernetes import objects
 from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_proto.v1 import job_pb2
-
-_IMAGE_ZOO = "/model_zoo"
-"""Where an image has its model zoo."""
 
 _UNBUILT = "image-to-be-built"
 """Stands for the image where objects are shown or checked before it is built."""
@@ -108,7 +106,7 @@ class ClusterPlacement:
         """The specification of a submission that is made now."""
         spec = encode_spec(job, f"{objects.STATE_DIRECTORY}/{job.name}", submission_time())
         if job.model_zoo:
-            spec.model.model_zoo = _IMAGE_ZOO
+            spec.model.model_zoo = IMAGE_ZOO
         spec.serving.host = _ANY_ADDRESS
         spec.serving.port = objects.MASTER_PORT
         spec.serving.dashboard_port = objects.PAGE_PORT
