@@ -32,10 +32,11 @@ def test_a_number_that_json_lacks_spoils_the_list_for_nobody(value: float) -> No
     assert (told["records_per_s"], told["rates"], told["seconds"]) == (0.0, [1.0, 0.0], 0.0)
 
 
-@pytest.mark.parametrize("kind", [OSError, EdlError])
-def test_the_page_goes_on_after_an_error_and_says_so_once(kind: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    "full", [OSError("disk full"), EdlError(ErrorCode.SYSTEM, "disk full"), ValueError("defect")]
+)
+def test_the_page_goes_on_after_an_error_and_says_so_once(full: Exception) -> None:
     acts, recovered, said = 0, threading.Event(), list[Exception]()
-    full = OSError("disk full") if kind is OSError else EdlError(ErrorCode.SYSTEM, "disk full")
     other = EdlError(ErrorCode.SYSTEM, "Prometheus has ended with code 1")
 
     def act() -> None:

@@ -192,7 +192,7 @@ def _known(value: float) -> float | None:
 
 @contextmanager
 def repeated(
-    act: Callable[[], None], every_s: float, report: Callable[[EdlError | OSError], object]
+    act: Callable[[], None], every_s: float, report: Callable[[Exception], object]
 ) -> Iterator[None]:
     """Act now, and again every so many seconds in a thread of its own, until the block ends.
 
@@ -208,7 +208,7 @@ def repeated(
         while not over.wait(every_s):
             try:
                 act()
-            except (EdlError, OSError) as error:
+            except Exception as error:  # otherwise the page would look up to date
                 if str(error) != reported:
                     report(error)
                 reported = str(error)

@@ -14,6 +14,7 @@ _HEADER = 1
 """Every message begins with the number of its channel: 0 is data, 1 is an error."""
 _CHUNK = 1 << 16
 _CLOSE_S = 1.0
+_AGAIN_S = 0.2
 
 
 class PortForward:
@@ -33,11 +34,13 @@ class PortForward:
         self._path = f"{pod}/portforward"
         self._port = port
         self._listener = socket.create_server(("127.0.0.1", local_port))
+        self._closed = threading.Event()
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, name="port-forward", daemon=True).start()
 
     def close(self) -> None:
         """Listen no more; connections end with their users."""
+        self._closed.set()
         # A blocked accept does not notice that its socket is closed.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -48,7 +51,9 @@ class PortForward:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return
+                if self._closed.wait(_AGAIN_S):
+                    return
+                continue  # such as too many open files of this process, at the moment
             threading.Thread(
                 target=self._serve, args=(connection,), name="port-forward-open", daemon=True
             ).start()
