@@ -178,6 +178,22 @@ def test_a_socket_lies_where_nobody_else_can_put_another_one(tmp_path: Path) -> 
             builder_config.read(arguments)
 
 
+@pytest.mark.parametrize(
+    ("listen", "is_open"),
+    [
+        ("127.0.0.1:1", False), ("localhost:1", False), ("[::1]:1", False), ("::1:1", False),
+        ("0.0.0.0:1", True), ("[::]:1", True), ("builder.test:1", True),
+    ],
+)  # fmt: skip
+def test_only_loopback_is_served_without_tls(tmp_path: Path, listen: str, is_open: bool) -> None:
+    arguments = ["--state-dir", str(tmp_path / "s"), "--listen", listen]
+    if not is_open:
+        builder_config.read(arguments)
+        return
+    with pytest.raises(BuilderError, match="open to other machines, without TLS"):
+        builder_config.read(arguments)
+
+
 def test_the_signing_key_is_the_builders_alone(tmp_path: Path) -> None:
     key = tmp_path / "signing.key"
     settings = tmp_path / "builder.toml"

@@ -73,3 +73,21 @@ def test_a_container_that_is_gone_needs_no_end(job_dir: Path) -> None:
         assert container_engine.of_job(job_dir) == []
         local_containers(job_dir.parent).delete("boxed")
     assert not job_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_here"),
+    [
+        ("unix:///run/docker.sock", True), ("tcp://127.0.0.1:2375", True),
+        ("tcp://localhost:2375", True), ("tcp://[::1]:2375", True),
+        ("tcp://10.0.0.1:2375", False), ("tcp://localhost.evil.test:2375", False),
+        ("ssh://localhost", False), ("unix://run/docker.sock", False), ("docker.sock", False),
+    ],
+)  # fmt: skip
+def test_an_engine_is_on_this_machine(url: str, is_here: bool) -> None:
+    if is_here:
+        assert container_engine.engine_url(url, {}) == url
+        return
+    with pytest.raises(EdlError, match="not an engine of this machine") as caught:
+        container_engine.engine_url("", {"DOCKER_HOST": url})
+    assert caught.value.where == "$DOCKER_HOST"

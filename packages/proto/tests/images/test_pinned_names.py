@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl_proto.images.names import is_digest, pinned_name
+from edl_proto.images.names import is_digest, is_on_this_machine, pinned_name
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -35,3 +35,16 @@ def test_what_is_no_digest_pins_nothing(text: str) -> None:
 )
 def test_a_pinned_image_has_a_name_and_a_digest(image: str, name: str) -> None:
     assert pinned_name(image) == name
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("localhost", True), ("localhost:5000", True), ("127.0.0.1:1", True), ("127.9.0.1", True),
+        ("[::1]:5000", True), ("10.0.0.1:5000", False), ("localhost.evil.test:1", False),
+        ("127.0.0.1.evil.test", False), ("localhost@evil.test:1", False), ("", False),
+        ("[::1", False),
+    ],
+)  # fmt: skip
+def test_what_is_on_this_machine(place: str, found: bool) -> None:
+    assert is_on_this_machine(place) == found
