@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
@@ -17,18 +18,21 @@ from edl_master.core.events import (
     InstanceExited,
     LeaseRequested,
     OutputFinished,
+    SnapshotTaken,
     StopRequested,
     Tick,
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.identifiers import InstanceId, WorkerId
+from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.settings import JobType
 from edl_master.parameters.plane import build_local
 
 LONG_S = 200.0
+SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 
 class RecordedEffects:
@@ -217,3 +221,30 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
     assert isinstance(answers[0], GrantedLease)
     # The place of the request that has been answered is free again.
     assert not isinstance(controller.request_lease(ask(2), 0.01, lambda: False), GrantedLease)
+
+
+def test_a_snapshot_without_parameters_is_skipped_and_asked_for_again(
+    external: RecordedEffects,
+) -> None:
+    settings = job_settings(JobType.TRAIN, records_per_task=10, snapshot_interval_s=60.0)
+    local = build_local(BufferPool(), lambda reduction: Async())
+    now = [0.0]
+    job = JobStateMachine(settings, (20,))
+    controller = JobController(job, local.coordinator, external, clock=lambda: now[0])
+    make_ready(controller, 1)
+    for second in range(3):
+        now[0] = float(second)
+        controller.handle(Tick())
+    assert ("snapshot",) not in external.done
+    local.model.describe((Variable("w", (4,), "float32", True),), SGD, "sum")
+    local.plane.initialize(WorkerId(0), memoryview(bytes(16)))
+    now[0] = 3.0
+    controller.handle(Tick())
+    assert external.done.count(("snapshot",)) == 1, "as soon as there is something to save"
+    now[0] = 300.0
+    controller.handle(Tick())
+    assert external.done.count(("snapshot",)) == 1, "the first one is still being written"
+    controller.handle(SnapshotTaken(Version(0), 0.1))
+    now[0] = 360.0
+    controller.handle(Tick())
+    assert external.done.count(("snapshot",)) == 2

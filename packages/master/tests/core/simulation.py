@@ -178,6 +178,7 @@ class World:
                     self._stop(worker, kill)
                 case fx.WriteCheckpoint():
                     self.saved = self._save()
+                    follow.append(ev.CheckpointTaken(Version(self.plane.version), 0.01, 0.001))
                 case fx.WriteSnapshot():
                     self.saved = self._save()
                     kept = ev.SnapshotTaken(Version(self.plane.version), 0.01, 0.001)

@@ -16,7 +16,7 @@ Lines that begin with ``#`` are for the reader.
     worker 0 returns T#3 ... [and leaves]: reason
     worker 0 is unfit: CODE what      it cannot work at all
     worker 0 exits 1 | exits by signal 9 | is taken away | cannot start: reason
-    frozen NAME | output finished | checkpoint written | snapshot written
+    frozen NAME | output finished | checkpoint written | snapshot written | snapshot skipped
     scale 1:3 | stop: reason | master fails: CODE what
     restart the master                snapshot, through JSON, and restore; workers are gone
     resume                            the same
@@ -85,6 +85,8 @@ def make_job(line: str) -> tuple[JobSettings, tuple[int, ...], tuple[int, ...]]:
                 options["evaluation_steps"] = int(steps)
             case ["checkpoint", "every", steps]:
                 options["checkpoint_steps"] = int(steps)
+            case ["snapshot", "every", seconds]:
+                options["snapshot_interval_s"] = float(seconds)
             case ["attempts", number]:
                 options["task_attempts"] = int(number)
             case ["crashes", number]:
@@ -337,6 +339,8 @@ class Player:
                 yield ev.CheckpointTaken(Version(self.version), 0.5)
             case ["snapshot", "written"]:
                 yield ev.SnapshotTaken(Version(self.version), 0.5)
+            case ["snapshot", "skipped"]:
+                yield ev.SnapshotSkipped()
             case ["checkpoint", "fails"]:
                 yield ev.CheckpointFailed(Version(self.version), _parse_failure(tail))
             case ["scale", numbers]:

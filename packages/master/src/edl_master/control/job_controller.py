@@ -50,6 +50,7 @@ from edl_master.core.events import (
     MasterFailed,
     MinibatchApplied,
     ParametersFrozen,
+    SnapshotSkipped,
 )
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
@@ -255,6 +256,11 @@ class JobController:
                         events.append(ParametersFrozen(name, self._plane.freeze(name)))
                     case CountApplied(task):
                         events.append(AppliedCounted(task, self._plane.applied(task)))
+                    case WriteSnapshot():
+                        if (state := self._capture_state(SNAPSHOTS)) is None:
+                            events.append(SnapshotSkipped())
+                        else:
+                            self._external.write_snapshot(state)
                     case _:
                         self._carry_out(effect)
         return answer
@@ -280,7 +286,6 @@ class JobController:
         | LogEvent
         | LogScalar
         | WriteCheckpoint
-        | WriteSnapshot
         | FinishOutput
         | EndJob,
     ) -> None:
@@ -312,9 +317,6 @@ class JobController:
             case WriteCheckpoint():
                 if (state := self._capture_state(CHECKPOINTS)) is not None:
                     self._external.write_checkpoint(state)
-            case WriteSnapshot():
-                if (state := self._capture_state(SNAPSHOTS)) is not None:
-                    self._external.write_snapshot(state)
             case FinishOutput():
                 self._external.finish_output()
             case EndJob(phase, failure):

@@ -13,8 +13,8 @@ from edl_master.core.instance_reports import InstanceReports
 from edl_master.core.ledger import Ledger
 from edl_master.core.outcome import Outcome
 from edl_master.core.progress import Progress
+from edl_master.core.save_schedule import CheckpointSchedule, SnapshotSchedule
 from edl_master.core.settings import JobSettings, JobType
-from edl_master.core.snapshot_schedule import SnapshotSchedule
 from edl_master.core.stall_detector import StallDetector
 from edl_master.core.tasks import TaskPartition
 from edl_master.core.worker_count import WorkerCountPolicy
@@ -39,6 +39,7 @@ class JobComponents:
     outcome: Outcome
     stalls: StallDetector
     snapshots: SnapshotSchedule
+    checkpoints: CheckpointSchedule
     worker_count: WorkerCountPolicy
 
 
@@ -60,6 +61,7 @@ def build_components(
     evaluations = Evaluations(ledger, scored, emit)
     callbacks = EpochCallbacks(ledger, emit)
     timings = settings.timings
+    checkpoints = CheckpointSchedule(settings.checkpoint_steps)
     workers = WorkerPool(settings.min_workers, settings.max_workers, timings.rate_window_s)
     instances = InstanceControl(workers, timings, emit)
     return JobComponents(
@@ -71,11 +73,12 @@ def build_components(
         reports=InstanceReports(workers, instances, emit),
         evaluations=evaluations,
         callbacks=callbacks,
-        workflow=build_workflow(settings, main, ledger, evaluations, callbacks, emit),
+        workflow=build_workflow(settings, main, ledger, evaluations, callbacks, checkpoints, emit),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),
         snapshots=SnapshotSchedule(settings.snapshot_interval_s),
+        checkpoints=checkpoints,
         worker_count=WorkerCountPolicy(
             settings.min_workers, settings.max_workers, settings.worker_count
         ),

@@ -309,6 +309,11 @@ class SnapshotTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotSkipped:
+    """There is nothing to save yet: no worker has described the model to train."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleRequested:
     """A client asks for another number of workers; refused when the range is invalid."""
 
@@ -372,17 +377,12 @@ TaskEvent = (
 )
 """What concerns tasks and their leases."""
 
+SaveEvent = SnapshotTaken | SnapshotSkipped | CheckpointTaken | CheckpointFailed
+"""What became of snapshots and checkpoints."""
+
 ControlEvent = (
-    ParametersFrozen
-    | OutputFinished
-    | CheckpointTaken
-    | CheckpointFailed
-    | SnapshotTaken
-    | ScaleRequested
-    | StopRequested
-    | MasterFailed
-    | Tick
+    ParametersFrozen | OutputFinished | ScaleRequested | StopRequested | MasterFailed | Tick
 )
 """What concerns the job as a whole."""
 
-Event = WorkerEvent | TaskEvent | ControlEvent
+Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent

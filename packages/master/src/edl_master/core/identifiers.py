@@ -88,3 +88,8 @@ class ParameterCounts:
 
 
 NO_COUNTS = ParameterCounts()
+
+
+def crosses(every: int, before: Version, after: Version) -> bool:
+    """Whether a multiple of ``every`` lies beyond ``before`` and not beyond ``after``."""
+    return every > 0 and after // every > before // every

@@ -27,8 +27,6 @@ from edl_master.core.effects import (
 )
 from edl_master.core.events import (
     AppliedCounted,
-    CheckpointFailed,
-    CheckpointTaken,
     ControlEvent,
     Event,
     GradientRejected,
@@ -42,8 +40,8 @@ from edl_master.core.events import (
     MinibatchApplied,
     OutputFinished,
     ParametersFrozen,
+    SaveEvent,
     ScaleRequested,
-    SnapshotTaken,
     StopRequested,
     TaskCompleted,
     TaskEvent,
@@ -55,15 +53,15 @@ from edl_master.core.events import (
     WorkerRegistered,
 )
 from edl_master.core.failure import Failure
-from edl_master.core.goodput import TimeCategory
 from edl_master.core.identifiers import NO_COUNTS, ParameterCounts, TaskKey, Version
 from edl_master.core.instance_control import InstanceEnd
 from edl_master.core.interruption import NO_INTERRUPTION, Interruption
 from edl_master.core.job_phases import InvalidTransition, InvariantViolation, JobPhases
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
-from edl_master.core.late_answers import answer_after_end, checkpoint_failed, checkpoint_taken
+from edl_master.core.late_answers import answer_after_end
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.periodic_checks import PeriodicChecks
+from edl_master.core.save_reports import SaveReports
 from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType, is_worker_range
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
@@ -118,6 +116,7 @@ class JobStateMachine:
         self._dispatch = Dispatcher(components, self._recovery, stalls)
         self.may_complete = self._dispatch.may_complete
         self._checks = PeriodicChecks(components, self._recovery, stalls)
+        self._saves = SaveReports(components)
         self._phases = JobPhases()
         self._begun = False
         self._restored = False
@@ -140,9 +139,9 @@ class JobStateMachine:
         try:
             if now - before > self._components.settings.timings.pause_s:
                 self._extend_deadlines(now - before)
-            if isinstance(event, SnapshotTaken):  # also the last one, after the end
-                self._components.snapshots.completed(event.version, event.seconds, now)
-            if self._phases.final:
+            if self._phases.final and isinstance(event, SaveEvent):
+                self._saves.take(event, now)
+            elif self._phases.final:
                 answer_after_end(event, self._emit, self._dispatch.applied_after_end)
             else:
                 if not self._outcome.decided:
@@ -172,6 +171,8 @@ class JobStateMachine:
             self._take_task_event(event, now)
         elif isinstance(event, WorkerEvent):
             self._take_worker_event(event, now)
+        elif isinstance(event, SaveEvent):
+            self._saves.take(event, now)
         else:
             self._take_control_event(event, now)
 
@@ -228,13 +229,6 @@ class JobStateMachine:
                 self._frozen(name, version)
             case OutputFinished(failure):
                 self._output_finished(failure)
-            case SnapshotTaken():
-                self._pushes_paused(event.paused_s)
-            case CheckpointTaken():
-                self._pushes_paused(event.paused_s)
-                self._emit(checkpoint_taken(event))
-            case CheckpointFailed():
-                self._emit(checkpoint_failed(event))
             case ScaleRequested(minimum, maximum):
                 self._scale(minimum, maximum, now)
             case StopRequested(reason):
@@ -278,11 +272,6 @@ class JobStateMachine:
             self._recovery.instance_ended(*found, now)
             if not self._outcome.decided:
                 self._components.instances.restart_due(now)
-
-    def _pushes_paused(self, seconds: float) -> None:
-        """No worker could push while the values were copied."""
-        holders = len(self._components.ledger.leases.holders)
-        self._progress.goodput.reclassify(TimeCategory.CHECKPOINT, seconds * holders)
 
     def _frozen(self, name: str, version: Version) -> None:
         if self._outcome.decided:

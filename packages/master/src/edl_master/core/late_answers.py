@@ -11,14 +11,10 @@ from edl_master.core.effects import (
     Effect,
     HeartbeatAnswer,
     LeaveJob,
-    LogEvent,
     Refused,
     ReleaseFrozen,
-    Severity,
 )
 from edl_master.core.events import (
-    CheckpointFailed,
-    CheckpointTaken,
     Event,
     HeartbeatReceived,
     LeaseRequested,
@@ -53,23 +49,5 @@ def answer_after_end(
             emit(Refused("the job is over"))
         case ParametersFrozen(name, _):
             emit(ReleaseFrozen(name))
-        case CheckpointTaken():
-            emit(checkpoint_taken(event))
-        case CheckpointFailed():
-            emit(checkpoint_failed(event))
         case _:
             pass
-
-
-def checkpoint_taken(event: CheckpointTaken) -> LogEvent:
-    """The event for a checkpoint that is complete."""
-    line = f"A checkpoint of parameter version {event.version} took {event.seconds:.1f} s."
-    return LogEvent("CheckpointTaken", line, facts={"version": str(event.version)})
-
-
-def checkpoint_failed(event: CheckpointFailed) -> LogEvent:
-    """The event for a checkpoint that its store did not take."""
-    failure = event.failure
-    line = f"The checkpoint of parameter version {event.version} was not stored: {failure.what}."
-    facts = {"version": str(event.version), "where": failure.where}
-    return LogEvent("CheckpointFailed", line, Severity.WARNING, facts)

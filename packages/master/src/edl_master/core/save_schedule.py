@@ -1,8 +1,12 @@
-"""When the job's position is saved, for a master that may have to continue from it."""
+"""When the job's position is saved, for a master that may have to continue from it.
+
+Both schedules ask for one at a time: while a slow disk or store still takes the last one, another
+would only add to its work, and every parameter server would keep a copy of what changes meanwhile.
+"""
 
 from __future__ import annotations
 
-from edl_master.core.identifiers import Version
+from edl_master.core.identifiers import Version, crosses
 
 SHARE = 20.0
 """Snapshots may take a twentieth of the time: one that takes a second is due every twenty."""
@@ -21,20 +25,53 @@ class SnapshotSchedule:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._due_at = 0.0
-        self._completed_at: float | None = None
+        self._pending = False
         self.saved_version: Version | None = None
         """Parameter version of the newest one that is complete; None: there is none."""
 
     def is_due(self, now: float) -> bool:
-        """Whether to take a snapshot now; after a yes, the answer is no for a while."""
-        if self._every_s <= 0 or now < self._due_at:
+        """Whether to take a snapshot now; after a yes, the answer is no until it has ended."""
+        if self._every_s <= 0 or self._pending or now < self._due_at:
             return False
-        # The first one as soon as there is something to save; then one at a time.
-        self._due_at = now + (RETRY_S if self._completed_at is None else self._every_s)
+        self._pending = True
         return True
 
     def completed(self, version: Version, seconds: float, now: float) -> None:
         """A snapshot is on the disk; it took ``seconds`` to write."""
         self.saved_version = version
-        self._completed_at = now
+        self._pending = False
         self._due_at = now + max(self._every_s, SHARE * seconds)
+
+    def skipped(self, now: float) -> None:
+        """There was nothing to save yet: the first one is due as soon as there is."""
+        self._pending = False
+        self._due_at = now + RETRY_S
+
+
+class CheckpointSchedule:
+    """Says when the next checkpoint is due.
+
+    Args:
+        every_steps: updates of the parameters between two checkpoints; 0: never.
+    """
+
+    def __init__(self, every_steps: int) -> None:
+        self._every_steps = every_steps
+        self._pending = False
+        self._missed = False
+
+    def is_due(self, before: Version, after: Version) -> bool:
+        """Whether to take a checkpoint now, as the parameters went from one version to another.
+
+        After a yes, the answer is no until that one has ended. If one became due meanwhile, it
+        is due at the next update.
+        """
+        self._missed |= crosses(self._every_steps, before, after)
+        if self._pending or not self._missed:
+            return False
+        self._pending, self._missed = True, False
+        return True
+
+    def ended(self) -> None:
+        """A checkpoint is complete, or its storage did not take it."""
+        self._pending = False

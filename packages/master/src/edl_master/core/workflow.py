@@ -22,10 +22,11 @@ from edl_master.core.effects import (
 )
 from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
-from edl_master.core.identifiers import TaskType, Version
+from edl_master.core.identifiers import TaskType, Version, crosses
 from edl_master.core.inference_workflow import Emit, EvaluationWorkflow, PredictionWorkflow
 from edl_master.core.ledger import Ledger
 from edl_master.core.permutation import Permutation, derive_seed
+from edl_master.core.save_schedule import CheckpointSchedule
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round, TaskPartition
 
@@ -116,9 +117,11 @@ class Training:
         ledger: Ledger,
         evaluations: Evaluations,
         callbacks: EpochCallbacks,
+        checkpoints: CheckpointSchedule,
         emit: Emit,
     ) -> None:
         self._callbacks = callbacks
+        self._checkpoints = checkpoints
         self._settings = settings
         self._partition = partition
         self._ledger = ledger
@@ -233,9 +236,9 @@ class Training:
     def updated(self, before: Version, after: Version) -> None:
         if self._stage is not Stage.TRAINING:
             return
-        if _crosses(self._settings.evaluation_steps, before, after):
+        if crosses(self._settings.evaluation_steps, before, after):
             self._evaluations.trigger()
-        if _crosses(self._settings.checkpoint_steps, before, after):
+        if self._checkpoints.is_due(before, after):
             self._emit(WriteCheckpoint(f"parameter version {after}"))
 
     def last_state(self) -> tuple[Effect, ...]:
@@ -287,23 +290,19 @@ class Training:
         return Round(self.main, number, self._partition, order)
 
 
-def _crosses(every: int, before: Version, after: Version) -> bool:
-    """Whether a multiple of ``every`` lies beyond ``before`` and not beyond ``after``."""
-    return every > 0 and after // every > before // every
-
-
 def build_workflow(
     settings: JobSettings,
     partition: TaskPartition,
     ledger: Ledger,
     evaluations: Evaluations,
     callbacks: EpochCallbacks,
+    checkpoints: CheckpointSchedule,
     emit: Emit,
 ) -> Workflow:
     """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
-            return Training(settings, partition, ledger, evaluations, callbacks, emit)
+            return Training(settings, partition, ledger, evaluations, callbacks, checkpoints, emit)
         case JobType.EVALUATE:
             return EvaluationWorkflow(partition, ledger, evaluations, emit)
         case JobType.PREDICT:
