@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import tarfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +44,7 @@ class Fetching:
     lines: list[str] = field(default_factory=list)
     private: bool = True
     longest_s: float = 60.0
+    cancellation: CancellationFlag = field(default_factory=CancellationFlag)
 
     def __call__(
         self, ref: str = "", folder: str = "", credential: str = "mine", name: str = "zoo"
@@ -61,7 +64,7 @@ class Fetching:
             str(self.remote.ca),
             self.longest_s,
         )
-        return adapter.fetch(source, self.folder, self.lines.append, CancellationFlag())
+        return adapter.fetch(source, self.folder, self.lines.append, self.cancellation)
 
 
 @pytest.fixture
@@ -221,6 +224,15 @@ def test_no_more_of_a_listing_is_read_than_a_zoo_may_have(line: bytes) -> None:
     assert output.given < 1 << 17
 
 
+def _stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Let a program of the shell take the place of git."""
+    path = folder / "bin" / "git"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{program}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+
+
 @pytest.mark.parametrize(
     ("program", "reason", "what"),
     [
@@ -240,14 +252,8 @@ def test_limits_hold_while_git_runs(
     reason: Reason,
     what: str,
 ) -> None:
-    stand_in = tmp_path / "bin" / "git"
-    stand_in.parent.mkdir()
-    stand_in.write_text(
-        f"#!/bin/sh\nfolder={fetch.folder}/git; mkdir -p $folder\n"
-        f"case \"$*\" in *' fetch '*) {program};; esac\n"
-    )
-    stand_in.chmod(0o755)
-    monkeypatch.setenv("PATH", str(stand_in.parent), prepend=os.pathsep)
+    begin = f"folder={fetch.folder}/git; mkdir -p $folder"
+    _stand_in(tmp_path, monkeypatch, f"{begin}; case \"$*\" in *' fetch '*) {program};; esac")
     with pytest.raises(BuilderError, match=what) as refused:
         fetch()
     assert refused.value.failure.reason is reason
@@ -255,18 +261,64 @@ def test_limits_hold_while_git_runs(
     assert len(fetch.lines) < 30
 
 
+# What is left of git, and keeps one of its pipes open.
+LEFT = {
+    "git": "sleep 600",
+    "git and a child": "sleep 600 & wait",
+    "a child with the output": "sleep 600 2>/dev/null &",
+    "a child with the messages": "sleep 600 >/dev/null &",
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("left", LEFT)
 def test_a_server_that_says_nothing_is_not_waited_for(
-    fetch: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fetch: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    stuck = tmp_path / "bin" / "git"
-    stuck.parent.mkdir()
-    stuck.write_text("#!/bin/sh\nsleep 600 &\nwait\n")
-    stuck.chmod(0o755)
-    monkeypatch.setenv("PATH", str(stuck.parent), prepend=os.pathsep)
+    _stand_in(tmp_path, monkeypatch, LEFT[left])
     fetch.longest_s = 1.0
     with pytest.raises(BuilderError, match="not finish within 1 s") as refused:
         fetch()
     assert refused.value.failure.reason is Reason.SOURCE
+
+
+@pytest.mark.timeout(300)
+def test_nothing_that_git_has_started_outlives_it(
+    fetch: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child"
+    _stand_in(tmp_path, monkeypatch, f"sleep 600 >/dev/null 2>&1 & echo $! > {child}; exit 1")
+    with pytest.raises(BuilderError):
+        fetch()
+    while _is_running(int(child.read_text())):
+        time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.timeout(300)
+def test_a_cancelled_fetch_ends(
+    fetch: Fetching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun = tmp_path / "has_begun"
+    os.mkfifo(has_begun)
+    _stand_in(tmp_path, monkeypatch, f"echo > {has_begun}; sleep 600 &")
+
+    def cancel() -> None:
+        has_begun.read_text()
+        fetch.cancellation.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(BuilderError) as refused:
+        fetch()
+    canceller.join()
+    assert refused.value.failure.reason is Reason.CANCELLED
 
 
 def test_a_private_address_is_never_asked(fetch: Fetching, remote: Remote) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import selectors
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from edl_builder.core.archive import too_large
 from edl_builder.core.names import BuilderError, Reason
@@ -36,7 +37,7 @@ class GitRunner:
         most: bytes of the folder, and of each file that git writes.
         longest_s: how long one command may take.
         on_line: gets the last lines of a command that fails.
-        cancellation: ends a command at once.
+        cancellation: ends a command.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class GitRunner:
     def __call__(
         self, command: Sequence[str], consume: Callable[[IO[bytes]], str] = _read_text
     ) -> str:
-        """Run a command to its end.
+        """Run a command to its end, and to that of its children.
 
         Returns:
             What ``consume`` makes of its output.
@@ -66,89 +67,122 @@ class GitRunner:
         Raises:
             BuilderError: SOURCE if git fails or takes too long, LIMIT, or CANCELLED.
         """
+        where = f"git {command[-1][:80]}"
         self._stop.check()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*_limited(self._most), *command],
             env=dict(self._environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        over = threading.Event()
-        too_much, too_long = threading.Event(), threading.Event()
-        deadline = time.monotonic() + self._longest_s
-
-        def watch() -> None:
-            while not over.wait(_LOOK_S):
-                if time.monotonic() > deadline:
-                    too_long.set()
-                    _end(process)
-                    return
-                if _nbytes(self._folder) > self._most:
-                    too_much.set()
-                    _end(process)
-                    return
-
-        errors = _Tail(process.stderr)
-        watcher = threading.Thread(target=watch, name="git-limits", daemon=True)
-        watcher.start()
-        unregister = self._stop.on_cancel(lambda: _end(process))
-        try:
-            # Needs no deadline: the watcher ends the process, and with it the output.
-            output = consume(process.stdout)
-            process.wait()
-        finally:
-            unregister()
-            over.set()
-            watcher.join()
-            _end(process)
-            process.wait()
-            process.stdout.close()
-            lines = errors.close()
-        self._stop.check()
-        if too_long.is_set():
-            raise BuilderError(
-                Reason.SOURCE,
-                f"git did not finish within {self._longest_s:.0f} s",
-                where=f"git {command[-1][:80]}",
-                remedy="Try again; a large repository is better sent as a folder of its own.",
-            )
-        if too_much.is_set() or _nbytes(self._folder) > self._most:
+        ) as process:
+            try:
+                output = _Output(process, self._checks(where))
+                # Closes the output as well.
+                with io.BufferedReader(output, _CHUNK) as buffered:
+                    found = consume(buffered)
+                    output.finish()
+            finally:
+                # All that git has started is in its group. The group's number cannot be another's
+                # yet: nobody has waited for git itself.
+                os.killpg(process.pid, signal.SIGKILL)
+        if _nbytes(self._folder) > self._most:
             raise too_large(self._most, "repository")
         if process.returncode:
+            lines = output.messages.decode("utf-8", "replace").splitlines()[-_LINES:]
             for line in lines:
                 self._on_line(line)
             raise BuilderError(
                 Reason.SOURCE,
                 f"git could not fetch the zoo: {lines[-1] if lines else 'no message'}",
-                where=f"git {command[-1][:80]}",
+                where=where,
                 remedy="Check the URL, the ref, the folder and the credential's name.",
                 detail="\n".join(lines),
             )
-        return output
+        return found
+
+    def _checks(self, where: str) -> Callable[[], None]:
+        """What is called again and again while a command runs, and raises when it is to end."""
+        deadline = time.monotonic() + self._longest_s
+        next_look = 0.0
+
+        def check() -> None:
+            nonlocal next_look
+            self._stop.check()
+            now = time.monotonic()
+            if now > deadline:
+                raise BuilderError(
+                    Reason.SOURCE,
+                    f"git did not finish within {self._longest_s:.0f} s",
+                    where=where,
+                    remedy="Try again; a large repository is better sent as a folder of its own.",
+                )
+            if now >= next_look:
+                next_look = now + _LOOK_S
+                if _nbytes(self._folder) > self._most:
+                    raise too_large(self._most, "repository")
+
+        return check
 
 
-class _Tail:
-    """The last lines of a stream, however much it says: a server may send without end."""
+class _Output(io.RawIOBase):
+    """The output of a process. Whoever reads it also gathers its messages and checks its limits.
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._newest = b""
-        self._thread = threading.Thread(target=self._read, name="git-errors", daemon=True)
-        self._thread.start()
+    One thread waits for all of them, so none is waited for longer than the limits allow: a child of
+    the process may keep its pipes open when the process itself has ended.
 
-    def _read(self) -> None:
-        while chunk := self._stream.read1(_CHUNK):  # type: ignore[attr-defined]  # pipes have it
-            self._newest = (self._newest + chunk)[-_TAIL_NBYTES:]
+    Args:
+        process: its output and messages are pipes.
+        check: called again and again; raises when the process is to end.
+    """
 
-    def close(self) -> list[str]:
-        """Its last lines, once its writer has ended."""
-        self._thread.join()
-        self._stream.close()
-        return self._newest.decode("utf-8", "replace").splitlines()[-_LINES:]
+    def __init__(self, process: subprocess.Popen[bytes], check: Callable[[], None]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._check = check
+        self._output = process.stdout.fileno()
+        self._exit = os.pidfd_open(process.pid)
+        self._open = selectors.DefaultSelector()
+        for each in (self._output, process.stderr.fileno(), self._exit):
+            self._open.register(each, selectors.EVENT_READ)
+        self.messages = b""
+        """The newest, however many there are: a server may send without end."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = b""
+        while not found and self._output in self._open.get_map():
+            found = self._take(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def finish(self) -> None:
+        """Wait for the end of the process, its output and its messages."""
+        while self._open.get_map():
+            self._take(_CHUNK)
+
+    def _take(self, most: int) -> bytes:
+        """What comes of the output; nothing, if something else comes or time passes."""
+        self._check()
+        found = b""
+        for key, _ in self._open.select(_LOOK_S):
+            piece = b"" if key.fd == self._exit else os.read(key.fd, most)
+            if not piece:
+                self._open.unregister(key.fd)
+            elif key.fd == self._output:
+                found = piece
+            else:
+                self.messages = (self.messages + piece)[-_TAIL_NBYTES:]
+        return found
+
+    def close(self) -> None:
+        if not self.closed:
+            self._open.close()
+            os.close(self._exit)
+        super().close()
 
 
 def _limited(most: int) -> list[str]:
@@ -156,15 +190,6 @@ def _limited(most: int) -> list[str]:
     blocks = most // 512 + 2
     limits = f"ulimit -f {blocks} && ulimit -v {(most + _MEMORY_NBYTES) // 1024}"
     return ["/bin/sh", "-c", f'{limits} && exec "$@"', "git"]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        try:
-            # The group is the process's own: git's children go with it.
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
 
 
 def _nbytes(folder: Path) -> int:
