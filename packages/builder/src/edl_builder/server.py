@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from edl_builder.codec import error_to
-from edl_builder.config.builder_config import Tls
+from edl_builder.config.tls import Tls
 from edl_builder.core.names import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import DedicatedThreads, Guard

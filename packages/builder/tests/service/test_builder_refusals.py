@@ -27,7 +27,7 @@ from service_bench import (
 )
 
 from edl_builder.config.access import Access, Token, hash_token
-from edl_builder.config.builder_config import Tls
+from edl_builder.config.tls import Tls
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import builder_pb2 as pb
 

@@ -15,8 +15,10 @@ from edl_builder.adapters.identity_tokens import Issuer
 from edl_builder.adapters.image_signer import BUILDER_ID, Signing
 from edl_builder.config.access import Access, read_access
 from edl_builder.config.issuers import read_issuers
+from edl_builder.config.tls import Tls, read_tls
 from edl_builder.config.values import (
     check_limit,
+    check_private,
     check_section,
     flag,
     text,
@@ -42,15 +44,6 @@ KEEP_IMAGES = 20
 _UNIX = "unix:"
 _LONGEST_SOCKET = 107
 """Bytes; the kernel's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Files in PEM; with ``client_ca`` only callers with a certificate of it are served."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +186,7 @@ def read(arguments: Sequence[str] | None = None) -> Config:
         issuers=issuers,
         access=read_access(file.get("tenants", {}), {issuer.name for issuer in issuers}),
         access_file=options.config,
-        tls=_tls(options, file),
+        tls=read_tls(options, file.get("tls", {})),
         metrics_port=options.metrics_port,
         metrics_host=options.metrics_host,
         until_stdin_closes=options.until_stdin_closes,
@@ -254,16 +247,12 @@ def _secret(found: Mapping[str, Any], where: str) -> str:
     if not path:
         return ""
     try:
-        _check_private(Path(path), where)
+        check_private(Path(path), where)
         return Path(path).read_text("utf-8").rstrip("\n")
     except OSError as error:
         raise wrong_setting(where, f"password_file cannot be read: {error.strerror}") from error
-
-
-def _check_private(path: Path, where: str) -> None:
-    """Raises: BuilderError: every user of the machine may read, or change, a secret; OSError."""
-    if path.stat().st_mode & 0o007:
-        raise wrong_setting(where, f"every user may read {path}: chmod 600")
+    except UnicodeError:
+        raise wrong_setting(where, "the text of password_file is not UTF-8") from None
 
 
 def _registries(file: Mapping[str, Any], plain: Sequence[str]) -> dict[str, RegistryAccess]:
@@ -299,7 +288,7 @@ def _signing(file: Mapping[str, Any]) -> Signing | None:
     found = _section(file, "signing", {"key_file", "builder_id"})
     path = Path(text(found, "key_file", "[signing]"))
     try:
-        _check_private(path, "[signing]")
+        check_private(path, "[signing]")
         key = SigningKey(path.read_bytes())
     except OSError as error:
         raise wrong_setting("[signing]", f"key_file cannot be read: {error.strerror}") from error
@@ -332,20 +321,3 @@ def _wheels(folder: Path | None) -> tuple[Path, ...]:
     if not found:
         raise wrong_setting("--runtime-wheels", f"there are no wheels in {folder}")
     return found
-
-
-def _tls(options: argparse.Namespace, file: Mapping[str, Any]) -> Tls | None:
-    found = _section(file, "tls", {"certificate", "key", "client_ca"})
-    certificate = options.tls_certificate or found.get("certificate")
-    key = options.tls_key or found.get("key")
-    client_ca = options.tls_client_ca or found.get("client_ca")
-    if not certificate and not key and not client_ca:
-        return None
-    if not certificate or not key:
-        raise wrong_setting("--tls-certificate", "a certificate and its key belong together")
-    tls = Tls(Path(certificate), Path(key), Path(client_ca) if client_ca else None)
-    for path in (tls.certificate, tls.key, tls.client_ca):
-        if path is not None and not path.is_file():
-            raise wrong_setting("[tls]", f"there is no file {path}")
-    _check_private(tls.key, "[tls]")
-    return tls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from edl_builder.core.names import BuilderError, Reason
@@ -86,3 +87,14 @@ def check_limit(name: str, value: object, where: str) -> None:
     least = 0 if name.startswith("keep") else 1
     if not isinstance(value, int) or value < least:
         raise wrong_setting(where, f"{name} is not a whole number of at least {least}")
+
+
+def check_private(path: Path, where: str) -> None:
+    """Check the file of a secret.
+
+    Raises:
+        BuilderError: every user of the machine may read, or change, it.
+        OSError: there is no such file.
+    """
+    if path.stat().st_mode & 0o007:
+        raise wrong_setting(where, f"every user may read {path}: chmod 600")
