@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
+from certificates import Certificate
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -92,8 +94,8 @@ class TokenIssuer:
 
 
 @contextlib.contextmanager
-def issuing() -> Iterator[TokenIssuer]:
-    """An issuer on loopback."""
+def issuing(certificate: Certificate | None = None) -> Iterator[TokenIssuer]:
+    """An issuer on loopback; over https, if it has a certificate."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -111,7 +113,12 @@ def issuing() -> Iterator[TokenIssuer]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    issuer = TokenIssuer(f"http://127.0.0.1:{server.server_port}/openid/v1/jwks")
+    scheme = "http"
+    if certificate is not None:
+        scheme, context = "https", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.certificate, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    issuer = TokenIssuer(f"{scheme}://127.0.0.1:{server.server_port}/openid/v1/jwks")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from certificates import make_ca, make_certificate
 from cryptography.hazmat.primitives.asymmetric import rsa
 from token_issuer import (
     AUDIENCE,
@@ -26,6 +29,7 @@ from token_issuer import (
     sign,
 )
 
+from edl_builder.adapters import issuer_keys
 from edl_builder.adapters.identity_tokens import (
     BadIdentityToken,
     IdentityTokens,
@@ -222,7 +226,7 @@ def test_a_key_that_the_issuer_withdraws_ends(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"{", b"[]", b'{"keys": {}}', b'{"keys": []}', b"{}", b"7" * 2**21]
+    "answer", [b"{", b"[]", b'{"keys": {}}', b'{"keys": []}', b"{}", b"7" * 2**21, b"[" * 100_000]
 )
 def test_an_issuer_that_fails_is_believed_for_a_day(
     tokens: IdentityTokens, issuer: TokenIssuer, clock: Seconds, answer: bytes
@@ -275,6 +279,42 @@ def test_an_issuer_that_hangs_keeps_one_call_waiting_and_no_more(
     first.join()
     # Unless the machine was so slow that the fetch has timed out.
     assert found == [CLUSTER] or isinstance(found[0], BadIdentityToken)
+
+
+def test_an_issuer_is_believed_for_its_certificate(tmp_path: Path, clock: Seconds) -> None:
+    ca = make_ca(tmp_path / "ca")
+    with issuing(make_certificate(ca, tmp_path, "issuer")) as issuer:
+        trusting = _tokens(KeySource(issuer.url, ca_file=str(ca.certificate)), clock)
+        assert trusting.verify(sign()) == CLUSTER
+        for other in ("", str(make_ca(tmp_path / "other").certificate), "/no/file"):
+            with pytest.raises(KeysUnavailable):
+                _tokens(KeySource(issuer.url, ca_file=other), clock).verify(sign())
+        assert len(issuer.asked) == 1
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("begin", [b"X-", b"Content-Length: 90000\r\n\r\n", b"\r\n"])
+def test_an_issuer_that_answers_without_end_is_not_waited_for(
+    clock: Seconds, monkeypatch: pytest.MonkeyPatch, begin: bytes
+) -> None:
+    """It sends a byte before each timeout: of a header, or of the content."""
+    monkeypatch.setattr(issuer_keys, "_DEADLINE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
+                while True:
+                    connection.sendall(b"x")
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        tokens = _tokens(KeySource(f"http://127.0.0.1:{server.getsockname()[1]}/"), clock)
+        with pytest.raises(KeysUnavailable):
+            tokens.verify(sign())
+        thread.join()
 
 
 def test_keys_of_a_file_change_with_it(tmp_path: Path, clock: Seconds) -> None:

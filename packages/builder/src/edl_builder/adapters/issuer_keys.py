@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import io
 import json
 import logging
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
+from urllib.parse import SplitResult, urlsplit
 
 import jwt
-import requests
+
+from edl_proto.transport.sockets import remaining
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +27,9 @@ _TIMEOUT_S = 5.0
 """For a connection, and for each piece of an answer."""
 
 _DEADLINE_S = 15.0
+"""For a whole answer, of whatever pieces."""
+
 _LARGEST = 1 << 20
-_CHUNK = 64 << 10
 _PAUSE_S = 30.0
 """Between two fetches, whatever callers send: an unknown key id costs an attacker nothing."""
 
@@ -108,7 +116,7 @@ class CachedIssuerKeys:
             self._next = self._clock() + _PAUSE_S
             self._keys = _parse(_load(self._source))
             self._fetched = self._clock()
-        except (OSError, ValueError, requests.RequestException) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             # The known keys stay in use for a while.
             place = self._source.url or self._source.file
             log.error("%s: the keys of an issuer cannot be read: %s", place, error)
@@ -117,30 +125,61 @@ class CachedIssuerKeys:
 
 
 def _load(source: KeySource) -> bytes:
+    """What the issuer publishes. Raises: OSError, HTTPException or ValueError."""
     if source.file is not None:
         return source.file.read_bytes()
-    headers = {"Accept": "application/jwk-set+json, application/json"}
+    headers = {"Accept": "application/jwk-set+json, application/json", "User-Agent": "edl-builder"}
     if source.bearer_token_file:
         token = Path(source.bearer_token_file).read_text("ascii").strip()
         headers["Authorization"] = f"Bearer {token}"
     deadline = time.monotonic() + _DEADLINE_S
-    with requests.get(
-        source.url,
-        headers=headers,
-        timeout=_TIMEOUT_S,
-        verify=source.ca_file or True,
+    url = urlsplit(source.url)
+    # Neither a proxy nor a .netrc of the user who started this.
+    with contextlib.closing(_connection(url, source.ca_file)) as connection:
+        connection.request("GET", f"{url.path or '/'}?{url.query}".rstrip("?"), headers=headers)
+        answer = http.client.HTTPResponse(
+            cast(socket.socket, _TimedSocket(connection.sock, deadline))
+        )
+        answer.begin()
         # A redirect could lead to keys of somebody else.
-        allow_redirects=False,
-        stream=True,
-    ) as answer:
-        if answer.status_code != requests.codes.ok:
-            raise ValueError(f"the answer is {answer.status_code}")
-        found = b""
-        for chunk in answer.iter_content(_CHUNK):
-            found += chunk
-            if len(found) > _LARGEST or time.monotonic() > deadline:
-                raise ValueError("the answer is too long, or too slow")
+        if answer.status != http.client.OK:
+            raise ValueError(f"the answer is {answer.status}")
+        found = answer.read(_LARGEST + 1)
+        if len(found) > _LARGEST:
+            raise ValueError("the answer is too long")
         return found
+
+
+def _connection(url: SplitResult, ca_file: str) -> http.client.HTTPConnection:
+    host = url.hostname or ""
+    if url.scheme == "http":
+        return http.client.HTTPConnection(host, url.port, timeout=_TIMEOUT_S)
+    context = ssl.create_default_context(cafile=ca_file or None)
+    return http.client.HTTPSConnection(host, url.port, timeout=_TIMEOUT_S, context=context)
+
+
+class _TimedSocket(io.RawIOBase):
+    """What a server sends, until a deadline: the timeout of a socket is for each piece of it.
+
+    Args:
+        connection: to the server.
+        deadline: on the clock of ``time.monotonic``.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What ``HTTPResponse`` reads from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(min(remaining(self._deadline), _TIMEOUT_S))
+        return self._connection.recv_into(buffer)
 
 
 def _parse(text: bytes) -> dict[str, jwt.PyJWK]:
