@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +36,9 @@ from service_bench import (
 )
 
 from edl_builder.adapters.build_store import BuildRecord, BuildStore
+from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.app import App
+from edl_builder.control import build_work
 from edl_builder.core.names import BuilderError
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
@@ -127,6 +131,39 @@ def test_identical_requests_at_a_time_are_one_build(bench: Bench) -> None:
     assert bench.metric("edl_image_builds_total", result="merged") == 9
     # A caller whose build was merged gets the whole log as well.
     assert all("Collecting toolz==1.0.0" in t.lines for t in told)
+
+
+def test_what_cancels_a_build_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the build was merged into another one."""
+    flags: weakref.WeakSet[CancellationFlag] = weakref.WeakSet()
+
+    class Counted(CancellationFlag):
+        def __init__(self) -> None:
+            super().__init__()
+            flags.add(self)
+
+    monkeypatch.setattr(build_work, "CancellationFlag", Counted)
+    bench.engine.hold.set()
+    with bench.stub() as stub:
+        calls = []
+        for subscribers in (1, 2):
+            archive = zoos.tar(ZOO)
+            calls.append(stub.Build(requests(spec_of(archive), archive), timeout=DEADLINE_S))
+            until(
+                lambda n=subscribers: (
+                    [(b.phase, b.subscribers) for b in stub.List(pb.ListBuildsRequest()).builds]
+                    == [(pb.BUILDING, n)]
+                )
+            )
+        bench.engine.hold.clear()
+        assert {read(call).last.phase for call in calls} == {pb.DONE}
+        assert bench.metric("edl_image_builds_total", result="merged") == 1
+
+        def are_gone() -> bool:
+            gc.collect()
+            return not flags
+
+        until(are_gone)
 
 
 def test_no_more_are_built_at_a_time_than_allowed(bench: Bench) -> None:

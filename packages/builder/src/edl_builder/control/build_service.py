@@ -341,6 +341,7 @@ class BuildService:
                 self._save(build)
 
     def _forget(self, build: BuildId) -> None:
+        self._work.forget(build)
         self._logs.close(build)
         self._requests.pop(build, None)
         self._unsaved.discard(build)
