@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -83,16 +84,18 @@ class App:
         if spans.is_on:
             opened.callback(spans.close)
             metrics.watch_spans(lambda: spans.counts)
-        store = BuildStore(config.state_dir)
-        opened.callback(store.close)
         engine = engine or DockerEngine(config.engine, config.network, config.registries)
+        with _told_state_errors(config.state_dir):
+            store = BuildStore(config.state_dir)
+            opened.callback(store.close)
+            records = ImageRecords(config.state_dir / "images")
         steps = BuildSteps(
             engine,
             registry or HttpRegistry(config.registries),
             Git(config.policy.sources, config.git_credentials, config.archive, config.git_ca_file),
             config.archive,
             Packages(config.index, config.wheels, config.requirements),
-            ImageRecords(config.state_dir / "images"),
+            records,
             ImageSigner(config.signing, config.registries) if config.signing else None,
         )
         service = BuildService(
@@ -106,6 +109,8 @@ class App:
             partial(_report_end, metrics, spans),
         )
         opened.callback(service.close, _STOP_S)
+        with _told_state_errors(config.state_dir):
+            service.start()
         limits = _call_limits(config.limits)
         tokens = IdentityTokens(config.issuers)
         tokens.fetch_keys()
@@ -192,6 +197,21 @@ class App:
     def close(self) -> None:
         """Close everything; the next service continues the builds under way."""
         self._opened.close()
+
+
+@contextmanager
+def _told_state_errors(folder: Path) -> Iterator[None]:
+    """A context in which errors of the state folder become BuilderErrors."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or folder
+        raise BuilderError(
+            Reason.INVALID,
+            f"the state in {folder} cannot be used: {place}: {error.strerror}",
+            where="--state-dir",
+            remedy="Name a folder that the builder may write to, on a disk that is not full.",
+        ) from error
 
 
 def _report_end(metrics: Metrics, spans: SpanExport, build: Build) -> None:

@@ -320,6 +320,23 @@ def test_two_services_do_not_share_a_folder(tmp_path: Path, bench: Bench) -> Non
     assert "another builder works in" in answer["error"]
 
 
+@pytest.mark.parametrize("place", ["", "builds", "images", "lock"])
+def test_a_state_folder_that_cannot_be_used_is_an_error_of_the_settings(
+    tmp_path: Path, place: str
+) -> None:
+    """A file stands where there should be a folder, or the reverse."""
+    state = tmp_path / "state"
+    wrong = state / place
+    wrong.parent.mkdir(exist_ok=True)
+    wrong.mkdir() if place == "lock" else wrong.write_text("")
+    command = [sys.executable, "-m", "edl_builder", "--state-dir", str(state)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert told.returncode == 2, told.stderr
+    assert f"the state in {state} cannot be used: {wrong}" in json.loads(told.stdout)["error"]
+    assert "where: --state-dir" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_health_and_reflection(bench: Bench) -> None:
     with grpc.insecure_channel(bench.app.address) as channel:
         health = health_pb2_grpc.HealthStub(channel)

@@ -72,6 +72,7 @@ class BuildStore:
 
     Raises:
         StateInUseError: another service holds it.
+        OSError: it cannot be written to, or its disk has no locks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -80,8 +81,10 @@ class BuildStore:
         self._lock = (folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             self._lock.close()
+            if not isinstance(error, BlockingIOError):
+                raise
             raise StateInUseError(
                 Reason.INVALID,
                 f"another builder works in {folder}",

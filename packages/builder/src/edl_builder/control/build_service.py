@@ -97,6 +97,13 @@ class BuildService:
             limits.builds.preparing + limits.builds.building + 1,
         )
         metrics.watch(self._phases)
+
+    def start(self) -> None:
+        """Continue the builds of earlier services, and let time pass for all.
+
+        Raises:
+            OSError: a build cannot be read or written.
+        """
         self._pruner.prune()
         self._recover()
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
