@@ -108,6 +108,7 @@ class Metrics:
             result = str(build.phase)
             if build.failure is not None:
                 self.failures.labels(str(build.failure.reason)).inc()
+                self.internal_errors.inc(build.failure.reason is Reason.INTERNAL)
         self.builds.labels(result).inc()
 
     def text(self) -> bytes:

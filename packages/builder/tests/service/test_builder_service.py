@@ -35,6 +35,7 @@ from service_bench import (
     until,
 )
 
+from edl_builder.adapters import archives
 from edl_builder.adapters.build_store import BuildRecord, BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.app import App
@@ -258,6 +259,21 @@ def test_without_an_engine_or_a_registry_the_build_fails_clearly(bench: Bench) -
         assert told.last.error.code == ErrorCode.REGISTRY_UNAVAILABLE
         bench.registry.down = False
         assert build(stub, zoos.tar(ZOO)).status is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("step", ["receive", "repack"])
+def test_an_internal_error_of_an_upload_or_a_build_is_counted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(archives, step, fail)
+    with bench.stub() as stub:
+        told = build(stub, zoos.tar(ZOO))
+    assert told.status is grpc.StatusCode.INTERNAL
+    assert bench.metric("edl_internal_errors_total") == 1
+    assert bench.metric("edl_image_build_failures_total", reason="internal_error") == 1
 
 
 def test_a_log_has_a_limit(tmp_path: Path) -> None:

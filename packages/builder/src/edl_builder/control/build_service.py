@@ -91,7 +91,7 @@ class BuildService:
         self._closing = threading.Event()
         self._work = BuildWork(
             steps,
-            WorkReports(self._handle, self._line_writer, self._view_phase, redact, metrics),
+            WorkReports(self._handle, self._line_writer, self._view_phase, redact),
             usage,
             engine_lock,
             limits.builds.preparing + limits.builds.building + 1,

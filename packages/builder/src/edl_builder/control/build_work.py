@@ -15,7 +15,6 @@ from edl_builder.control.engine_lock import EngineLock
 from edl_builder.core import events as ev
 from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.names import BuildId, BuildIdentity, Caller, Phase, Reason
-from edl_builder.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +26,12 @@ class WorkReports:
         line_writer: gives what writes lines to the log of a build.
         phase_of: the phase that a build is in.
         redact: removes secrets from failures.
-        metrics: counters of the service.
     """
 
     handle: Callable[[ev.Event], None]
     line_writer: Callable[[BuildId], Callable[[str], None]]
     phase_of: Callable[[BuildId], Phase]
     redact: Callable[[str], str]
-    metrics: Metrics
 
 
 class BuildWork:
@@ -145,8 +142,6 @@ class BuildWork:
             event = work()
         except Exception as error:
             found = failure_of(error, reports.phase_of(build))
-            if found.reason is Reason.INTERNAL:
-                reports.metrics.internal_errors.inc()
             failure = found.redacted(reports.redact)
             if found.reason is not Reason.CANCELLED:
                 reports.line_writer(build)(f"failed: {failure.what}")
