@@ -54,3 +54,10 @@ def test_those_used_last_are_kept(tmp_path: Path) -> None:
     assert records.find("r.com/a", "0") == DIGEST
     records = ImageRecords(tmp_path, most=2)
     assert [number for number in range(5) if records.find("r.com/a", str(number))] == [0, 4]
+
+
+def test_records_are_kept_few_while_the_builder_runs(tmp_path: Path) -> None:
+    records = ImageRecords(tmp_path, most=20)
+    for number in range(100):
+        records.add("r.com/a", str(number), DIGEST)
+        assert len(list(tmp_path.iterdir())) <= 22

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import threading
 from pathlib import Path
 
 from edl_proto.files import replace_file
@@ -21,18 +21,23 @@ _MOST = 20_000
 
 
 class ImageRecords:
-    """A folder with one small file for each image.
+    """A folder with one small file for each image. Safe for threads.
 
     Args:
         folder: made if it is not there.
-        most: how many records a start of the builder leaves.
+        most: how many records are kept; until they are counted again, a tenth more.
+
+    Raises:
+        OSError: the folder cannot be made or read.
     """
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
         self._folder = folder
+        self._most = most
+        self._lock = threading.Lock()
+        self._added = 0
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path in _newest_first(list(folder.iterdir()))[most:]:
-            path.unlink(missing_ok=True)
+        self._prune()
 
     def find(self, repository: str, key: str) -> str | None:
         """The digest of the image that was built for a key in a repository; None if none was."""
@@ -54,10 +59,25 @@ class ImageRecords:
         """Note an image, whole or not at all; it takes the place of an earlier one."""
         record = {"repository": repository, "key": key, "digest": digest}
         replace_file(self._path(repository, key), json.dumps(record).encode(), durable=True)
+        with self._lock:
+            self._added += 1
+            # To count them takes as long as they are many.
+            if self._added > self._most // 10:
+                self._added = 0
+                self._prune()
+
+    def _prune(self) -> None:
+        newest = sorted(self._folder.iterdir(), key=_used_at, reverse=True)
+        for path in newest[self._most :]:
+            path.unlink(missing_ok=True)
 
     def _path(self, repository: str, key: str) -> Path:
         return self._folder / hashlib.sha256(f"{repository}\0{key}".encode()).hexdigest()
 
 
-def _newest_first(paths: Sequence[Path]) -> list[Path]:
-    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+def _used_at(path: Path) -> float:
+    """When a record was used last; 0 if it is gone, as what is not yet one soon is."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
