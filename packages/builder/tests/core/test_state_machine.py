@@ -307,6 +307,27 @@ def test_what_has_ended_the_service_twice_is_not_tried_a_third_time() -> None:
     assert service.phase(A) is Phase.FAILED
 
 
+def test_the_end_of_the_service_is_no_attempt_at_a_build() -> None:
+    service = Service(building=1, preparing=1)
+    service.prepared(A, ONE)
+    service.prepared(B, TWO)
+    service.handle_event(ev.BuildRequested(C, BOB, ev.SourceKind.GIT))
+    assert [service.attempts(each) for each in (A, B, C)] == [1, 0, 0]
+    assert service.handle_event(ev.ServiceStopped()) == [fx.BuildChanged(A)]
+    assert [service.attempts(each) for each in (A, B, C)] == [0, 0, 0]
+
+
+def test_the_time_of_a_build_is_from_its_request_to_its_image() -> None:
+    service = Service()
+    service.prepared(A, ONE)
+    service.now += 7.5
+    service.handle_event(ev.BuildSucceeded(A, RESULT))
+    build = service.builds.get(A)
+    assert build is not None
+    assert build.result is not None
+    assert build.result.seconds == 7.5
+
+
 def test_old_builds_are_forgotten_with_their_names() -> None:
     service = Service(keep=1, keep_s=1000)
     service.prepared(A, ONE)

@@ -10,7 +10,6 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from edl_builder.adapters import archives, build_store
 from edl_builder.adapters.build_log import BuildLogs, WrittenLines
@@ -225,11 +224,8 @@ class BuildService:
     def close(self, longest_s: float) -> None:
         """Cancel all work; the next service continues the unfinished builds."""
         with self._changed:
+            self._handle(ev.ServiceStopped())
             self._closing.set()
-            for build in self._builds.newest():
-                if build.is_working and build.attempts and not build.phase.is_final:
-                    build.attempts -= 1  # the shutdown is no failed attempt
-                    self._save(build)
             self._save_unsaved()
         self._work.close(longest_s)
         self._logs.close_all()
@@ -254,9 +250,6 @@ class BuildService:
         match effect:
             case fx.BuildChanged(name):
                 if (build := self._builds.get(name)) is not None:
-                    if build.phase is Phase.DONE and build.result and not build.result.seconds:
-                        seconds = max(0.001, round(self._now() - build.submitted, 3))
-                        build.result = replace(build.result, seconds=seconds)
                     self._save(build)
             case fx.BuildMerged(name, other):
                 self._logs.open(other).add(self._view_phase(other), f"merged with {name}")

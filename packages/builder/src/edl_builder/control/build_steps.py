@@ -244,7 +244,7 @@ def _result(
     return BuildResult(
         image=f"{request.repository.repository}@{found.digest}",
         nbytes=found.nbytes,
-        seconds=0.0,  # the build service measures the time
+        seconds=0.0,  # the state machine knows when the build was requested
         layers=steps[0],
         cached_layers=steps[1],
         reused=reused,

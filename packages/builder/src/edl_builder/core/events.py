@@ -60,7 +60,7 @@ class PushStarted:
 
 @dataclass(frozen=True, slots=True)
 class BuildSucceeded:
-    """The image is in the registry, built or found."""
+    """The image is in the registry, built or found; its ``seconds`` are not known yet."""
 
     build: BuildId
     result: BuildResult
@@ -117,6 +117,11 @@ class BuildRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceStopped:
+    """The service stops all work; the next one starts it again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -133,5 +138,6 @@ Event = (
     | Subscribed
     | Unsubscribed
     | BuildRecovered
+    | ServiceStopped
     | Tick
 )

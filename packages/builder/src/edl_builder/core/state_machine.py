@@ -11,7 +11,7 @@ cancelled keeps its place until the work has stopped, so that the limits always 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from edl_builder.core import effects as fx
@@ -75,6 +75,8 @@ class BuildStateMachine:
             return self._requested(event, now)
         if isinstance(event, ev.BuildRecovered):
             return self._recovered(event, now)
+        if isinstance(event, ev.ServiceStopped):
+            return self._stopped()
         build = self.get(event.build)
         if build is None:
             return []
@@ -100,7 +102,8 @@ class BuildStateMachine:
             case ev.PushStarted():
                 return self._enter(build, Phase.PUSHING, now)
             case ev.BuildSucceeded():
-                build.result = event.result
+                seconds = max(0.001, round(now - build.submitted, 3))
+                build.result = replace(event.result, seconds=seconds)
                 return self._end(build, Phase.DONE, now)
             case ev.WorkFailed():
                 return self._fail(build, build.cancel_failure or event.failure, now)
@@ -246,22 +249,30 @@ class BuildStateMachine:
         build.is_working, build.cancel_failure = False, None
         found: list[fx.Effect] = [fx.BuildChanged(build.id), fx.BuildFinished(build.id)]
         found += self._start(now)
-        if worked and not self._is_building():
+        if worked and not self._building():
             found.append(fx.PruneImages())
         return found
 
-    def _is_building(self) -> bool:
-        return any(
-            b.is_working and b.phase in (Phase.BUILDING, Phase.PUSHING)
+    def _building(self) -> list[Build]:
+        """Those that the engine works on."""
+        return [
+            b
             for b in self._builds.values()
-        )
+            if b.is_working and b.phase in (Phase.BUILDING, Phase.PUSHING)
+        ]
+
+    def _stopped(self) -> list[fx.Effect]:
+        building = self._building()
+        for build in building:
+            build.attempts -= 1  # the end of the service is no failed attempt
+        return [fx.BuildChanged(build.id) for build in building]
 
     def _start(self, now: float) -> list[fx.Effect]:
         """Fill free slots."""
         found: list[fx.Effect] = []
         is_working = [b for b in self._builds.values() if b.is_working]
         preparing = sum(1 for b in is_working if b.phase in (Phase.FETCHING, Phase.RESOLVING))
-        building = [b for b in is_working if b.phase in (Phase.BUILDING, Phase.PUSHING)]
+        building = self._building()
         while preparing < self.limits.preparing:
             name = self._queues.preparing.take()
             if name is None:
