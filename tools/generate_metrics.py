@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import edl_builder.metrics
-from edl_builder.core.names import Phase
+from edl_builder.core.build import Phase
 from edl_master.core.effects import JobPhase
 from edl_master.core.goodput import Goodput
 from edl_master.core.parameters.figures import ServerFigures, TableFigures

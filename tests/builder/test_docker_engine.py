@@ -14,7 +14,7 @@ from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.docker_engine import DockerEngine
 from edl_builder.adapters.engine_images import steps_name
 from edl_builder.adapters.registry import HttpRegistry
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.recipe import IMAGE_LABEL, SBOM
 from edl_builder.core.references import Reference, parse_reference
 from edl_proto.images.registry import RegistryAccess

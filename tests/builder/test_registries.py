@@ -15,7 +15,7 @@ import requests
 import zoos
 
 from edl_builder.adapters.registry import HttpRegistry
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.images.registry import RegistryAccess

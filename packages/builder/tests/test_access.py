@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from edl_builder.config import builder_config
 from edl_builder.config.access import AccessFile, hash_token, read_access
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.quota import Quota
 
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from edl_builder.config import builder_config
 from edl_builder.config.tls import Tls
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 
 
 @pytest.fixture

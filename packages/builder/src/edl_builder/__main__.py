@@ -11,7 +11,7 @@ from edl_builder.adapters.build_store import StateInUseError
 from edl_builder.app import App
 from edl_builder.codec import error_to
 from edl_builder.config import builder_config
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_proto.errors import ErrorCode
 from edl_proto.file_limit import raise_limit
 from edl_proto.monitoring import logs

@@ -33,8 +33,8 @@ from edl_builder.control.build_spans import record_span
 from edl_builder.control.build_steps import BuildSteps, Packages
 from edl_builder.control.engine_monitor import EngineMonitor
 from edl_builder.core.build import Build, BuildLimits
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.limits import ServiceLimits
-from edl_builder.core.names import BuilderError, Reason
 from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 from edl_builder.core.ports import Engine, Registry
 from edl_builder.core.redaction import Redactor

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from edl_builder.core.build import BuildResult, Phase
 from edl_builder.core.build_request import UncheckedRequest
 from edl_builder.core.build_status import BuildStatus, LogLine
-from edl_builder.core.names import BuilderError, BuildResult, Failure, Phase, Reason
+from edl_builder.core.failure import BuilderError, Failure, Reason
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import builder_pb2
 

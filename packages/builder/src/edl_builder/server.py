@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from edl_builder.codec import error_to
 from edl_builder.config.tls import Tls
-from edl_builder.core.names import BuilderError, Failure, Reason
+from edl_builder.core.failure import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import DedicatedThreads, Guard
 from edl_proto.errors import EdlError, ErrorInterceptor

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from edl_builder.adapters import archives
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.content import Zoo
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.recipe import EPOCH
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 18, 50)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from edl_builder.adapters.build_log import BuildLog, BuildLogs, WrittenLines
-from edl_builder.core.names import BuildId, Phase
+from edl_builder.core.build import Phase
+from edl_builder.core.identifiers import BuildId
 
 BUILDING = Phase.BUILDING
 

@@ -21,7 +21,7 @@ from edl_builder.adapters import git as git_adapter
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.adapters.git import Git, GitCredential
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.source_policy import SourcePolicy, allow
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 20, 100)

@@ -15,7 +15,7 @@ import zoos
 
 from edl_builder.adapters import archives
 from edl_builder.core.archive import ArchiveLimits
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 
 LIMITS = ArchiveLimits(1 << 20, 1 << 20, 50)
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from edl_builder.adapters.usage_store import UsageStore
-from edl_builder.core.names import BuilderError, Caller
+from edl_builder.core.failure import BuilderError
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import Quota
 
 ANN = Caller("ann")

@@ -24,7 +24,7 @@ from edl_builder.adapters import archives
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.content import Runtime
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Engine, Registry, StepCounts
 from edl_builder.core.recipe import PackageIndex, dockerfile
 from edl_builder.core.references import Reference

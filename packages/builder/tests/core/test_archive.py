@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 
 LIMITS = ArchiveLimits(1000, 1000, 50)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl_builder.core.content import Runtime, Zoo, ZooFile, content_key
-from edl_builder.core.names import Key
+from edl_builder.core.identifiers import Key
 from edl_builder.core.recipe import PackageIndex, dockerfile
 from edl_builder.core.redaction import Redactor
 

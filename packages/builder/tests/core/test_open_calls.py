@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edl_builder.core.names import BuilderError, Caller
+from edl_builder.core.failure import BuilderError
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 
 ANN, BOB = Caller("ann"), Caller("bob")

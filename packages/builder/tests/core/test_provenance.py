@@ -6,7 +6,7 @@ import json
 
 from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.content import Runtime
-from edl_builder.core.names import BuildId, Key
+from edl_builder.core.identifiers import BuildId, Key
 from edl_builder.core.provenance import Materials, statement
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import SourcePolicy, allow

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import DailyUsage, Quota
 
 ANN, BOB = Caller("ann"), Caller("bob")

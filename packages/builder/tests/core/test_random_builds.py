@@ -8,17 +8,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
-from edl_builder.core.build import BuildLimits
-from edl_builder.core.names import (
-    BuildId,
-    BuildIdentity,
-    BuildResult,
-    Caller,
-    Failure,
-    Key,
-    Phase,
-    Reason,
-)
+from edl_builder.core.build import BuildLimits, BuildResult, Phase, SourceKind
+from edl_builder.core.failure import Failure, Reason
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
 from edl_builder.core.state_machine import BuildStateMachine
 
 ANN, BOB = Caller("ann"), Caller("bob")
@@ -56,8 +48,8 @@ class AnythingMayHappen(RuleBasedStateMachine):
                 case fx.CancelWork(name):
                     assert name in self.preparing or name in self.building
 
-    @rule(target=ids, caller=st.sampled_from([ANN, BOB]), source=st.sampled_from(ev.SourceKind))
-    def request(self, caller: Caller, source: ev.SourceKind) -> BuildId:
+    @rule(target=ids, caller=st.sampled_from([ANN, BOB]), source=st.sampled_from(SourceKind))
+    def request(self, caller: Caller, source: SourceKind) -> BuildId:
         self.next += 1
         name = BuildId(str(self.next))
         self.handle_event(ev.BuildRequested(name, caller, source))

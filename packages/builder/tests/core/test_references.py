@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_builder.core.names import BuilderError, Key
+from edl_builder.core.failure import BuilderError
+from edl_builder.core.identifiers import Key
 from edl_builder.core.references import (
     check_labels,
     check_tag,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.requirements import read_requirements
 
 TAKEN = {

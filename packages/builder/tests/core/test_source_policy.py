@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.source_policy import (
     AllowedSource,
     SourcePolicy,

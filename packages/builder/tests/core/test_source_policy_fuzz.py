@@ -13,7 +13,7 @@ from fuzzing import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.source_policy import SourcePolicy, allow
 
 OPEN = SourcePolicy()

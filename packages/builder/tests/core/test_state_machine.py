@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
-from edl_builder.core.build import BuildLimits
-from edl_builder.core.names import (
-    BuildId,
-    BuildIdentity,
-    BuildResult,
-    Caller,
-    Failure,
-    Key,
-    Phase,
-    Reason,
-)
+from edl_builder.core.build import BuildLimits, BuildResult, Phase, SourceKind
+from edl_builder.core.failure import Failure, Reason
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
 from edl_builder.core.state_machine import BuildStateMachine
 
 A, B, C = BuildId("a"), BuildId("b"), BuildId("c")
@@ -51,7 +43,7 @@ class Service:
         self, build: BuildId, identity: BuildIdentity, caller: Caller = ANN
     ) -> list[fx.Effect]:
         return self.handle_event(
-            ev.BuildRequested(build, caller, ev.SourceKind.ARCHIVE),
+            ev.BuildRequested(build, caller, SourceKind.ARCHIVE),
             ev.Subscribed(build),
             ev.ArchiveReceived(build),
             ev.ResolvingStarted(build),
@@ -65,7 +57,7 @@ def starts(effects: list[fx.Effect]) -> list[BuildId]:
 
 def test_an_archive_is_received_resolved_built_and_pushed() -> None:
     service = Service()
-    assert service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE)) == [
+    assert service.handle_event(ev.BuildRequested(A, ANN, SourceKind.ARCHIVE)) == [
         fx.BuildChanged(A)
     ]
     assert service.phase(A) is Phase.RECEIVING
@@ -87,7 +79,7 @@ def test_a_tenants_builds_wait_beyond_its_own_number_and_nobody_elses_do() -> No
 
     def prepared(build: BuildId, caller: Caller) -> list[BuildId]:
         identity = BuildIdentity("r/x", Key(build), "")
-        requested = ev.BuildRequested(build, caller, ev.SourceKind.ARCHIVE, at_once=1)
+        requested = ev.BuildRequested(build, caller, SourceKind.ARCHIVE, at_once=1)
         return starts(
             service.handle_event(
                 requested,
@@ -109,7 +101,7 @@ def test_the_number_of_a_tenants_builds_at_a_time_survives_a_restart() -> None:
     for build, identity in ((A, ONE), (B, TWO)):
         service.handle_event(
             ev.BuildRecovered(
-                build, ANN, frozenset({ANN}), ev.SourceKind.ARCHIVE, 1.0, identity, 0, at_once=1
+                build, ANN, frozenset({ANN}), SourceKind.ARCHIVE, 1.0, identity, 0, at_once=1
             )
         )
     assert (service.phase(A), service.phase(B)) == (Phase.BUILDING, Phase.QUEUED)
@@ -117,10 +109,8 @@ def test_the_number_of_a_tenants_builds_at_a_time_survives_a_restart() -> None:
 
 def test_git_is_fetched_when_a_slot_is_free() -> None:
     service = Service(preparing=1)
-    assert fx.StartPreparing(A) in service.handle_event(
-        ev.BuildRequested(A, ANN, ev.SourceKind.GIT)
-    )
-    service.handle_event(ev.BuildRequested(B, ANN, ev.SourceKind.GIT))
+    assert fx.StartPreparing(A) in service.handle_event(ev.BuildRequested(A, ANN, SourceKind.GIT))
+    service.handle_event(ev.BuildRequested(B, ANN, SourceKind.GIT))
     assert (service.phase(A), service.phase(B)) == (Phase.FETCHING, Phase.QUEUED)
     assert service.builds.position(B) == 1
     assert fx.StartPreparing(B) in service.handle_event(ev.ContextPrepared(A, ONE))
@@ -128,7 +118,7 @@ def test_git_is_fetched_when_a_slot_is_free() -> None:
 
 def test_what_the_registry_has_is_never_built() -> None:
     service = Service()
-    service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE), ev.ArchiveReceived(A))
+    service.handle_event(ev.BuildRequested(A, ANN, SourceKind.ARCHIVE), ev.ArchiveReceived(A))
     effects = service.handle_event(ev.BuildSucceeded(A, RESULT))
     assert starts(effects) == []
     assert fx.PruneImages() not in effects
@@ -244,7 +234,7 @@ def test_a_build_over_its_time_limit_is_stopped_and_reported() -> None:
 
 def test_a_sender_that_stops_sending_ends_at_the_deadline() -> None:
     service = Service(receive_s=10)
-    service.handle_event(ev.BuildRequested(A, ANN, ev.SourceKind.ARCHIVE), ev.Subscribed(A))
+    service.handle_event(ev.BuildRequested(A, ANN, SourceKind.ARCHIVE), ev.Subscribed(A))
     service.now += 11
     assert fx.BuildFinished(A) in service.handle_event(ev.Tick())
     assert service.handle_event(ev.ArchiveReceived(A)) == []
@@ -253,24 +243,24 @@ def test_a_sender_that_stops_sending_ends_at_the_deadline() -> None:
 def test_a_full_queue_refuses() -> None:
     service = Service(waiting=3, waiting_per_caller=2)
     for build in (A, B):
-        service.handle_event(ev.BuildRequested(build, ANN, ev.SourceKind.ARCHIVE))
-    (effect,) = service.handle_event(ev.BuildRequested(C, ANN, ev.SourceKind.ARCHIVE))
+        service.handle_event(ev.BuildRequested(build, ANN, SourceKind.ARCHIVE))
+    (effect,) = service.handle_event(ev.BuildRequested(C, ANN, SourceKind.ARCHIVE))
     assert isinstance(effect, fx.RequestRejected)
     assert effect.failure.reason is Reason.LIMIT
-    service.handle_event(ev.BuildRequested(C, BOB, ev.SourceKind.ARCHIVE))
-    (effect,) = service.handle_event(ev.BuildRequested(BuildId("d"), BOB, ev.SourceKind.ARCHIVE))
+    service.handle_event(ev.BuildRequested(C, BOB, SourceKind.ARCHIVE))
+    (effect,) = service.handle_event(ev.BuildRequested(BuildId("d"), BOB, SourceKind.ARCHIVE))
     assert isinstance(effect, fx.RequestRejected)
 
 
 def _found(
-    build: BuildId, source: ev.SourceKind, identity: BuildIdentity | None, attempts: int
+    build: BuildId, source: SourceKind, identity: BuildIdentity | None, attempts: int
 ) -> ev.BuildRecovered:
     return ev.BuildRecovered(build, ANN, frozenset({ANN}), source, 50.0, identity, attempts)
 
 
 def test_after_a_restart_what_was_prepared_is_built_again() -> None:
     service = Service()
-    effects = service.handle_event(_found(A, ev.SourceKind.ARCHIVE, ONE, 1))
+    effects = service.handle_event(_found(A, SourceKind.ARCHIVE, ONE, 1))
     assert fx.StartBuilding(A, ONE) in effects
     assert service.attempts(A) == 2
     service.now += 1e6  # nobody waits, and nobody can know that it goes on: it is kept
@@ -281,7 +271,7 @@ def test_after_a_restart_identical_ones_are_one_build() -> None:
     """The service died between knowing the second one's key and joining it to the first."""
     service = Service()
     effects = service.handle_event(
-        _found(A, ev.SourceKind.ARCHIVE, ONE, 1), _found(B, ev.SourceKind.ARCHIVE, ONE, 0)
+        _found(A, SourceKind.ARCHIVE, ONE, 1), _found(B, SourceKind.ARCHIVE, ONE, 0)
     )
     assert starts(effects) == [A]
     assert fx.BuildMerged(B, A) in effects
@@ -289,12 +279,12 @@ def test_after_a_restart_identical_ones_are_one_build() -> None:
 
 def test_after_a_restart_git_is_fetched_again() -> None:
     service = Service()
-    assert fx.StartPreparing(A) in service.handle_event(_found(A, ev.SourceKind.GIT, None, 0))
+    assert fx.StartPreparing(A) in service.handle_event(_found(A, SourceKind.GIT, None, 0))
 
 
 def test_after_a_restart_half_an_archive_is_reported() -> None:
     service = Service()
-    assert fx.BuildFinished(A) in service.handle_event(_found(A, ev.SourceKind.ARCHIVE, None, 0))
+    assert fx.BuildFinished(A) in service.handle_event(_found(A, SourceKind.ARCHIVE, None, 0))
     build = service.builds.get(A)
     assert build is not None
     assert build.failure is not None
@@ -303,7 +293,7 @@ def test_after_a_restart_half_an_archive_is_reported() -> None:
 
 def test_what_has_ended_the_service_twice_is_not_tried_a_third_time() -> None:
     service = Service(attempts=2)
-    assert starts(service.handle_event(_found(A, ev.SourceKind.ARCHIVE, ONE, 2))) == []
+    assert starts(service.handle_event(_found(A, SourceKind.ARCHIVE, ONE, 2))) == []
     assert service.phase(A) is Phase.FAILED
 
 
@@ -311,7 +301,7 @@ def test_the_end_of_the_service_is_no_attempt_at_a_build() -> None:
     service = Service(building=1, preparing=1)
     service.prepared(A, ONE)
     service.prepared(B, TWO)
-    service.handle_event(ev.BuildRequested(C, BOB, ev.SourceKind.GIT))
+    service.handle_event(ev.BuildRequested(C, BOB, SourceKind.GIT))
     assert [service.attempts(each) for each in (A, B, C)] == [1, 0, 0]
     assert service.handle_event(ev.ServiceStopped()) == [fx.BuildChanged(A)]
     assert [service.attempts(each) for each in (A, B, C)] == [0, 0, 0]

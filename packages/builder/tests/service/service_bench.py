@@ -16,7 +16,7 @@ from edl_builder.config.builder_config import Config
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy, Tenant
-from edl_builder.core.names import Caller
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
 from edl_proto.errors import EdlError

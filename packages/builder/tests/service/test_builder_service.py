@@ -40,7 +40,7 @@ from edl_builder.adapters.build_store import BuildRecord, BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.app import App
 from edl_builder.control import build_work
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.monitoring.span_export import SpanExport, SpanRecord

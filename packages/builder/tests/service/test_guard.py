@@ -32,7 +32,7 @@ from service_bench import (
 from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import Tenant
-from edl_builder.core.names import Caller
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import Quota
 from edl_builder.servicers.authentication import Authenticator
 from edl_proto.v1 import builder_pb2 as pb

@@ -18,7 +18,7 @@ from edl_builder.adapters.identity_tokens import Issuer, Subject
 from edl_builder.adapters.issuer_keys import KeySource
 from edl_builder.config import builder_config
 from edl_builder.config.access import Access, Token, hash_token, read_access
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_proto.v1 import builder_pb2 as pb
 
 STATUS = grpc.StatusCode

@@ -34,7 +34,7 @@ from test_guard import AS_ANN, TOKENS, check_health
 from edl_builder import server
 from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.build import BuildLimits
-from edl_builder.core.names import Caller
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.open_calls import OpenCallLimits, OpenCalls
 from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.guard import Guard

@@ -13,7 +13,7 @@ from service_bench import REPOSITORY, ZOO, Bench, build, serving, settings
 
 from edl_builder.config.access import Access, Token, hash_token
 from edl_builder.core.build_request import Tenant
-from edl_builder.core.names import Caller, Key
+from edl_builder.core.identifiers import Caller, Key
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference, key_tag
 

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 from edl_builder.core.archive import ArchiveLimits, Entry, EntryKind, EntryValidator, too_large
 from edl_builder.core.content import Zoo, ZooFile
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.recipe import (
     CONTEXT_REQUIREMENTS,
     CONTEXT_RUNTIME,

@@ -10,15 +10,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from edl_builder.core.build import Phase
 from edl_builder.core.build_status import LogLine
-from edl_builder.core.names import BuildId, Phase
-from edl_builder.core.redaction import printable
+from edl_builder.core.identifiers import BuildId
+from edl_builder.core.redaction import LONGEST_LINE, printable
 
 log = logging.getLogger(__name__)
 
 _FULL = "the log is full; further lines are not kept"
-LONGEST_LINE = 4000
-"""Characters that are kept."""
 _LARGEST_BATCH = 1 << 18
 
 

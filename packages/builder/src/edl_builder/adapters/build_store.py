@@ -13,20 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edl_builder.core.build import Build
+from edl_builder.core.build import Build, BuildResult, Phase, SourceKind
 from edl_builder.core.build_request import BuildRequest
-from edl_builder.core.events import SourceKind
-from edl_builder.core.names import (
-    BuilderError,
-    BuildId,
-    BuildIdentity,
-    BuildResult,
-    Caller,
-    Failure,
-    Key,
-    Phase,
-    Reason,
-)
+from edl_builder.core.failure import BuilderError, Failure, Reason
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
 from edl_proto.files import replace_file

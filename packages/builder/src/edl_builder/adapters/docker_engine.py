@@ -15,12 +15,11 @@ import requests
 import urllib3
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from edl_builder.adapters.build_log import LONGEST_LINE
 from edl_builder.adapters.engine_images import EngineImages, steps_name
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
-from edl_builder.core.redaction import without_escapes
+from edl_builder.core.redaction import LONGEST_LINE, without_escapes
 from edl_builder.core.references import Reference
 from edl_proto.images.names import DOCKER_HUB
 from edl_proto.images.registry import RegistryAccess

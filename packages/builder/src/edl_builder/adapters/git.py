@@ -13,7 +13,7 @@ from typing import IO
 
 from edl_builder.adapters.git_runner import GitRunner
 from edl_builder.core.archive import ArchiveLimits, too_large, too_many
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, WriteLine
 from edl_builder.core.source_policy import AllowedSource, SourcePolicy, choose_address
 

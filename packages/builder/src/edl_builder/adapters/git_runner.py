@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from edl_builder.core.archive import too_large
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, WriteLine
 
 _LOOK_S = 0.5

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from edl_builder.core.names import Caller
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import DailyUsage, Quota, Usage
 from edl_proto.files import replace_file
 

@@ -19,7 +19,8 @@ from typing import Any
 from edl_builder.adapters.identity_tokens import Subject
 from edl_builder.config.values import check_section, flag, sections, texts, wrong_setting
 from edl_builder.core.build_request import Tenant
-from edl_builder.core.names import BuilderError, Caller
+from edl_builder.core.failure import BuilderError
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import Quota
 
 log = logging.getLogger(__name__)

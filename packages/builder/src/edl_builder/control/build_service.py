@@ -21,18 +21,13 @@ from edl_builder.control.build_work import BuildWork, WorkReports
 from edl_builder.control.engine_lock import EngineLock, ImagePruner
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
-from edl_builder.core.build import Build
+from edl_builder.core.build import Build, Phase, SourceKind
 from edl_builder.core.build_request import BuildRequest, Tenant
 from edl_builder.core.build_status import BuildStatus, LogLine, status_of
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import BuildId, Caller
 from edl_builder.core.limits import ServiceLimits
-from edl_builder.core.names import (
-    BuilderError,
-    BuildId,
-    Caller,
-    Phase,
-    Reason,
-)
-from edl_builder.core.ports import Engine
+from edl_builder.core.ports import Engine, WriteLine
 from edl_builder.core.state_machine import BuildStateMachine
 from edl_builder.metrics import Metrics
 from edl_proto.timestamps import rfc3339
@@ -113,7 +108,7 @@ class BuildService:
         """Start a build. Raises: BuilderError: LIMIT, if the queue is full or a quota used up."""
         self._usage.begin(tenant.name, tenant.quota)
         build = BuildId(secrets.token_hex(8))
-        source = ev.SourceKind.ARCHIVE if request.git is None else ev.SourceKind.GIT
+        source = SourceKind.ARCHIVE if request.git is None else SourceKind.GIT
         self._store.create(build)
         with self._changed:
             self._requests[build] = request
@@ -309,7 +304,7 @@ class BuildService:
                 self._store.clean(record.id)
             self._logs.open(record.id).add(record.phase, "the builder was restarted")
             self._metrics.restarts.inc()
-            source = ev.SourceKind.GIT if record.request.git else ev.SourceKind.ARCHIVE
+            source = SourceKind.GIT if record.request.git else SourceKind.ARCHIVE
             self._handle(
                 ev.BuildRecovered(
                     record.id,
@@ -347,7 +342,7 @@ class BuildService:
         self._unsaved.discard(build)
         self._store.remove(build)
 
-    def _line_writer(self, build: BuildId) -> Callable[[str], None]:
+    def _line_writer(self, build: BuildId) -> WriteLine:
         def write_line(text: str) -> None:
             with self._changed:
                 found = self._builds.get(build)

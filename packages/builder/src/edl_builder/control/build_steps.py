@@ -15,18 +15,12 @@ from edl_builder.adapters.git import COMMIT, Git
 from edl_builder.adapters.image_records import ImageRecords
 from edl_builder.core import events as ev
 from edl_builder.core.archive import ArchiveLimits
+from edl_builder.core.build import BuildResult, Phase
 from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.content import Runtime, content_key
-from edl_builder.core.names import (
-    BuilderError,
-    BuildId,
-    BuildIdentity,
-    BuildResult,
-    Failure,
-    Phase,
-    Reason,
-)
-from edl_builder.core.ports import Engine, Registry, RegistryImage, Signer
+from edl_builder.core.failure import BuilderError, Failure, Reason
+from edl_builder.core.identifiers import BuildId, BuildIdentity
+from edl_builder.core.ports import Engine, Registry, RegistryImage, Signer, WriteLine
 from edl_builder.core.provenance import Materials, statement
 from edl_builder.core.recipe import KEY_LABEL, PackageIndex, dockerfile
 from edl_builder.core.references import Reference, key_tag
@@ -36,7 +30,6 @@ log = logging.getLogger(__name__)
 _OCI = "org.opencontainers.image."
 
 HandleEvent = Callable[[ev.Event], None]
-WriteLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,11 @@ from edl_builder.adapters.usage_store import UsageStore
 from edl_builder.control.build_steps import BuildSteps, failure_of
 from edl_builder.control.engine_lock import EngineLock
 from edl_builder.core import events as ev
+from edl_builder.core.build import Phase
 from edl_builder.core.build_request import BuildRequest
-from edl_builder.core.names import BuildId, BuildIdentity, Caller, Phase, Reason
+from edl_builder.core.failure import Reason
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller
+from edl_builder.core.ports import WriteLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class WorkReports:
     """
 
     handle: Callable[[ev.Event], None]
-    line_writer: Callable[[BuildId], Callable[[str], None]]
+    line_writer: Callable[[BuildId], WriteLine]
     phase_of: Callable[[BuildId], Phase]
     redact: Callable[[str], str]
 

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.ports import Engine
 
 log = logging.getLogger(__name__)
@@ -20,18 +20,18 @@ class EngineLock:
     """Shared by builds, exclusive for pruning; pruning never waits for a build."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
         self._builds = 0
 
     @contextlib.contextmanager
     def building(self) -> Iterator[None]:
         """While a build runs in this context, no pruning starts."""
-        with self._condition:
+        with self._lock:
             self._builds += 1
         try:
             yield
         finally:
-            with self._condition:
+            with self._lock:
                 self._builds -= 1
 
     def prune(self, prune: Callable[[], bool]) -> bool:
@@ -40,7 +40,7 @@ class EngineLock:
         Returns:
             The result of ``prune``; true if a build runs, at whose end pruning is tried again.
         """
-        with self._condition:
+        with self._lock:
             return prune() if not self._builds else True
 
 

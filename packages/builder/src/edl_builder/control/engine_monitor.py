@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.ports import Engine
 from edl_builder.metrics import Metrics
 

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from enum import StrEnum
 
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
 
 ARCHIVE_NBYTES = 256 << 20

@@ -1,11 +1,59 @@
-"""One build, and the limits of all builds."""
+"""One build: its source, phase and result; and the limits of all builds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from edl_builder.core.events import SourceKind
-from edl_builder.core.names import BuildId, BuildIdentity, BuildResult, Caller, Failure, Phase
+from edl_builder.core.failure import Failure
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
+
+
+class SourceKind(StrEnum):
+    """Where the sources of a build come from."""
+
+    ARCHIVE = "archive"
+    GIT = "git"
+
+
+class Phase(StrEnum):
+    """Where a build is."""
+
+    RECEIVING = "receiving"
+    FETCHING = "fetching"
+    RESOLVING = "resolving"
+    QUEUED = "queued"
+    BUILDING = "building"
+    PUSHING = "pushing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Phase.DONE, Phase.FAILED, Phase.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """An image that can be pulled.
+
+    Attributes:
+        image: ``repository@sha256:...``.
+        nbytes: what a puller downloads: compressed layers and configuration.
+        seconds: from the request to the end.
+        layers: steps of the build, 0 if nothing was built.
+        cached_layers: of these, how many the engine had.
+        reused: found in the registry.
+    """
+
+    image: str
+    nbytes: int
+    seconds: float
+    layers: int
+    cached_layers: int
+    reused: bool
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)

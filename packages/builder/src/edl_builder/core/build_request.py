@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edl_builder.core.archive import ARCHIVE_NBYTES, too_large
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import Quota
 from edl_builder.core.references import (
     Reference,

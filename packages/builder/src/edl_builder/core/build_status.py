@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_builder.core.build import Build
-from edl_builder.core.names import BuildId, BuildResult, Failure, Key, Phase
+from edl_builder.core.build import Build, BuildResult, Phase
+from edl_builder.core.failure import Failure
+from edl_builder.core.identifiers import BuildId, Key
 from edl_proto.timestamps import rfc3339
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edl_builder.core.names import Key
+from edl_builder.core.identifiers import Key
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_builder.core.names import BuildId, BuildIdentity, Failure
+from edl_builder.core.failure import Failure
+from edl_builder.core.identifiers import BuildId, BuildIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from edl_builder.core.names import BuildId, BuildIdentity, BuildResult, Caller, Failure
-
-
-class SourceKind(StrEnum):
-    """Where the sources of a build come from."""
-
-    ARCHIVE = "archive"
-    GIT = "git"
+from edl_builder.core.build import BuildResult, SourceKind
+from edl_builder.core.failure import Failure
+from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
-from edl_builder.core.names import BuildId, Caller
+from edl_builder.core.identifiers import BuildId, Caller
 
 
 class FairQueue:
@@ -13,13 +13,6 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Caller, deque[BuildId]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    def of(self, caller: Caller) -> int:
-        """How many builds of a caller wait."""
-        return len(self._waiting.get(caller, ()))
 
     def add(self, caller: Caller, build: BuildId) -> None:
         """A build waits from now on."""

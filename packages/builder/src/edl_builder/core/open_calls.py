@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.content import Runtime
-from edl_builder.core.names import BuildId, Key
+from edl_builder.core.identifiers import BuildId, Key
 from edl_builder.core.references import Reference
 from edl_proto.images.signatures import PROVENANCE
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_builder.core.names import BuilderError, Caller, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import Caller
 
 _DAY_S = 86400
 _HOUR_S = 3600

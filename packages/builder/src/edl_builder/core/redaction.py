@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from edl_proto.public_settings import without_passwords
 
+LONGEST_LINE = 4000
+"""Characters of a line that are kept."""
+
 _MASK = "***"
 _SHORTEST = 4
 """Shorter ones would mask half of every log, and protect nothing."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from edl_builder.core.names import BuilderError, Key, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import Key
 from edl_proto.images.names import DOCKER_HUB, is_digest
 
 LONGEST = 255

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 
 FILE = "requirements.txt"
 _LARGEST = 256 * 1024

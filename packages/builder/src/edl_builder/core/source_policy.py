@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edl_builder.core.names import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import matches
 from edl_proto.model.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
 

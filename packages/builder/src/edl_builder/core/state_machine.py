@@ -16,15 +16,10 @@ from typing import assert_never
 
 from edl_builder.core import effects as fx
 from edl_builder.core import events as ev
-from edl_builder.core.build import Build, BuildLimits
+from edl_builder.core.build import Build, BuildLimits, Phase, SourceKind
+from edl_builder.core.failure import Failure, Reason
 from edl_builder.core.fair_queue import FairQueue
-from edl_builder.core.names import (
-    BuildId,
-    BuildIdentity,
-    Failure,
-    Phase,
-    Reason,
-)
+from edl_builder.core.identifiers import BuildId, BuildIdentity
 
 
 @dataclass(slots=True)
@@ -145,7 +140,7 @@ class BuildStateMachine:
         build.callers, build.at_once = frozenset({event.caller}), event.at_once
         build.unsubscribed_since = now
         self._builds[build.id] = build
-        if event.source is ev.SourceKind.GIT:
+        if event.source is SourceKind.GIT:
             build.phase = Phase.QUEUED
             self._queues.preparing.add(build.caller, build.id)
         return [fx.BuildChanged(build.id), *self._start(now)]
@@ -168,7 +163,7 @@ class BuildStateMachine:
             if same is not None:
                 return self._join(build, same)
             self._queues.building.add(build.caller, build.id)
-        elif event.source is ev.SourceKind.GIT:
+        elif event.source is SourceKind.GIT:
             self._queues.preparing.add(build.caller, build.id)
         else:
             failure = Failure(
@@ -278,7 +273,7 @@ class BuildStateMachine:
             if name is None:
                 break
             build = self._builds[name]
-            git = build.source is ev.SourceKind.GIT
+            git = build.source is SourceKind.GIT
             build.phase = Phase.FETCHING if git else Phase.RESOLVING
             build.since, build.is_working = now, True
             preparing += 1

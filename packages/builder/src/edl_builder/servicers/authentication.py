@@ -13,7 +13,7 @@ from edl_builder.adapters.identity_tokens import BadIdentityToken, IdentityToken
 from edl_builder.adapters.issuer_keys import KeysUnavailable
 from edl_builder.config.access import Access, hash_token
 from edl_builder.core.build_request import Tenant
-from edl_builder.core.names import Caller
+from edl_builder.core.identifiers import Caller
 
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 _BEARER = "bearer "

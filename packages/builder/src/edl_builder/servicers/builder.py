@@ -12,7 +12,8 @@ from edl_builder import codec
 from edl_builder.control.build_service import BuildService
 from edl_builder.core.build_request import RequestPolicy, Tenant, authorize
 from edl_builder.core.build_status import BuildStatus
-from edl_builder.core.names import BuilderError, BuildId, Reason
+from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.identifiers import BuildId
 from edl_builder.metrics import Metrics
 from edl_builder.servicers.guard import AdmittedCall
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc

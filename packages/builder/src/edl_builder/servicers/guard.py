@@ -18,7 +18,7 @@ import grpc
 from edl_builder.codec import error_to, refusal
 from edl_builder.core.build_request import Tenant
 from edl_builder.core.call_record import CallRecord
-from edl_builder.core.names import BuilderError
+from edl_builder.core.failure import BuilderError
 from edl_builder.core.open_calls import OpenCalls
 from edl_builder.servicers.authentication import Authenticator
 from edl_proto.errors import EdlError
