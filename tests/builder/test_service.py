@@ -140,7 +140,10 @@ def test_pips_reason_for_a_missing_requirement_is_shown(service: Service, reposi
         )
     assert outcome.error is not None
     assert outcome.last.phase == pb.BUILD_FAILED, outcome.text
-    assert "no-such-package-of-anybody" in outcome.text
+    # pip says before this which versions there are, and which it has ignored.
+    reason = "No matching distribution found for no-such-package-of-anybody==0"
+    assert f"ERROR: {reason}" in outcome.text
+    assert outcome.error.details() == outcome.last.error.what == f"the build failed: {reason}"
     assert "requirements.txt" in outcome.last.error.remedy, (outcome.last, outcome.text)
 
 
