@@ -168,8 +168,8 @@ def package(session: nox.Session, package: str) -> None:
         install(session, "docker", "grpcio-health-checking")
     if package == "master":  # an S3 server and a client of it; and others' bfloat16 to compare with
         install(session, "moto[s3]", "flask", "flask-cors", "s3fs", "ml_dtypes")
-    if package == "worker":  # real tables, and what the zoo's models are compared with
-        install(session, "scikit-learn")
+    if package == "worker":  # real tables and what the zoo's models are compared with; Keras 2
+        install(session, "scikit-learn", "tf-keras")
     pytest(session, f"packages/{package}/tests")
 
 

@@ -20,47 +20,60 @@ import recordio
 import recordio.example
 
 ZOO = ROOT / "tests" / "elasticdl_zoo"
-RECORDS, EPOCHS = 120, 5
+RECORDS, EPOCHS = 120, 20
+
+Make = Callable[[Path], list[int]]
+"""Writes records, and returns their labels."""
+
+CHANCE = 0.64
+"""Between 35 and 65% of the labels are 1. A prediction that is the same for all records, whatever
+it is, has a larger cross-entropy than this."""
+
+LEARNED = CHANCE / 4
+"""Of eight seeds of each model, none had a loss above 0.02, or below 0.57 before its training."""
 
 
-def people(path: Path) -> None:
-    """Rows whose label follows from age and city."""
-    random = np.random.default_rng(1)
+def people(path: Path) -> list[int]:
+    """Rows whose label follows from age and city; from the age alone, not even three of four."""
+    random, labels = np.random.default_rng(1), []
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("age", "city", "label"))
         for _ in range(RECORDS):
             age, city = int(random.integers(10, 80)), str(random.choice(["paris", "rome", "oslo"]))
-            rows.writerow((age, city, int((age > 40) != (city == "rome"))))
+            labels.append(int((age >= 40) != (city == "rome")))
+            rows.writerow((age, city, labels[-1]))
+    return labels
 
 
-def ids(path: Path) -> None:
+def ids(path: Path) -> list[int]:
     """Three ids each; the label follows from the first one."""
-    random = np.random.default_rng(2)
+    random, labels = np.random.default_rng(2), []
     with recordio.Writer(str(path)) as writer:
         for _ in range(RECORDS):
             first = random.integers(1, 10)
             numbers = np.array([first, random.integers(10) * 1000, 0])
-            writer.write(
-                recordio.example.encode({"ids": numbers, "label": np.array([int(first > 4)])})
-            )
+            labels.append(int(first > 4))
+            writer.write(recordio.example.encode({"ids": numbers, "label": np.array(labels[-1:])}))
+    return labels
 
 
-def images(path: Path) -> None:
+def images(path: Path) -> list[int]:
     """Dark and light ones."""
-    random = np.random.default_rng(3)
+    random, labels = np.random.default_rng(3), [number % 2 for number in range(RECORDS)]
     with recordio.Writer(str(path)) as writer:
-        for number in range(RECORDS):
-            image = random.random(36, np.float32) + number % 2
-            writer.write(recordio.example.encode({"image": image, "label": np.array([number % 2])}))
+        for label in labels:
+            image = random.random(36, np.float32) + label
+            writer.write(recordio.example.encode({"image": image, "label": np.array([label])}))
+    return labels
 
 
 @pytest.fixture
 def train(edl: Edl, tmp_path: Path) -> Callable[..., Any]:
-    def train(model_def: str, make: Callable[[Path], None], *more: str) -> Any:
+    def train(model_def: str, make: Make, *more: str) -> Any:
         """Train a file as it is; what must be right of each of them is asserted here."""
         data = tmp_path / ("data.csv" if make is people else "data.recordio")
-        make(data)
+        assert 0.35 <= np.mean(make(data)) <= 0.65
         model = ("--model-zoo", str(ZOO), "--model-def", model_def, "--data", str(data))
         result = edl(
             *("train", *model, "--validation-data", str(data), "--num-epochs", str(EPOCHS)),
@@ -76,15 +89,17 @@ def train(edl: Edl, tmp_path: Path) -> Callable[..., Any]:
 
 def test_columns_of_features_and_metrics_by_output(train: Callable[..., Any]) -> None:
     result = train("table.custom_model", people, "--num-workers", "2")
-    assert result["metrics"]["probs_auc"] > 0.6
-    assert 0 < result["metrics"]["logits_accuracy"] <= 1
+    assert result["metrics"]["loss"] < LEARNED
+    assert result["metrics"]["probs_auc"] > 0.95
+    assert result["metrics"]["logits_accuracy"] > 0.95
 
 
 def test_embedding_tables_and_a_processor_of_predictions(
     edl: Edl, tmp_path: Path, train: Callable[..., Any]
 ) -> None:
     result = train("ids.custom_model", ids, "--parameter-servers", "1")
-    assert result["metrics"]["probs_auc"] > 0.9
+    assert result["metrics"]["loss"] < LEARNED
+    assert result["metrics"]["probs_auc"] > 0.95
     output = tmp_path / "predictions.csv"
     edl(
         *("predict", "--trained-model", str(tmp_path / "model")),
@@ -99,8 +114,9 @@ def test_embedding_tables_and_a_processor_of_predictions(
 def test_layers_of_old_paths_and_records_that_the_input_function_parses(
     tmp_path: Path, train: Callable[..., Any]
 ) -> None:
-    before = train("images.CustomModel", images)
-    assert before["metrics"]["loss"] < 2.0
+    result = train("images.CustomModel", images)
+    assert result["metrics"]["loss"] < LEARNED
+    assert result["metrics"]["accuracy"] > 0.95
     trained = load_file(str(tmp_path / "model" / "parameters.safetensors"))
     moving = [name for name in trained if "moving_mean" in name]
     assert moving, "the layer of the old path is Keras 3's own BatchNormalization"
@@ -108,8 +124,10 @@ def test_layers_of_old_paths_and_records_that_the_input_function_parses(
 
 
 def test_a_data_reader_and_preprocessing_layers(train: Callable[..., Any]) -> None:
-    """Cities are told apart only as the reader writes them."""
-    assert train("readers.custom_model", people)["metrics"]["accuracy"] > 0.7
+    """Who lives in Rome is known only from what the reader writes."""
+    result = train("readers.custom_model", people)
+    assert result["metrics"]["loss"] < LEARNED
+    assert result["metrics"]["accuracy"] > 0.95
 
 
 def test_the_master_follows_a_schedule_by_version(
@@ -122,8 +140,13 @@ def test_the_master_follows_a_schedule_by_version(
     assert bias.tolist() == [-3.25]
 
 
-def test_a_model_of_keras_2(train: Callable[..., Any]) -> None:
+def test_a_model_of_tf_keras(train: Callable[..., Any]) -> None:
+    """The mean of the labels has a squared error of 1.0, and an untrained model at least 9.
+
+    Of 16 seeds, the worst had 0.02, and an absolute error of 0.12.
+    """
     result = train("keras2.custom_model", people)
     (warning,) = result["warnings"]
     assert "no model.keras" in warning
-    assert 0 < result["metrics"]["mae"] < 1
+    assert result["metrics"]["loss"] < 0.25
+    assert 0 < result["metrics"]["mae"] < 0.5

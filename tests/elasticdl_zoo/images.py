@@ -10,7 +10,7 @@ class CustomModel(tf.keras.Model):
         super().__init__(name="images")
         self._reshape = layers.Reshape((6, 6, 1))
         self._conv = layers.Conv2D(4, (3, 3), activation="relu", use_bias=False)
-        self._norm = layers.BatchNormalization(axis=-1 if channel_last else 1)
+        self._norm = layers.BatchNormalization(axis=-1 if channel_last else 1, momentum=0.9)
         self._flat = layers.Flatten()
         self._dense = layers.Dense(2)
 

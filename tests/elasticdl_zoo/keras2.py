@@ -1,27 +1,22 @@
-"""A model, an optimizer and a metric of Keras 2, of which TensorFlow still contains a part."""
-
-import importlib
+"""A model, an optimizer, its schedule and a metric of tf_keras: a line over the age."""
 
 import tensorflow as tf
-
-
-def old(module):
-    return importlib.import_module("tensorflow.python.keras." + module)
+import tf_keras
 
 
 def custom_model():
-    core = old("layers.core")
-    inputs = old("engine.input_layer").Input((1,), name="age")
-    hidden = core.Dense(8, activation="relu", kernel_regularizer="l2")(inputs)
-    return old("models").Model(inputs, core.Dense(1)(core.Dropout(0.1)(hidden)), name="keras2")
+    inputs = tf_keras.Input((1,), name="age")
+    hidden = tf_keras.layers.Dense(8, activation="tanh", kernel_regularizer="l2")(inputs)
+    outputs = tf_keras.layers.Dense(1)(tf_keras.layers.Dropout(0.1)(hidden))
+    return tf_keras.Model(inputs, outputs, name="keras2")
 
 
 def feed(dataset, mode, metadata):
-    label = metadata.column_names.index("label")
+    age = metadata.column_names.index("age")
 
     def parse(record):
-        age = tf.strings.to_number(record[0:1], tf.float32) / 50.0
-        return age, tf.strings.to_number(record[label : label + 1], tf.float32)
+        scaled = (tf.strings.to_number(record[age : age + 1], tf.float32) - 45.0) / 20.0
+        return scaled, 3.0 - scaled
 
     return dataset.map(parse)
 
@@ -30,10 +25,10 @@ def loss(labels, predictions):
     return tf.reduce_mean(tf.square(predictions - labels))
 
 
-def optimizer(lr=0.1):
-    schedule = old("optimizer_v2.learning_rate_schedule").ExponentialDecay(lr, 10, 0.9)
-    return old("optimizer_v2.gradient_descent").SGD(schedule, momentum=0.9)
+def optimizer(lr=0.02):
+    schedule = tf_keras.optimizers.schedules.ExponentialDecay(lr, 100, 0.9)
+    return tf_keras.optimizers.SGD(schedule, momentum=0.9)
 
 
 def eval_metrics_fn():
-    return {"mae": old("metrics").MeanAbsoluteError()}
+    return {"mae": tf_keras.metrics.MeanAbsoluteError()}

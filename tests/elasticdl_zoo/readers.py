@@ -46,7 +46,7 @@ def custom_model():
     ids = ConcatenateWithOffset([0, 4])([age, city])
     wide = SparseEmbedding(input_dim=20, output_dim=1)(ids)
     number = Normalizer(subtractor=40.0, divisor=20.0)(inputs["age"])
-    deep = tf.keras.layers.Dense(4, activation="relu")(tf.concat([wide, number], 1))
+    deep = tf.keras.layers.Dense(8, activation="tanh")(tf.concat([wide, number], 1))
     return tf.keras.Model(inputs, tf.keras.layers.Dense(1)(deep), name="readers")
 
 

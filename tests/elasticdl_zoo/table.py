@@ -11,8 +11,10 @@ from elasticdl.python.elasticdl.feature_column import feature_column as elasticd
 AGE = tf.feature_column.numeric_column("age", shape=(1,), dtype=tf.float32)
 AGE_GROUPS = tf.feature_column.bucketized_column(AGE, boundaries=[20, 40, 60])
 CITY = tf.feature_column.categorical_column_with_hash_bucket("city", hash_bucket_size=16)
+BOTH = tf.feature_column.crossed_column([AGE_GROUPS, "city"], hash_bucket_size=64)
 COLUMNS = [
     AGE_GROUPS,
+    tf.feature_column.indicator_column(BOTH),
     tf.feature_column.indicator_column(CITY),
     elasticdl_column.embedding_column(CITY, dimension=4),
 ]
