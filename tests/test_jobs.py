@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
@@ -207,19 +208,22 @@ def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_
         *("--validation-data", f"{digit_data}/test", "--num-epochs", "3"),
         *("--evaluation-steps", "5", "--output", str(tmp_path / "model")),
     )
-    curves = {curve["name"]: curve["points"] for curve in edl.status("curves")["curves"]}
+    curves = {
+        curve["name"]: [(int(point["step"]), point["value"]) for point in curve["points"]]
+        for curve in edl.status("curves")["curves"]
+    }
     assert len(curves["accuracy"]) >= 3
     assert len(curves["loss"]) >= 3
     import tensorflow as tf
 
-    tags = {
-        value.tag
-        for path in (edl.job_dir("curves") / "tensorboard").rglob("*tfevents*")
-        for event in tf.compat.v1.train.summary_iterator(str(path))
-        for value in event.summary.value
-    }
-    assert any("loss" in tag for tag in tags)
-    assert any("accuracy" in tag for tag in tags)
+    scalars: dict[str, list[tuple[int, float]]] = {}
+    for path in sorted((edl.job_dir("curves") / "tensorboard").rglob("*tfevents*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                scalars.setdefault(value.tag, []).append((event.step, value.simple_value))
+    assert scalars.keys() == curves.keys()
+    for name, points in curves.items():
+        np.testing.assert_allclose(scalars[name], points, rtol=1e-6, err_msg=name)
 
 
 def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
