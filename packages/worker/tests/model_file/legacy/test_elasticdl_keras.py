@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +14,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import ZOO
 from elasticdl_definitions import BINARY_LOSS, IDS, PARSE_IDS, load_and_train
+from google.protobuf.json_format import MessageToJson
 from model_files import LOSS, MODEL, REST, rows
 from plain_loop import batches, evaluate
 from zoo_folder import ZooFolder
 
 import edl_worker
+from edl_proto.v1 import job_pb2
 from edl_worker.model_file import ContractErrors
 from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
 from elasticdl.python.common.constants import Mode
@@ -193,3 +199,45 @@ def test_nothing_of_it_is_loaded_before_a_file_asks_for_it() -> None:
         if name.startswith(package)
     }
     assert imported == {f"{package}.old_modules"}, "only the finder"
+
+
+LOADED = """
+import json, sys
+from edl_worker.__main__ import main
+
+def legacy():
+    return sorted(name for name in sys.modules if name.startswith("edl_worker.model_file.legacy"))
+
+assert main(["check", "--spec", sys.argv[1]]) == 0
+modern = legacy()
+assert main(["check", "--spec", sys.argv[2]]) == 0
+print(json.dumps([modern, legacy()]))
+"""
+POINTS_OF_ELASTICDL = """
+from points import *
+from elasticdl.python.elasticdl.callbacks import LearningRateScheduler
+
+def callbacks():
+    return [LearningRateScheduler(lambda model_version: 0.1)]
+"""
+
+
+def test_the_check_of_a_modern_file_loads_nothing_of_it(
+    zoo: ZooFolder, job: job_pb2.JobSpec, tmp_path: Path
+) -> None:
+    """A whole check: the contract, and a trial with the first records."""
+    zoo.write("points.py", (ZOO / "points.py").read_text())
+    zoo.write("mine.py", POINTS_OF_ELASTICDL)
+    specs = []
+    for model_def in ("points", "mine"):
+        job.model.model_zoo, job.model.model_def = str(zoo.root), model_def
+        specs.append(tmp_path / f"{model_def}.json")
+        specs[-1].write_text(MessageToJson(job))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *specs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    modern, old = json.loads(done.stdout.splitlines()[-1])
+    package = "edl_worker.model_file.legacy"
+    assert modern == [package, f"{package}.old_modules"], "only the finder"
+    assert {f"{package}.callbacks", f"{package}.version_schedule"} <= set(old)
