@@ -119,7 +119,10 @@ SUPERVISOR = Role("supervisor", lambda job, _: job.supervisor_pids())
 BOTH = Role("master and supervisor", lambda job, _: job.master_pids() + job.supervisor_pids())
 EVERYTHING = Role(
     "everything",  # but the client: as at the end of a session
-    lambda job, _: job.master_pids() + job.supervisor_pids() + job.worker_pids(),
+    lambda job, _: [
+        *(*job.master_pids(), *job.supervisor_pids(), *job.worker_pids()),
+        *(pid for server in range(job.servers) for pid in job.server_pids(server)),
+    ],
     leaves_none=True,
 )
 JOB = Role("job", lambda job, _: job.client_pids() or job.master_pids())
