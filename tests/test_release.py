@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import release
 from conftest import ROOT
+
+from tests import dev_cache
 
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
@@ -66,11 +69,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheels_install_into_an_empty_environment(
     version: str, wheels: Path, tmp_path: Path
 ) -> None:
-    python = interpreter(version)
-    if python is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"no Python {version}, which wheels must install into")
-        pytest.skip(f"this machine has no Python {version}")
+    python = required_interpreter(version)
     place = tmp_path / "venv"
     subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
     inside = place / "bin" / "python"
@@ -82,6 +81,107 @@ def test_wheels_install_into_an_empty_environment(
         ["edl", "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert help_.stdout.startswith("Examples:")
+
+
+FIRST_BLOCK = re.search(
+    r"^```\n(.*?)^```", (ROOT / "docs" / "installing.md").read_text(), re.MULTILINE | re.DOTALL
+)
+assert FIRST_BLOCK is not None
+RELEASE, INSTALL, DOCTOR = (line.partition(" #")[0].strip() for line in FIRST_BLOCK[1].splitlines())
+"""The commands of docs/installing.md, word for word."""
+
+DOCUMENTED = sorted(
+    {
+        command
+        for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+        for command in re.findall(r"pip install --find-links dist(?: '[^']+')+", path.read_text())
+    }
+)
+"""All commands of the documents that install from ``dist/``."""
+
+
+@pytest.fixture
+def person(wheels: Path, tmp_path: Path) -> Callable[..., str]:
+    """Types a command into a shell, beside ``dist/``, in an empty environment with real pip."""
+    (tmp_path / "dist").symlink_to(wheels)
+    (pip,) = (ROOT / "tools").glob("pip-*.whl")
+
+    def person(python: Path, command: str, **environ: str) -> str:
+        place = tmp_path / "edl"
+        if not place.exists():
+            # Debian's Python comes without ensurepip; a wheel of pip can install itself.
+            subprocess.run([python, "-m", "venv", "--without-pip", place], check=True)
+            install_pip = [place / "bin" / "python", f"{pip}/pip", "install", "-q", "--no-index"]
+            subprocess.run([*install_pip, pip], check=True)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env={
+                **os.environ,
+                "PATH": f"{place / 'bin'}:/usr/bin:/bin",
+                "HOME": str(tmp_path),
+                "PIP_CACHE_DIR": str(dev_cache.folder() / "pip"),
+                # Versions that fit each other, whatever is published meanwhile.
+                "PIP_CONSTRAINT": str(ROOT / "requirements.lock"),
+                **environ,
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if "Failed to establish a new connection" in done.stderr and not os.environ.get("CI"):
+            pytest.skip("no package index can be reached")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return person
+
+
+def required_interpreter(version: str) -> Path:
+    python = interpreter(version)
+    if python is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"no Python {version}, which wheels must install into")
+        pytest.skip(f"this machine has no Python {version}")
+    return python
+
+
+def test_the_document_has_the_commands_that_are_tried_here() -> None:
+    assert (RELEASE, DOCTOR) == ("./dev release", "edl doctor")
+    assert INSTALL in DOCUMENTED
+    assert len(DOCUMENTED) >= 4
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_pip_finds_all_that_the_documented_command_needs(
+    version: str, person: Callable[..., str]
+) -> None:
+    """For each Python; installing takes half a minute and 2 GB, so once is enough for that."""
+    found = person(required_interpreter(version), INSTALL, PIP_DRY_RUN="1")
+    (names,) = re.findall(r"^Would install (.*)$", found, re.MULTILINE)
+    for name in ("client", "master", "worker", "proto", "recordio"):
+        assert f"edl-{name}-{release.version()}" in names.split()
+    assert "tensorflow_cpu-" in names
+
+
+@pytest.mark.parametrize("command", sorted({*DOCUMENTED} - {INSTALL}))
+def test_pip_finds_all_that_other_documented_commands_need(
+    command: str, person: Callable[..., str]
+) -> None:
+    found = person(Path(sys.executable), command, PIP_DRY_RUN="1")
+    assert f"-{release.version()}" in found.partition("Would install ")[2]
+    assert "does not provide the extra" not in found
+
+
+def test_the_documented_commands_install_what_runs_jobs(person: Callable[..., str]) -> None:
+    """On the newest Python that is here."""
+    version = next(one for one in reversed(PYTHONS) if interpreter(one))
+    python = required_interpreter(version)
+    person(python, INSTALL, PIP_NO_COMPILE="1")
+    said = person(python, DOCTOR)
+    assert re.search(rf"^ok +edl-worker +{re.escape(release.version())}$", said, re.MULTILINE)
+    assert re.search(r"^ok +tensorflow ", said, re.MULTILINE)
+    assert f"Python {version}." in said
 
 
 def test_there_is_one_version() -> None:
