@@ -53,6 +53,11 @@ class Failing(job_pb2_grpc.JobServicer):
     def Acknowledge(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.OUT_OF_RANGE, "said by hand")
 
+    def ReadTimeline(self, request: Any, context: Any) -> Any:
+        text = f"begin {'数' * 50_000} end"
+        raise EdlError(ErrorCode.IMAGE_BUILD_FAILED, text, where=text, remedy=text, detail=text)
+        yield
+
     def WatchEvents(self, request: Any, context: Any) -> Any:
         yield job_pb2.Event(number=1)
         raise EdlError(ErrorCode.STOPPED, "enough")
@@ -108,6 +113,20 @@ def test_an_error_crosses_the_wire_whole(served: Any) -> None:
     assert error.code == ErrorCode.PORT_IN_USE
     assert error.where == "127.0.0.1:1"
     assert error.detail == "x" * 900
+    assert not internal_errors
+
+
+def test_an_error_that_is_too_long_for_grpc_crosses_with_its_ends(served: Any) -> None:
+    stub, internal_errors = served
+    failure = _failure(lambda: list(stub.ReadTimeline(job_pb2.ReadTimelineRequest(), timeout=200)))
+    error = EdlError.from_rpc(failure)
+    assert failure.code() is grpc.StatusCode.ABORTED
+    assert failure.details().startswith("begin 数")
+    assert error is not None
+    assert error.code == ErrorCode.IMAGE_BUILD_FAILED
+    for text in (error.what, error.where, error.remedy, error.detail):
+        assert text.startswith("begin 数")
+        assert text.endswith("数 end")
     assert not internal_errors
 
 

@@ -40,7 +40,7 @@ from edl_builder.adapters.build_store import BuildRecord, BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.app import App
 from edl_builder.control import build_work
-from edl_builder.core.failure import BuilderError
+from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.monitoring.span_export import SpanExport, SpanRecord
@@ -245,6 +245,24 @@ def test_a_failing_build_says_what_and_where(bench: Bench) -> None:
     assert told.error is not None
     assert told.error.what == told.last.error.what == "the build failed: pip"
     assert "ERROR: No matching distribution found for no-such-package" in told.lines
+
+
+def test_a_build_that_fails_with_a_long_log_says_what_and_where(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than gRPC lets pass at the end of a call."""
+
+    def fail(*_: object) -> None:
+        detail = "\n".join(["x" * 4000] * 60)
+        raise BuilderError(Reason.BUILD, "the build failed: pip", detail=detail)
+
+    monkeypatch.setattr(bench.engine, "build", fail)
+    with bench.stub() as stub:
+        told = build(stub, zoos.tar(ZOO))
+    assert told.status is grpc.StatusCode.ABORTED
+    assert told.error is not None
+    assert told.error.what == told.last.error.what == "the build failed: pip"
+    assert len(told.last.error.detail) > 200_000
 
 
 def test_without_an_engine_or_a_registry_the_build_fails_clearly(bench: Bench) -> None:

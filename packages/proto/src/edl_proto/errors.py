@@ -7,11 +7,18 @@ from typing import Any, NoReturn
 
 import grpc
 
-from edl_proto.printable import indented, visible
+from edl_proto.printable import clipped, indented, visible
 from edl_proto.v1 import error_pb2
 from edl_proto.v1.error_pb2 import ErrorCode as ErrorCode  # for those who raise errors
 
 _METADATA_KEY = "edl-error-bin"
+
+_DETAILS_CHARS = 250
+"""Of up to 12 bytes each, as gRPC encodes them."""
+
+_ERROR_NBYTES = 4800
+"""Both fit into the 8 KiB of metadata that gRPC lets pass. A call whose answer has more ends with a
+status that is none of the server's."""
 
 
 GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
@@ -156,6 +163,24 @@ def error_metadata(error: EdlError) -> tuple[tuple[str, bytes], ...]:
     return ((_METADATA_KEY, error.to_proto().SerializeToString()),)
 
 
+def abort(context: Any, error: EdlError) -> NoReturn:
+    """End a call with an error. If it is too long for gRPC, the middles of its texts are left out.
+
+    Args:
+        context: of the call, a ``grpc.ServicerContext``.
+    """
+    message, most = error.to_proto(), _ERROR_NBYTES
+    while message.ByteSize() > _ERROR_NBYTES:
+        most //= 2
+        message.what = clipped(message.what, most)
+        message.where = clipped(message.where, most)
+        message.remedy = clipped(message.remedy, most)
+        message.detail = clipped(message.detail, most)
+    context.set_trailing_metadata(error_metadata(EdlError.from_proto(message)))
+    context.abort(error.status, clipped(error.what, _DETAILS_CHARS))
+    raise AssertionError("abort() raises")
+
+
 class ErrorInterceptor(grpc.ServerInterceptor):
     """Turns an exception of a servicer into a gRPC status with the error attached.
 
@@ -213,10 +238,7 @@ class ErrorInterceptor(grpc.ServerInterceptor):
         # call that ended because its peer left. Neither is an internal error.
         if context.code() is not None or not context.is_active():
             raise error
-        known = self.translate(method, error)
-        context.set_trailing_metadata(error_metadata(known))
-        context.abort(known.status, known.what)
-        raise AssertionError("abort() raises")
+        abort(context, self.translate(method, error))
 
     def translate(self, method: str, error: Exception) -> EdlError:
         """The error to answer for an exception; calls ``on_internal_error`` for an unknown one."""

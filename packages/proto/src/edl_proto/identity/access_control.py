@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from edl_proto.errors import EdlError, error_metadata
+from edl_proto.errors import EdlError, abort
 from edl_proto.identity import rules
 from edl_proto.identity.credentials import Credentials, server_credentials
 from edl_proto.identity.names import Identity
@@ -131,7 +131,6 @@ def _check(method: str, context: Any, request: Any) -> None:
     try:
         rules.check(method, caller_of(context), request)
     except EdlError as error:
-        context.set_trailing_metadata(error_metadata(error))
-        context.abort(error.status, error.what)
+        abort(context, error)
     except ValueError as error:
         context.abort(grpc.StatusCode.UNAUTHENTICATED, f"the caller has no identity: {error}")
