@@ -75,7 +75,7 @@ def test_a_worker_is_told_of_once_however_many_profiles_it_makes_up(files: Profi
 
 def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
     again = "Profile the steps once more."
-    assert refused(files, PACKED, offset=7) == (ErrorCode.NOT_READY, again)
+    assert refused(files, PACKED, offset=7) == (ErrorCode.DATA_DAMAGED, again)
     assert refused(files, b"no profile") == (ErrorCode.DATA_DAMAGED, again)
     assert refused(files, PACKED[:-9]) == (ErrorCode.DATA_DAMAGED, again)
 

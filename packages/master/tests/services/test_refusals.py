@@ -186,7 +186,7 @@ def test_a_frozen_version_that_is_not_there_is_reported(held: Held) -> None:
         frozen="nothing",
     )
     error = held.refused("Pull", header.SerializeToString())
-    assert error.code == ErrorCode.NOT_READY
+    assert error.code == ErrorCode.VERSION_NOT_FOUND
     assert "'nothing'" in error.what
 
 

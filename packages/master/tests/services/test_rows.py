@@ -178,7 +178,9 @@ def test_rows_of_a_frozen_version_are_read_and_scanned(server: Server) -> None:
         header.cursor = reply.cursor
     assert found == {5: [1, 1, 1], 6: [1, 1, 1]}
     header.frozen = "never"
-    assert server.refused("ScanRows", header.SerializeToString()).code == ErrorCode.NOT_READY
+    assert (
+        server.refused("ScanRows", header.SerializeToString()).code == ErrorCode.VERSION_NOT_FOUND
+    )
 
 
 @pytest.mark.parametrize(

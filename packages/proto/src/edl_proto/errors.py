@@ -44,6 +44,7 @@ GRPC_STATUS: dict[ErrorCode.ValueType, grpc.StatusCode] = {
     ErrorCode.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     ErrorCode.JOB_OVER: grpc.StatusCode.FAILED_PRECONDITION,
     ErrorCode.WORKER_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    ErrorCode.VERSION_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     ErrorCode.JOB_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
     ErrorCode.STOPPED: grpc.StatusCode.CANCELLED,
     ErrorCode.MASTER_LOST: grpc.StatusCode.UNAVAILABLE,

@@ -360,7 +360,7 @@ class FakeShard(FakeRole):
         if not frozen:
             return self.version, self.values, self.rows
         if frozen not in self._frozen:
-            raise EdlError(ErrorCode.NOT_READY, f"no frozen version {frozen}")
+            raise EdlError(ErrorCode.VERSION_NOT_FOUND, f"no frozen version {frozen}")
         return self._frozen[frozen]
 
 

@@ -331,9 +331,9 @@ class ParameterServerConformance:
             cursor, more = reply.cursor, reply.more
         assert found == {one: row.tobytes() for one, row in zip(mine, rows, strict=True)}
 
-    def test_what_was_never_frozen_is_not_ready(self, served: ServedParameters) -> None:
+    def test_what_was_never_frozen_is_not_found(self, served: ServedParameters) -> None:
         index = served.initialize().log_index
-        with refused(ErrorCode.NOT_READY):
+        with refused(ErrorCode.VERSION_NOT_FOUND):
             served.read(0, frozen="never", log_index=index)
 
     # --- callers ---------------------------------------------------------------------------

@@ -71,6 +71,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "STALE_LEASE": ErrorPresentation(70),
     "STALE_INCARNATION": ErrorPresentation(70),
     "NOT_READY": ErrorPresentation(70),
+    "VERSION_NOT_FOUND": ErrorPresentation(70),
     "INTERNAL": ErrorPresentation(70, "internal error"),
     "IMAGE_BUILD_FAILED": ErrorPresentation(9, "the image cannot be built"),
     "BUILD_NOT_FOUND": ErrorPresentation(6),

@@ -40,8 +40,7 @@ class ProfileFiles:
             its place: a worker can make up any number, and each would be an event.
 
         Raises:
-            EdlError: LIMIT_EXCEEDED, NOT_READY if a piece is missing, DATA_DAMAGED,
-                OUTPUT_UNWRITABLE or DISK_FULL.
+            EdlError: LIMIT_EXCEEDED, DATA_DAMAGED, OUTPUT_UNWRITABLE or DISK_FULL.
         """
         with self._lock:
             end = offset + len(content)
@@ -52,7 +51,7 @@ class ProfileFiles:
                 received.clear()
             if offset > len(received):
                 del self._received[worker]
-                raise _refusal(ErrorCode.NOT_READY, worker, "lacks a piece", _AGAIN)
+                raise _refusal(ErrorCode.DATA_DAMAGED, worker, "lacks a piece", _AGAIN)
             received[offset:] = content
             if len(received) > _MOST_PACKED:
                 del self._received[worker]

@@ -25,11 +25,13 @@ def translate_payload_errors() -> Iterator[None]:
 
 @contextmanager
 def translate_missing_versions() -> Iterator[None]:
-    """A frozen version that does not exist, or not yet, is NOT_READY."""
+    """A name without a frozen version is VERSION_NOT_FOUND."""
     try:
         yield
     except KeyError as error:
-        raise EdlError(ErrorCode.NOT_READY, str(error.args[0]), where="parameters") from error
+        raise EdlError(
+            ErrorCode.VERSION_NOT_FOUND, str(error.args[0]), where="parameters"
+        ) from error
 
 
 def not_ready(what: str = "no worker has described its model yet") -> EdlError:

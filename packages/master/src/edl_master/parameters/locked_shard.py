@@ -260,7 +260,7 @@ class LockedShard:
         """Values for a worker, in memory that is its own as long as the context lasts.
 
         Raises:
-            EdlError: NOT_READY if nothing is frozen under that name.
+            EdlError: VERSION_NOT_FOUND if nothing is frozen under that name.
         """
         if request.rows:
             self.wait_until_warm()
@@ -295,7 +295,7 @@ class LockedShard:
             log_index: as in ``locked``.
 
         Raises:
-            EdlError: NOT_READY if nothing is frozen under that name.
+            EdlError: VERSION_NOT_FOUND if nothing is frozen under that name.
         """
         with (
             self.locked(log_index) as shard,
@@ -320,7 +320,7 @@ def copy_out(
     """Copy what a request asks for, as it is now; with the lock of the store.
 
     Raises:
-        EdlError: NOT_READY if nothing is frozen under that name.
+        EdlError: VERSION_NOT_FOUND if nothing is frozen under that name.
     """
     with translate_missing_versions():
         frozen = request.frozen

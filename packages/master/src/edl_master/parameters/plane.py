@@ -177,7 +177,7 @@ class ParameterPlane:
             waiting: for the permit, or without one for initial values; None: not at all.
 
         Raises:
-            EdlError: NOT_READY if nothing is frozen under the name in the request.
+            EdlError: VERSION_NOT_FOUND if nothing is frozen under the name in the request.
         """
         waiting = waiting or WaitLimit()
         permit = None

@@ -68,6 +68,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     STALE_INCARNATION: _ErrorCode.ValueType  # 27
     """the call was meant for an earlier incarnation of the master"""
     NOT_READY: _ErrorCode.ValueType  # 28
+    """the call comes too early; a later one may succeed"""
     INTERNAL: _ErrorCode.ValueType  # 29
     IMAGE_BUILD_FAILED: _ErrorCode.ValueType  # 30
     """a step of an image build failed"""
@@ -97,6 +98,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """the cluster does not answer, or refuses the job"""
     TRACKER_UNAVAILABLE: _ErrorCode.ValueType  # 44
     """the experiment tracker does not answer, or refuses"""
+    VERSION_NOT_FOUND: _ErrorCode.ValueType  # 45
+    """no parameters are frozen under this name, or no longer"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Every failure that a user can see has one of these codes. edl_proto.errors maps each code to a
@@ -148,6 +151,7 @@ STALE_LEASE: ErrorCode.ValueType  # 26
 STALE_INCARNATION: ErrorCode.ValueType  # 27
 """the call was meant for an earlier incarnation of the master"""
 NOT_READY: ErrorCode.ValueType  # 28
+"""the call comes too early; a later one may succeed"""
 INTERNAL: ErrorCode.ValueType  # 29
 IMAGE_BUILD_FAILED: ErrorCode.ValueType  # 30
 """a step of an image build failed"""
@@ -177,6 +181,8 @@ CLUSTER_UNAVAILABLE: ErrorCode.ValueType  # 43
 """the cluster does not answer, or refuses the job"""
 TRACKER_UNAVAILABLE: ErrorCode.ValueType  # 44
 """the experiment tracker does not answer, or refuses"""
+VERSION_NOT_FOUND: ErrorCode.ValueType  # 45
+"""no parameters are frozen under this name, or no longer"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

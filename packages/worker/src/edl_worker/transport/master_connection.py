@@ -77,6 +77,9 @@ class MasterConnection:
     def call(self, name: str, attempt: Callable[[], T]) -> T:
         """Repeat a call until there is a reply, or the called process has been away too long.
 
+        A call that comes too early, such as one that needs a parameter server that still starts,
+        is repeated until the worker has to leave.
+
         Raises:
             EdlError: the error with which the master replied.
             MasterReplacedError: the master is another incarnation.
@@ -87,7 +90,7 @@ class MasterConnection:
         for delay_s in backoff.delays(random.random):
             started = time.monotonic()
             try:
-                reply = attempt()
+                reply = self._when_ready(name, attempt)
             except ParameterServerLostError as error:
                 cause, absent = str(error), error
                 limit_s = min(self.settings.master_wait_s, self.settings.server_wait_s)
@@ -108,6 +111,24 @@ class MasterConnection:
                 )
             if now + delay_s - failing_since > limit_s:
                 self._state.leave(self._departure(now - failing_since, cause, absent))
+            self._state.sleep(delay_s)
+        raise AssertionError("delays never end")
+
+    def _when_ready(self, name: str, attempt: Callable[[], T]) -> T:
+        """Repeat a call while the reply is NOT_READY.
+
+        There is no time limit here: the master, which replies, knows its parameter servers, and
+        ends a job that makes no progress.
+        """
+        for number, delay_s in enumerate(backoff.delays(random.random)):
+            try:
+                return attempt()
+            except grpc.RpcError as error:
+                reported = EdlError.from_rpc(error)
+                if reported is None or reported.code != ErrorCode.NOT_READY:
+                    raise
+            if not number:
+                log.warning("%s comes too early (%s); trying again", name, reported.what)
             self._state.sleep(delay_s)
         raise AssertionError("delays never end")
 
