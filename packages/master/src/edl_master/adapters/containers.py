@@ -36,7 +36,7 @@ _CLOSE_MARGIN_S = 30.0  # an engine under load takes its time to end a container
 _AGAIN_S = 0.5
 _CALLS = 8  # at a time
 _WAIT_S = 20.0
-_START_AGAIN_S = 30.0
+_AWAY_S = 30.0
 """A companion that was killed is replaced within this time, on a busy machine too."""
 
 _TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
@@ -124,15 +124,15 @@ class LocalContainers:
         return self._seen.take(timeout_s)
 
     def adopt(self) -> tuple[LiveInstance, ...]:
-        found = []
-        listed = self._call_companion("list")["containers"]
+        found, ended = [], []
+        listed = self._call_until_answered("list")["containers"]
         with self._changed:
             for each in listed:
                 instance = InstanceId(each["instance"])
                 if instance in self._containers:
                     continue
                 if not each["running"]:
-                    self._call_companion("remove", instance)
+                    ended.append(instance)
                     continue
                 container = _Container(
                     WorkerId(each["worker"]),
@@ -147,6 +147,8 @@ class LocalContainers:
             threading.Thread(
                 target=self._await_end, args=(container,), name=container.instance, daemon=True
             ).start()
+        for instance in ended:
+            self._call_until_answered("remove", instance)
         return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
     def close(self, grace_s: float) -> None:
@@ -189,20 +191,13 @@ class LocalContainers:
             output.write(worker_logs.heading(container.worker, container.attempt))
             output.flush()
             container.log_start = output.tell()
-        deadline = time.monotonic() + _START_AGAIN_S
-        while True:
-            try:
-                self._call_companion(
-                    "start",
-                    container.instance,
-                    log_start=container.log_start,
-                    command=list(self._command(container.worker, container.attempt)),
-                    environment=self._environment,
-                )
-                return
-            except OSError:
-                if time.monotonic() > deadline or self._over.wait(_AGAIN_S):
-                    raise
+        self._call_until_answered(
+            "start",
+            container.instance,
+            log_start=container.log_start,
+            command=list(self._command(container.worker, container.attempt)),
+            environment=self._environment,
+        )
 
     def _await_end(self, container: _Container) -> None:
         state = self._state_at_end(container)
@@ -304,6 +299,21 @@ class LocalContainers:
         """Call the companion of this container (docs/adr/0022)."""
         request = {"call": what, **more} | ({"instance": instance} if instance else {})
         return call(self._job_dir, request, _CALL_S)
+
+    def _call_until_answered(self, what: str, instance: str = "", **more: Any) -> dict[str, Any]:
+        """Call the companion again while it is being replaced; only without the lock.
+
+        Raises:
+            CallRefusedError: it did not do it.
+            OSError: nobody has replaced it in time, or the platform was closed meanwhile.
+        """
+        deadline = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                return self._call_companion(what, instance, **more)
+            except OSError:
+                if time.monotonic() > deadline or self._over.wait(_AGAIN_S):
+                    raise
 
 
 def _message(error: Exception) -> str:
