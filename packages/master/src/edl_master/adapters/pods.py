@@ -41,6 +41,9 @@ _LONGEST_RETRY_S = 60.0
 _LOST_MARGIN_S = 15.0
 """How long after its grace period a pod that is being deleted counts as lost with its node."""
 
+_REMOVAL_PAUSES_S = (1.0, 2.0, 4.0, 8.0)
+"""After attempts to remove a pod that nothing waits for. Few: the ends of others wait behind."""
+
 _CLOSE_MARGIN_S = 30.0
 _FORCE = 1
 """The shortest grace period, in seconds. 0 frees the name while the process may still run."""
@@ -128,8 +131,8 @@ class KubernetesPods:
                     found.append(pod)
                 else:
                     # It has ended, waits for a place, or is nobody's: the new master decides what
-                    # it needs.
-                    self._ends.submit(self._delete, pod, 0)
+                    # it needs. A worker may run there still, and returns its tasks.
+                    self._ends.submit(self._remove, pod, None)
         return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
     def close(self, grace_s: float) -> None:
@@ -221,7 +224,19 @@ class KubernetesPods:
             pod.is_created = True
         self._over.wait(1 / _CREATED_PER_S)
 
-    def _delete(self, pod: PodRecord, grace_s: int) -> None:
+    def _remove(self, pod: PodRecord, grace_s: int | None) -> None:
+        """Delete a pod that nothing waits for; the Job's deletion removes it at the latest."""
+        for pause_s in _REMOVAL_PAUSES_S:
+            try:
+                self._delete(pod, grace_s)
+                return
+            except (ApiError, ApiUnavailable) as error:
+                log.warning("%s was not removed: %s", pod.instance, error)
+            if self._over.wait(pause_s):
+                return
+
+    def _delete(self, pod: PodRecord, grace_s: int | None) -> None:
+        """Delete it, with its own grace period if none is given."""
         try:
             self._api.delete(f"{self._pods_path}/{pod.instance}", grace_s)
         except ApiError as error:
@@ -323,7 +338,7 @@ class KubernetesPods:
         """The pod will never run; every other one like it would end alike."""
         self._report_not_started(pod, str(problem), True)  # first: its deletion is no end
         with contextlib.suppress(RuntimeError):  # closed
-            self._ends.submit(self._delete, pod, _FORCE)
+            self._ends.submit(self._remove, pod, _FORCE)
 
     def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
         """The pod is not there any more; its last state may still say that it ran."""
@@ -375,11 +390,7 @@ class KubernetesPods:
             )
         )
         self._forget(pod)
-        try:
-            self._delete(pod, 0)
-        except (ApiError, ApiUnavailable) as error:
-            # It has ended; the Job's deletion removes it at the latest.
-            log.warning("%s was not removed: %s", pod.instance, error)
+        self._remove(pod, 0)
 
     def _forget(self, pod: PodRecord) -> None:
         with self._changed:
