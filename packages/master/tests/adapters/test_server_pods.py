@@ -12,7 +12,8 @@ from fakes.threads import Machine, ThreadInstance, ThreadPlatform
 from edl_master.adapters.server_pods import ServerPods
 from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.platform import Observation
+from edl_master.core.platform import LiveInstance, Observation
+from edl_proto.kubernetes.api import ApiError
 
 LONG_S = 120.0
 
@@ -69,6 +70,18 @@ def test_what_a_server_waits_for_is_told_until_it_runs() -> None:
     may_start.set()
     until(lambda: servers.pending == ("", ""))
     servers.close(5)
+
+
+def test_servers_that_cannot_be_followed_are_lost() -> None:
+    ends = queue.SimpleQueue[tuple[int, str]]()
+
+    class NoRight(ThreadPlatform):
+        def adopt(self) -> tuple[LiveInstance, ...]:
+            raise ApiError(403, "Forbidden", "pods is forbidden")
+
+    servers = ServerPods(NoRight(serve), 2, lambda *end: ends.put(end))
+    assert ends.get(timeout=LONG_S) == (0, "cannot be followed: ApiError: pods is forbidden")
+    servers.close(0)
 
 
 def until(met: Callable[[], bool]) -> None:

@@ -24,7 +24,8 @@ class ServerPods:
     Args:
         pods: the platform of pods of this role.
         count: how many.
-        on_end: called with the number of a server that ended by itself, and how it ended.
+        on_end: called with the number of a server that ended by itself, or is not
+            followed any more, and how.
     """
 
     def __init__(self, pods: Platform, count: int, on_end: Callable[[int, str], None]) -> None:
@@ -51,6 +52,15 @@ class ServerPods:
         self._pods.close(within_s)
 
     def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            log.exception("the pods of the parameter servers cannot be followed")
+            if not self._closing.is_set():
+                # Whichever is lost, all of them are started again.
+                self._on_end(0, f"cannot be followed: {type(error).__name__}: {error}")
+
+    def _follow(self) -> None:
         self._end_former()
         for number in range(self._count):
             if not self._closing.is_set():
