@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -354,3 +355,24 @@ def test_started_is_reported_before_exited_even_for_an_instance_that_ends_at_onc
         assert not isinstance(seen, InstanceNotStarted)
         kinds.setdefault(seen.instance, []).append(type(seen).__name__)
     assert list(kinds.values()) == [["InstanceStarted", "InstanceExited"]] * 5
+
+
+def test_a_process_that_cannot_be_watched_does_not_run(
+    local: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def refuse(pid: int) -> int:
+        made.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    platform = local.platform(Behaviour.OBEDIENT)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", refuse)
+        platform.start(ZERO, 0)
+    local.instances.update(made)
+    (seen,) = platform.observe(LONG_S)
+    assert isinstance(seen, InstanceNotStarted)
+    assert "Too many open files" in seen.reason
+    assert not process_identity.is_running(made[0])
+    assert list((local.directory / "tmp").iterdir()) == []

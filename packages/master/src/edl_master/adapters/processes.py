@@ -199,31 +199,29 @@ class LocalProcesses:
                 env=process_environment.changed(self._environment, {"TMPDIR": str(scratch)}),
                 start_new_session=True,
             )
-        started = process_identity.start_time(child.pid)
-        assert started is not None, "a child keeps its number until it is waited for"
-        process = _Process(
-            worker=worker,
-            attempt=attempt,
-            instance=InstanceId(process_identity.instance_name(child.pid, started)),
-            pid=child.pid,
-            started=started,
-            pidfd=os.pidfd_open(child.pid),
-            child=child,
-            log_path=path,
-            log_start=log_start,
-            record=self._records / f"worker-{worker}-{attempt}.json",
-            scratch=scratch,
-            memory_kills=_memory_kills(self._vmstat),
-        )
-        try:
-            self._write_record(process)
-        except OSError:
+        with contextlib.ExitStack() as undo:
             # An instance that a next master could not find again must not run.
-            process_identity.send(process.pidfd, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_REAP_S)
-            os.close(process.pidfd)
-            raise
+            undo.callback(_end, child)
+            started = process_identity.start_time(child.pid)
+            assert started is not None, "a child keeps its number until it is waited for"
+            pidfd = os.pidfd_open(child.pid)
+            undo.callback(os.close, pidfd)
+            process = _Process(
+                worker=worker,
+                attempt=attempt,
+                instance=InstanceId(process_identity.instance_name(child.pid, started)),
+                pid=child.pid,
+                started=started,
+                pidfd=pidfd,
+                child=child,
+                log_path=path,
+                log_start=log_start,
+                record=self._records / f"worker-{worker}-{attempt}.json",
+                scratch=scratch,
+                memory_kills=_memory_kills(self._vmstat),
+            )
+            self._write_record(process)
+            undo.pop_all()
         return process
 
     def _write_record(self, process: _Process) -> None:
@@ -337,6 +335,12 @@ class LocalProcesses:
             os.close(process.pidfd)
             self._seen.put(exited)
             self._changed.notify_all()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_REAP_S)
 
 
 def _remove(scratch: Path | None) -> None:
