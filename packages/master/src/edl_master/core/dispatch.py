@@ -236,11 +236,12 @@ class Dispatcher:
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
         """Take back the leases that the worker returns; ``leaving`` announces its end."""
         worker = self._reports.message_received(event.worker, event.instance, now)
+        # Known before anything is taken back: then the next lease would seem to be begun.
+        begun = next(iter(self._ledger.leases.of(event.worker)), None)
         for held in event.leases:
             lease = self._ledger.leases.current(event.worker, held)
             if lease is not None:
-                working = lease is self._ledger.leases.of(event.worker)[0]
-                redo = working and held.task.type is not TaskType.TRAINING
+                redo = lease is begun and held.task.type is not TaskType.TRAINING
                 self._recovery.take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(worker, Worker):
             self._reports.leaving(worker, event.reason, now)

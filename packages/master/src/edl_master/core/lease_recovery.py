@@ -62,16 +62,18 @@ class LeaseRecovery:
 
     def leases_expired(self, now: float) -> None:
         """Take back the leases that were not renewed in time."""
-        for lease in self._ledger.leases.expired(now):
+        expired = self._ledger.leases.expired(now)
+        begun = [self._ledger.leases.is_begun(lease) for lease in expired]
+        for lease, redo in zip(expired, begun, strict=True):
             place = self._ledger.place(lease.task)
             line = f"Worker {lease.worker} did not renew its lease on {place} in time."
             self._emit(LogEvent("LeaseExpired", line, Severity.WARNING))
-            self.take_back(lease, redo=True, now=now)
+            self.take_back(lease, redo=redo, now=now)
 
     def instance_replaced(self, worker: Worker, now: float) -> None:
         """Take all leases back: the instance that registered holds none."""
-        for lease in self._ledger.leases.of(worker.id):
-            self.take_back(lease, redo=True, now=now)
+        for place, lease in enumerate(self._ledger.leases.of(worker.id)):
+            self.take_back(lease, redo=place == 0, now=now)
 
     def instance_lost(self, worker: Worker, now: float) -> None:
         """The instance has fallen silent: take its leases back."""
@@ -113,7 +115,7 @@ class LeaseRecovery:
 
     def take_back(self, lease: Lease, *, redo: bool, now: float) -> None:
         """End a lease; ``redo``: its holder may have computed something that is done again."""
-        if redo and lease is self._ledger.leases.of(lease.worker)[0]:
+        if redo and self._ledger.leases.is_begun(lease):
             in_vain_s = now - self._busy_since(lease.worker)
             self._progress.goodput.reclassify(TimeCategory.REDONE, in_vain_s)
         self._ledger.take_back(lease, redo=redo)

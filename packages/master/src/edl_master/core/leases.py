@@ -66,6 +66,10 @@ class Leases:
         """Return a worker's leases, the one it works on first: tasks are done as granted."""
         return list(self._by_worker.get(worker, {}).values())
 
+    def is_begun(self, lease: Lease) -> bool:
+        """Whether its holder works on it; it has not begun those that were granted later."""
+        return self.of(lease.worker)[0] is lease
+
     @property
     def holders(self) -> Set[WorkerId]:
         """The workers that hold anything."""
