@@ -89,9 +89,7 @@ class Harness:
         self.spec = spec
         handle = WorkerContainers(spec, self.folder).handle
         self.opened.enter_context(CallListener(self.folder, handle))
-        found = LocalContainers(
-            lambda worker, attempt: words, {"EDL_TEST": "1"}, "suite", self.folder
-        )
+        found = LocalContainers(lambda worker: words, {"EDL_TEST": "1"}, "suite", self.folder)
         self.platforms.append(found)
         return found
 
@@ -219,7 +217,7 @@ def test_an_instance_stopped_while_it_is_being_made_ends(containers: Harness) ->
 def test_an_engine_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
     spec = job_pb2.JobSpec(name="job", image="any")
     spec.containers.engine = f"unix://{tmp_path}/none.sock"
-    platform = LocalContainers(lambda worker, attempt: ["true"], {}, "job", tmp_path)
+    platform = LocalContainers(lambda worker: ["true"], {}, "job", tmp_path)
     try:
         with CallListener(tmp_path, WorkerContainers(spec, tmp_path).handle):
             platform.start(WorkerId(1), 0)

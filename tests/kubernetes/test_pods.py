@@ -103,7 +103,7 @@ class Harness:
         api = KubernetesApi.from_kubeconfig(str(self.cluster.layout.kubeconfig))
         template = PodTemplate(self.namespace, "suite", ("edl-suite", self.uid), pod)
         command = ["sh", "-c", COMMANDS[behaviour]]
-        platform = Pods(api, template, lambda worker, attempt: command, self.folder)
+        platform = Pods(api, template, lambda worker: command, self.folder)
         self.platforms.append(platform)
         return platform
 

@@ -54,7 +54,7 @@ def companion() -> Iterator[Companion]:
 
 @pytest.fixture
 def platform(companion: Companion, tmp_path: Path) -> Iterator[LocalContainers]:
-    made = LocalContainers(lambda worker, attempt: ["x"], {}, "job", tmp_path)
+    made = LocalContainers(lambda worker: ["x"], {}, "job", tmp_path)
     yield made
     companion.over.set()
     made.close(0)

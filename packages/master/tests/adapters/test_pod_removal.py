@@ -46,7 +46,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Deletions:
 
 @pytest.fixture
 def platform(api: Deletions, tmp_path: Path) -> Iterator[KubernetesPods]:
-    made = KubernetesPods(api, TEMPLATE, lambda worker, attempt: ["x"], tmp_path)
+    made = KubernetesPods(api, TEMPLATE, lambda worker: ["x"], tmp_path)
     yield made
     made._over.set()  # no pod of this server ever ends
     made.close(-60)

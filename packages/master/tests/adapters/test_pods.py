@@ -49,7 +49,7 @@ def start(api: FakeApi, tmp_path: Path) -> Iterator[Start]:
     made: list[KubernetesPods] = []
 
     def make() -> KubernetesPods:
-        made.append(KubernetesPods(api, TEMPLATE, lambda worker, attempt: ["x"], tmp_path))
+        made.append(KubernetesPods(api, TEMPLATE, lambda worker: ["x"], tmp_path))
         return made[-1]
 
     yield make

@@ -59,7 +59,7 @@ class LocalHarness:
     def platform(self, behaviour: str) -> LocalProcesses:
         environment = {**os.environ, "EDL_TEST": str(self.directory)}
         platform = LocalProcesses(
-            lambda worker, attempt: command(behaviour),
+            lambda worker: command(behaviour),
             environment,
             self.logs,
             self.records,
@@ -280,7 +280,7 @@ from pathlib import Path
 from edl_master.adapters.processes import LocalProcesses
 directory = Path(sys.argv[1])
 platform = LocalProcesses(
-    lambda worker, attempt: [sys.executable, "-S", "-E", sys.argv[2], "obedient"],
+    lambda worker: [sys.executable, "-S", "-E", sys.argv[2], "obedient"],
     os.environ, directory / "logs", directory / "instances",
 )
 platform.start(3, 2)

@@ -72,27 +72,22 @@ def test_a_failure_without_a_code_is_a_dead_letter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "signal", "preempted", "leaving", "kind"),
+    ("signal", "preempted", "leaving", "kind"),
     [
-        (0, None, False, True, ExitKind.LEFT),
-        (1, None, False, True, ExitKind.LEFT),
-        (None, 15, False, True, ExitKind.LEFT),
-        (None, 9, False, True, ExitKind.LEFT),
-        (0, None, False, False, ExitKind.CRASHED),
-        (1, None, False, False, ExitKind.CRASHED),
-        (None, 11, False, False, ExitKind.CRASHED),
-        (None, 6, False, False, ExitKind.CRASHED),
-        (None, 9, False, False, ExitKind.KILLED),
-        (None, 15, False, False, ExitKind.KILLED),
-        (None, None, False, False, ExitKind.CRASHED),
-        (None, 9, True, False, ExitKind.PREEMPTED),
-        (0, None, True, True, ExitKind.PREEMPTED),
+        (None, False, True, ExitKind.LEFT),
+        (15, False, True, ExitKind.LEFT),
+        (9, False, True, ExitKind.LEFT),
+        (None, False, False, ExitKind.CRASHED),
+        (11, False, False, ExitKind.CRASHED),
+        (6, False, False, ExitKind.CRASHED),
+        (9, False, False, ExitKind.KILLED),
+        (15, False, False, ExitKind.KILLED),
+        (9, True, False, ExitKind.PREEMPTED),
+        (None, True, True, ExitKind.PREEMPTED),
     ],
 )
-def test_kinds_of_exits(
-    exit_code: int | None, signal: int | None, preempted: bool, leaving: bool, kind: ExitKind
-) -> None:
-    assert classify_exit(exit_code, signal, preempted=preempted, leaving=leaving) is kind
+def test_kinds_of_exits(signal: int | None, preempted: bool, leaving: bool, kind: ExitKind) -> None:
+    assert classify_exit(signal, preempted=preempted, leaving=leaving) is kind
 
 
 @pytest.mark.parametrize(

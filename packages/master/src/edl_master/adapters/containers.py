@@ -58,7 +58,7 @@ class LocalContainers:
     """Instances as containers of a local engine; see ``core.platform.Platform`` for the promises.
 
     Args:
-        command: the command line of a worker's instance, by worker and attempt.
+        command: the command line of a worker's instances, by worker.
         environment: its variables, besides the image's own.
         job: name of the job.
         job_dir: its directory, where its companion takes calls.
@@ -66,7 +66,7 @@ class LocalContainers:
 
     def __init__(
         self,
-        command: Callable[[WorkerId, int], Sequence[str]],
+        command: Callable[[WorkerId], Sequence[str]],
         environment: Mapping[str, str],
         job: str,
         job_dir: Path,
@@ -195,7 +195,7 @@ class LocalContainers:
             "start",
             container.instance,
             log_start=container.log_start,
-            command=list(self._command(container.worker, container.attempt)),
+            command=list(self._command(container.worker)),
             environment=self._environment,
         )
 

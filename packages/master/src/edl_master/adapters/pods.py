@@ -55,7 +55,7 @@ class KubernetesPods:
     Args:
         api: of the cluster.
         template: the job's pods.
-        command: the command line of a worker's instance, by worker and attempt.
+        command: the command line of a worker's instances, by worker.
         job_dir: directory of the job; gets the logs of pods that have ended.
     """
 
@@ -63,7 +63,7 @@ class KubernetesPods:
         self,
         api: KubernetesApi,
         template: PodTemplate,
-        command: Callable[[WorkerId, int], Sequence[str]],
+        command: Callable[[WorkerId], Sequence[str]],
         job_dir: Path,
     ) -> None:
         self._api = api
@@ -212,7 +212,7 @@ class KubernetesPods:
             self._tell_unprepared(pod)
 
     def _create(self, pod: PodRecord) -> None:
-        command = self._command(pod.worker, pod.attempt)
+        command = self._command(pod.worker)
         item = self._template.render(pod.instance, pod.worker, pod.attempt, command)
         try:
             self._api.create(self._pods_path, item)

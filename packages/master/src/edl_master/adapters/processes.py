@@ -78,7 +78,7 @@ class LocalProcesses:
     """Instances as processes of this machine; see ``core.platform.Platform`` for the promises.
 
     Args:
-        command: the command line of a worker's instance, by worker and attempt.
+        command: the command line of a worker's instances, by worker.
         environment: its environment, whole.
         log_dir: directory of ``worker-N.log``; a worker's instances append to one file.
         records: directory with one JSON file per living instance; temporary files are next to it.
@@ -87,7 +87,7 @@ class LocalProcesses:
 
     def __init__(
         self,
-        command: Callable[[WorkerId, int], Sequence[str]],
+        command: Callable[[WorkerId], Sequence[str]],
         environment: Mapping[str, str],
         log_dir: Path,
         records: Path,
@@ -192,7 +192,7 @@ class LocalProcesses:
             output.flush()
             log_start = output.tell()
             child = subprocess.Popen(
-                list(self._command(worker, attempt)),
+                list(self._command(worker)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

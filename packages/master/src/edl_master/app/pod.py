@@ -211,7 +211,7 @@ def _host_environment(
     )
 
     def platform(config: Config, address: Callable[[], str]) -> Platform:
-        def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+        def command(worker: WorkerId) -> Sequence[str]:
             python = ["python3", "-P", "-m", "edl_worker"]
             return [*python, "--master", address(), "--worker-id", str(worker), *identity]
 
@@ -220,7 +220,7 @@ def _host_environment(
     def servers(
         config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
     ) -> ServerInstances:
-        def command(server: WorkerId, attempt: int) -> Sequence[str]:
+        def command(server: WorkerId) -> Sequence[str]:
             python = ["python3", "-P", "-m", "edl_master.parameter_server", "--remote"]
             return [*python, *_SERVER_PORTS, *arguments(server), *identity]
 

@@ -29,7 +29,7 @@ _KILLED_S = 60.0
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as processes of this machine."""
 
-    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+    def command(worker: WorkerId) -> Sequence[str]:
         # -P: a file in the user's directory must not stand in for a module of the same name.
         python = [config.python, "-P", "-m", "edl_worker"]
         identity = config.identity_arguments(Role.WORKER, worker)
@@ -53,7 +53,7 @@ def local_containers(config: Config, address: Callable[[], str]) -> Platform:
     """Workers as containers of this machine's engine, from the job's image."""
     from edl_master.adapters.containers import LocalContainers
 
-    def command(worker: WorkerId, attempt: int) -> Sequence[str]:
+    def command(worker: WorkerId) -> Sequence[str]:
         python = ["python3", "-P", "-m", "edl_worker"]
         identity = config.identity_arguments(Role.WORKER, worker)
         return [*python, "--master", address(), "--worker-id", str(worker), *identity]

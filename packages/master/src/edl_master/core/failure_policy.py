@@ -127,14 +127,11 @@ def how_ended(code: int) -> tuple[int | None, int | None]:
     return code, None
 
 
-def classify_exit(
-    exit_code: int | None, signal: int | None, *, preempted: bool, leaving: bool
-) -> ExitKind:
+def classify_exit(signal: int | None, *, preempted: bool, leaving: bool) -> ExitKind:
     """Name the kind of an exit.
 
     Args:
-        exit_code: None when the instance ended by a signal; see ``how_ended``.
-        signal: None when the instance ended by itself.
+        signal: see ``how_ended``; None when the instance ended by itself.
         preempted: as the platform reported, or the instance itself before it ended.
         leaving: it was asked to leave, or had announced its departure.
     """

@@ -185,7 +185,6 @@ class InstanceReports:
         else:
             preempted = event.preempted or leaving is ExitKind.PREEMPTED
             kind = classify_exit(
-                event.exit_code,
                 event.signal,
                 preempted=preempted and leaving is not ExitKind.LEFT,
                 leaving=leaving is not None,
