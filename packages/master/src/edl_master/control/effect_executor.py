@@ -60,7 +60,7 @@ class EffectTargets:
             raises ``EdlError``.
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         group: the parameter servers, which write their shards themselves; None: there are none.
-        on_log_event: also gets the entries of the event log.
+        on_log_event: also gets the entries of the journal.
     """
 
     platform: Platform
