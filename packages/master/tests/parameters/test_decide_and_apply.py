@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_master.parameters.plane import LocalParts, build_local
 
+Failures = queue.SimpleQueue[tuple[Exception, threading.Thread]]
+
 LONG_S = 200.0
 SIZE = 5
 VARIABLES = (Variable("w", (SIZE,), "float32", True),)
@@ -32,17 +35,24 @@ def task(number: int) -> TaskKey:
 
 
 @pytest.fixture
-def failures() -> list[Exception]:
-    return []
+def failures() -> Failures:
+    return queue.SimpleQueue()
 
 
 @pytest.fixture
-def local(failures: list[Exception]) -> LocalParts:
+def local(failures: Failures) -> LocalParts:
     return ready(Async(), failures)
 
 
-def ready(mode: UpdateMode, failures: list[Exception]) -> LocalParts:
-    local = build_local(BufferPool(), lambda reduction: mode, on_failed=failures.append)
+def ready(mode: UpdateMode, failures: Failures) -> LocalParts:
+    def failed(error: Exception) -> None:
+        failures.put((error, threading.current_thread()))
+
+    local = build_local(
+        BufferPool(),
+        lambda reduction: mode,
+        on_failed=failed,
+    )
     local.model.describe(VARIABLES, SGD, "sum")
     local.plane.initialize(WorkerId(0), memoryview(bytes(4 * SIZE)))
     local.coordinator.grant(task(0), Token(1))
@@ -142,7 +152,7 @@ def test_a_holder_whose_lease_is_lost_during_an_update_is_refused(local: LocalPa
 
 
 def test_a_failed_update_fails_the_job_and_nothing_is_served_afterwards(
-    local: LocalParts, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
+    local: LocalParts, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> None:
         raise MemoryError("no memory for an update")
@@ -150,7 +160,9 @@ def test_a_failed_update_fails_the_job_and_nothing_is_served_afterwards(
     monkeypatch.setattr(ParameterStore, "apply", fail)
     with pytest.raises(MemoryError):
         push(local, 0)
-    assert [str(failure) for failure in failures] == ["no memory for an update"]
+    error, thread = failures.get(timeout=LONG_S)
+    assert str(error) == "no memory for an update"
+    assert thread is not threading.current_thread(), "it held the lock of the store"
     monkeypatch.undo()
     # It was counted: a second try must not be told that it is in the values.
     with pytest.raises(RuntimeError, match="earlier update"):
@@ -161,11 +173,11 @@ def test_a_failed_update_fails_the_job_and_nothing_is_served_afterwards(
     assert pending is not None
     with pytest.raises(RuntimeError, match="earlier update"):
         pending.get()
-    assert len(failures) == 1
+    assert failures.empty()
 
 
 def test_what_fails_before_the_commit_changes_nothing(
-    local: LocalParts, failures: list[Exception], monkeypatch: pytest.MonkeyPatch
+    local: LocalParts, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> None:
         raise MemoryError("no memory for rows")
@@ -174,7 +186,7 @@ def test_what_fails_before_the_commit_changes_nothing(
     with pytest.raises(MemoryError):
         push(local, 0)
     monkeypatch.undo()
-    assert failures == []
+    assert failures.empty()
     assert local.coordinator.applied(task(0)) == AppliedCount()
     assert push(local, 0) is PushOutcome.APPLIED
 
@@ -200,7 +212,7 @@ def test_a_push_that_counts_is_reported_without_memory_for_the_answer(
     assert local.coordinator.applied(task(0)) == AppliedCount(1, 1)
 
 
-def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: list[Exception]) -> None:
+def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: Failures) -> None:
     local = ready(Sync(2), failures)
     assert push(local, 0) is PushOutcome.APPLIED
     with busy(local):

@@ -84,7 +84,8 @@ class LockedShard:
     Args:
         buffers: where values are copied to.
         on_snapshot: receives every snapshot that a command has asked for, under the lock.
-        on_failed: called once when a command could not be applied; nothing works after that.
+        on_failed: called once, in a thread of its own, when a command could not be applied;
+            nothing works after that.
         begin_timeout_s: how long calls wait for ``begin``.
     """
 
@@ -178,7 +179,10 @@ class LockedShard:
             except Exception as error:
                 # Counted, and not or only half applied: these values must not be used any more.
                 self._failed = error
-                self._on_failed(error)
+                # Not here: it takes the job lock, which comes before this one.
+                threading.Thread(
+                    target=self._on_failed, args=(error,), name="failed-update", daemon=True
+                ).start()
                 raise
             finally:
                 self._changed.notify_all()

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_master.core.identifiers import TaskKey, Token, Version
+from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.commands import (
+    CommitInitialValues,
     CommitPush,
     KeepBestValues,
     RestoreBestValues,
@@ -24,7 +25,7 @@ from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted
-from edl_master.core.parameters.push import PushOutcome
+from edl_master.core.parameters.push import Gradient, PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard import ProtocolViolation, Shard
 from edl_master.core.parameters.shard_layout import (
@@ -359,6 +360,26 @@ def test_a_shard_that_lacks_a_committed_gradient_is_a_violation() -> None:
     shard = Shard(ParameterStore(Layout(VARIABLES), sgd(), Async()))
     with pytest.raises(ProtocolViolation, match="never prepared"):
         shard.apply(CommitPush(training_task(0), Token(1), 0, 1, Version(1)))
+
+
+def test_a_repeated_gradient_that_comes_late_does_not_replace_the_next_one() -> None:
+    layout = Layout(VARIABLES)
+    shard = Shard(ParameterStore(layout, sgd(), Async()))
+    shard.propose(WorkerId(0), bytes(layout.parameter_nbytes))
+    shard.apply(CommitInitialValues(WorkerId(0)))
+    released: list[int] = []
+
+    def prepare(minibatch: int) -> None:
+        gradient = shard.store.prepare(Gradient(np.full(layout.gradient_nbytes, 60, np.uint8).data))
+        key = (training_task(0), Token(1), minibatch)
+        shard.prepare(WorkerId(0), key, gradient, lambda: released.append(minibatch))
+
+    prepare(4)
+    prepare(5)
+    prepare(4)
+    assert released == [4, 4]
+    shard.apply(CommitPush(training_task(0), Token(1), 5, 1, Version(1)))
+    assert released == [4, 4, 5]
 
 
 def test_servers_have_even_shares_of_ids() -> None:

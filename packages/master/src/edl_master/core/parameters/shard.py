@@ -96,7 +96,8 @@ class Shard:
     ) -> None:
         """Hold a gradient until a command says that it counts.
 
-        A worker has one at a time: its previous one is dropped.
+        A worker has one at a time: its previous one is dropped. A repeated one of an earlier
+        minibatch of the task comes late, and is not held.
 
         Args:
             worker: that has computed it.
@@ -104,6 +105,10 @@ class Shard:
             prepared: the gradient, which is finite.
             release: called when the gradient is not held any more.
         """
+        held = self._prepared.get(worker)
+        if held is not None and held.key[:2] == key[:2] and held.key[2] > key[2]:
+            release()
+            return
         self.drop(worker)
         self._prepared[worker] = _Held(key, prepared, release)
 
