@@ -24,7 +24,7 @@ from edl_builder.core import events as ev
 from edl_builder.core.build import Build, Phase, SourceKind
 from edl_builder.core.build_request import BuildRequest, Tenant
 from edl_builder.core.build_status import BuildStatus, LogLine, status_of
-from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.failure import BuilderError, Failure, Reason
 from edl_builder.core.identifiers import BuildId, Caller
 from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.ports import Engine, WriteLine
@@ -105,14 +105,26 @@ class BuildService:
     # --- calls ---------------------------------------------------------------------
 
     def submit(self, tenant: Tenant, request: BuildRequest) -> BuildId:
-        """Start a build. Raises: BuilderError: LIMIT, if the queue is full or a quota used up."""
+        """Start a build.
+
+        Raises:
+            BuilderError: LIMIT, if the queue or the disk is full, or a quota used up.
+        """
         self._usage.begin(tenant.name, tenant.quota)
         build = BuildId(secrets.token_hex(8))
         source = SourceKind.ARCHIVE if request.git is None else SourceKind.GIT
-        self._store.create(build)
-        with self._changed:
-            self._requests[build] = request
-            self._logs.open(build)
+        try:
+            self._store.create(build)
+            with self._changed:
+                self._requests[build] = request
+                self._logs.open(build)
+        except OSError as error:
+            with self._changed:
+                self._forget(build)
+            failure = failure_of(error, Phase.RECEIVING)
+            if failure.reason is Reason.INTERNAL:
+                raise
+            raise _refused(failure) from error
         self._handle(ev.BuildRequested(build, tenant.name, source, request.at_once))
         return build
 
@@ -275,17 +287,20 @@ class BuildService:
             case fx.PruneImages():
                 self._work.submit(self._pruner.prune)
             case fx.RequestRejected(_, failure):
-                raise BuilderError(
-                    failure.reason, failure.what, where=failure.where, remedy=failure.remedy
-                )
+                raise _refused(failure)
 
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
-            self._handle(ev.Tick())
-            with self._changed:
-                if not self._closing.is_set():
-                    self._save_unsaved()
-            self._pruner.retry()
+            try:
+                self._handle(ev.Tick())
+                with self._changed:
+                    if not self._closing.is_set():
+                        self._save_unsaved()
+                        self._pruner.retry(self._work.submit)
+            except Exception:
+                # Without ticks no time limit holds: they go on.
+                log.exception("internal error in a tick")
+                self._metrics.internal_errors.inc()
 
     # --- on disk ---------------------------------------------------------------------------
 
@@ -373,3 +388,7 @@ class BuildService:
 
 
 _OPERATOR = Tenant(Caller("the builder"), sees_all=True)
+
+
+def _refused(failure: Failure) -> BuilderError:
+    return BuilderError(failure.reason, failure.what, where=failure.where, remedy=failure.remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.failure import Reason
 from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller
 from edl_builder.core.ports import WriteLine
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class BuildWork:
             write = reports.line_writer(build)
             return self._steps.prepare(build, request, folder, reports.handle, write, cancellation)
 
-        self._threads.submit(self._run, build, work, cancellation)
+        self.submit(lambda: self._run(build, work, cancellation))
 
     def build(
         self,
@@ -115,11 +118,18 @@ class BuildWork:
             with self._usage.timed(caller):
                 self._run(build, work, cancellation)
 
-        self._threads.submit(timed)
+        self.submit(timed)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do something else in one of the threads."""
-        self._threads.submit(work)
+        """Do something in one of the threads."""
+
+        def logged() -> None:
+            try:
+                work()
+            except Exception:  # nobody asks for what the thread has raised
+                log.exception("internal error in a thread")
+
+        self._threads.submit(logged)
 
     def close(self, longest_s: float) -> None:
         """Cancel everything and wait for its end, up to ``longest_s`` seconds."""

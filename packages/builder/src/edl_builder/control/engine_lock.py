@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from edl_builder.core.failure import BuilderError
 from edl_builder.core.ports import Engine
@@ -63,16 +64,20 @@ class ImagePruner:
         """Prune now, and again at each ``retry`` while unfinished images are left."""
         self._prune(_TRIES)
 
-    def retry(self) -> None:
-        """Prune again, if the last time left unfinished images."""
-        if self._tries_left:
-            self._prune(self._tries_left)
+    def retry(self, submit: Callable[[Callable[[], None]], None]) -> None:
+        """Have ``submit`` prune again in another thread, if the last time left unfinished images.
+
+        An engine that hangs keeps that thread waiting.
+        """
+        tries, self._tries_left = self._tries_left, 0
+        if tries:
+            submit(partial(self._prune, tries))
 
     def _prune(self, tries: int) -> None:
-        self._tries_left = 0
         try:
             is_clean = self._lock.prune(lambda: self._engine.prune(self._keep))
-            if not is_clean:
-                self._tries_left = tries - 1
+            self._tries_left = 0 if is_clean else tries - 1
         except BuilderError as error:
             log.warning("the engine's images could not be pruned: %s", error.failure.what)
+        except Exception:  # an engine may answer anything
+            log.exception("the engine's images could not be pruned")

@@ -46,10 +46,11 @@ class EngineMonitor:
         was_ready = self.is_ready
         try:
             self._engine.ping()
-        except BuilderError as error:
+        except Exception as error:  # an engine may answer anything, and is asked again
             self.is_ready = False
             if was_ready:
-                log.warning("builds fail from now on: %s", error.failure.what)
+                what = error.failure.what if isinstance(error, BuilderError) else repr(error)
+                log.warning("builds fail from now on: %s", what)
         else:
             self.is_ready = True
         self._metrics.up.set(self.is_ready)
