@@ -236,7 +236,6 @@ def completion_from(
         applied=applied.minibatches if applied else 0,
         records=message.records,
         examples=applied.records if applied else message.examples,
-        seconds=message.seconds,
         metric_states=tuple(map(metric_state_from, message.metric_states)),
         metrics=dict(message.metrics),
         warnings=_warnings_from(message.warnings),

@@ -454,7 +454,7 @@ class World:
             case _:
                 pass
         return ev.TaskCompleted(
-            process.worker, held, minibatches, applied, length, length, 0.1, states, metrics
+            process.worker, held, minibatches, applied, length, length, states, metrics
         )
 
     # --- time ------------------------------------------------------------------------------

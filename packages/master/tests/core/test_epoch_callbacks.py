@@ -66,7 +66,7 @@ class Play:
             return False
         key, held = granted.task, ev.HeldLease(granted.task, granted.token)
         self.order.append(f"{key.type} {key.round}")
-        done = ev.TaskCompleted(WORKER, held, 0, 0, 4, 4, 1.0)
+        done = ev.TaskCompleted(WORKER, held, 0, 0, 4, 4)
         match key.type:
             case TaskType.TRAINING:
                 for index in range(2):
@@ -228,7 +228,7 @@ def test_a_worker_cannot_give_its_loss_more_weight_than_its_task_has() -> None:
         play.version += 1
         version = Version(play.version)
         play.say(ev.MinibatchApplied(WORKER, held, index, records, version, loss, 0.1, 0))
-    play.say(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4, 1.0))
+    play.say(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4))
     play.run()
     epoch = next(logs for number, _, logs, _ in play.calls if number == 1)
     assert epoch["loss"] > 3.0, "one task with a loss of 2, and one of 10"

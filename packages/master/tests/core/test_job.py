@@ -127,7 +127,7 @@ def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> N
         effects = job.handle(applied(granted, index, index + 1, float(index)), 0.1 * index)
         points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
     held = ev.HeldLease(granted.task, granted.token)
-    effects = job.handle(ev.TaskCompleted(WORKER, held, 10, 10, 20, 20, 1.0), 1.0)
+    effects = job.handle(ev.TaskCompleted(WORKER, held, 10, 10, 20, 20), 1.0)
     points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
     assert points == [
         fx.LogScalar("loss", Version(1), 0.0),

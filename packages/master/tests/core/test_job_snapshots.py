@@ -58,7 +58,7 @@ def test_fewer_epochs_than_had_begun_are_refused() -> None:
     for _ in range(2):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
-        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4, 1.0), 0.0)
+        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4), 0.0)
     with pytest.raises(ValueError, match="epoch 3 had begun"):
         JobStateMachine.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
 
@@ -70,7 +70,7 @@ def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> 
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
         length = granted.records.stop - granted.records.start if granted.records else 0
-        done = ev.TaskCompleted(WORKER, held, 2, 2, length, examples - 4 + length, 1.0)
+        done = ev.TaskCompleted(WORKER, held, 2, 2, length, examples - 4 + length)
         effects = job.handle(done, 0.0)
         told += [e for e in effects if isinstance(e, fx.LogEvent) and e.kind == "ExamplesDiffer"]
         saved = json.loads(json.dumps(job.snapshot()))
@@ -85,7 +85,7 @@ def test_no_number_that_a_worker_makes_up_keeps_others_from_the_status() -> None
     job, most = joined(JobStateMachine(SETTINGS, DATA)), 2**64 - 1
     for _ in range(3):
         held = ev.HeldLease((granted := lease(job)).task, granted.token)
-        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, most, most, math.nan), 0.0)
+        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, most, most), 0.0)
     assert status_to(job.view(0.0), CONTEXT).examples < 2**40
 
 
@@ -186,7 +186,7 @@ def test_a_dead_letter_has_no_part_in_the_number_of_examples() -> None:
     job.handle(ev.AppliedCounted(granted.task, AppliedCount(1, 2)), 0.0)
     granted = lease(job)
     held = ev.HeldLease(granted.task, granted.token)
-    job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 3, 0.1), 0.0)
+    job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 3), 0.0)
     view = job.view(0.0)
     assert (view.examples, view.examples_of, view.records_trained) == (3, 4, 6)
 
@@ -267,7 +267,7 @@ def test_sums_of_an_evaluation_outlive_the_master_to_the_last_bit() -> None:
     )
     job = joined(JobStateMachine(settings, (4,)))
     held = lease(job)
-    done = ev.TaskCompleted(WORKER, ev.HeldLease(held.task, held.token), 1, 0, 4, 4, 0.1, states)
+    done = ev.TaskCompleted(WORKER, ev.HeldLease(held.task, held.token), 1, 0, 4, 4, states)
     job.handle(done, 0.0)
     saved = json.dumps(job.snapshot(), allow_nan=False)
     summary = lease(joined(JobStateMachine.restore(settings, (4,), (), json.loads(saved))))

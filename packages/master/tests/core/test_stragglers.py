@@ -61,7 +61,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
             if index + 1 == minibatches:
                 del held[number]
                 job.handle(
-                    ev.TaskCompleted(worker, pair, minibatches, minibatches, size, size, 1.0), now
+                    ev.TaskCompleted(worker, pair, minibatches, minibatches, size, size), now
                 )
         if number not in held:
             effects = job.handle(ev.LeaseRequested(worker, instance), now)

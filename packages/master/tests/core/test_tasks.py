@@ -113,7 +113,7 @@ def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: in
             (lease,) = job.handle(LeaseRequested(worker, instance), 1.0)
             assert isinstance(lease, LeaseGranted)
             held = HeldLease(lease.task, lease.token)
-            job.handle(TaskCompleted(worker, held, 1, 1, 1000, 1000, 1.0), 1.0)
+            job.handle(TaskCompleted(worker, held, 1, 1, 1000, 1000), 1.0)
         job.check_invariants()
         weights.append(weigh(job))
         snapshots.append(len(json.dumps(job.snapshot())))

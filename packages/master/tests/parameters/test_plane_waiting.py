@@ -44,7 +44,7 @@ def ready(mode: UpdateMode, tasks: int = 3) -> LocalParts:
     """With values, and tasks 0, 1, ... granted under tokens 1, 2, ..."""
     local = make(mode)
     values = memoryview(np.zeros(SIZE, np.float32)).cast("B")
-    assert local.plane.initialize(WorkerId(0), values) == (True, 0)
+    assert local.plane.initialize(WorkerId(0), values)
     for number in range(tasks):
         local.coordinator.grant(lease(number).task, lease(number).token)
     return local

@@ -465,7 +465,7 @@ class Player:
         minibatches = self._minibatches(held.task) if training else 0
         applied = self.applied.get(held.task, 0)
         return ev.TaskCompleted(
-            worker, held, minibatches, applied, records, records, 1.0, states, metrics, warnings
+            worker, held, minibatches, applied, records, records, states, metrics, warnings
         )
 
 

@@ -141,7 +141,6 @@ def test_a_worker_can_do_nothing_to_the_lease_of_another(attacked: Attacked) -> 
             minibatches=0,
             records=MOST_64,
             examples=MOST_64,
-            seconds=math.nan,
             metrics={"accuracy": math.nan},
         )
         failed = task_pb2.FailRequest(

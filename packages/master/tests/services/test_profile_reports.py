@@ -27,7 +27,6 @@ class Sender:
         self.sent = True
         request = task_pb2.WriteProfileRequest(
             worker_id=worker.id,
-            instance=worker.instance.name,
             incarnation=worker.incarnation,
             content=gzip.compress(b"profile"),
             last=True,

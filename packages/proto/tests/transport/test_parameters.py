@@ -33,7 +33,7 @@ class Memory:
         buffer = bytearray(header.nbytes)
         raw_frames.fill(frames, memoryview(buffer))
         self.values = bytes(buffer)
-        yield pb.InitializeReply(accepted=True, version=1).SerializeToString()
+        yield pb.InitializeReply(accepted=True).SerializeToString()
 
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.PullHeader.FromString(next(frames))

@@ -165,7 +165,7 @@ class FakeCoordinator(FakeRole):
                 log.initialized = True
                 log.append(_Command(log.version, header.worker_id, initializes=True))
             yield pb.CommitInitialValuesReply(
-                accepted=accepted, version=log.version, log_index=log.index
+                accepted=accepted, log_index=log.index
             ).SerializeToString()
 
     def permit(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:

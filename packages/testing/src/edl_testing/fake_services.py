@@ -145,7 +145,7 @@ class ParameterService:
             accepted = not master.initialized
             if accepted:
                 master.values, master.initialized = values, True
-            reply = parameters_pb2.InitializeReply(accepted=accepted, version=master.version)
+            reply = parameters_pb2.InitializeReply(accepted=accepted)
             master.changed.notify_all()
         yield reply.SerializeToString()
 

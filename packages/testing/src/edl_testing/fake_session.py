@@ -119,9 +119,8 @@ class FakeSession:
 
     def describe(self) -> task_pb2.ModelDescription:
         if not self.weights:
-            return task_pb2.ModelDescription(model_name="none")
+            return task_pb2.ModelDescription()
         return task_pb2.ModelDescription(
-            model_name="counting",
             variables=[
                 task_pb2.Variable(
                     name="weights", shape=[self.weights], dtype="float32", trainable=True

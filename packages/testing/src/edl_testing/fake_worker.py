@@ -114,7 +114,7 @@ class FakeWorker(FakeSession):
         kind = task_pb2.TaskType.Name(lease.task.type)
         self.behavior.seen.append((self.id, kind))
         done = task_pb2.CompleteRequest(
-            worker_id=self.id, incarnation=self.incarnation, lease=ref(lease), seconds=0.01
+            worker_id=self.id, incarnation=self.incarnation, lease=ref(lease)
         )
         try:
             match kind:

@@ -127,10 +127,12 @@ def _serve_metrics(metrics: WorkerMetrics, state: SharedState, settings: Setting
         return state.phase is not WorkerPhase.LOADING and not state.leaving
 
     try:
-        return MetricsServer(metrics.registry, is_ready, host, port)
+        server = MetricsServer(metrics.registry, is_ready, host, port)
     except OSError as error:
         if not port:
             raise
         # Several workers of one machine have the same environment.
         log.warning("port %d cannot serve the metrics, so another port does: %s", port, error)
-        return MetricsServer(metrics.registry, is_ready, host, 0)
+        server = MetricsServer(metrics.registry, is_ready, host, 0)
+    log.info("metrics of this worker: %s port %d", host, server.port)
+    return server

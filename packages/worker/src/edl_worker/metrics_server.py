@@ -1,7 +1,7 @@
 """Serves the metrics of one worker to those who have the job's token, and its health to everybody.
 
-The worker listens before it registers, since it names its port to the master, and the master's
-answer brings the token. Until then nobody gets the metrics.
+The worker listens before it registers, and the master's answer brings the token. Until then nobody
+gets the metrics.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     assert model is not None
     connection = MasterConnection(Settings(master.address, 0), identity(0), SharedState())
     tasks = TaskClient(connection)
-    tasks.register(0)
+    tasks.register()
     client = ParameterClient(connection)
     client.open(tasks.ready(loaded.describe()), loaded.describe())
     replica = ParameterReplica(model.wire, client)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edl_worker.concurrency.shared_state import SharedState
-from edl_worker.core.tasks import Lease, TaskKey, TaskType
+from edl_worker.core.tasks import Lease, Leave, TaskKey, TaskType, Wait
 from edl_worker.tasks.lease_prefetcher import LeasePrefetcher
 
 LONG_S = 200.0
@@ -97,3 +97,15 @@ def test_a_pipeline_that_is_ready_too_late_is_closed(job: Job) -> None:
     finish()
     assert job.state.leases() == []
     assert (job.opened, job.closed) == (1, 1)
+
+
+def test_the_log_says_once_why_there_is_no_task(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    one, other = Wait(1e-9, "the next tasks are being prepared"), Wait(1e-9, "others hold them")
+    answers = iter([one, one, other, other, one, Leave("job-over")])
+    monkeypatch.setattr(job, "lease", lambda incarnation: next(answers))
+    assert job.prefetcher.take() == Leave("job-over")
+    told = [f"no task now: {each.reason}" for each in (one, other, one)]
+    assert [record.getMessage() for record in caplog.records] == told

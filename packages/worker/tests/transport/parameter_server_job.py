@@ -40,7 +40,6 @@ WAIT_S = 200.0
 
 CALLER = CallerIdentity(worker_id=1, incarnation="inc", layout_fingerprint="layout")
 MODEL = ModelDescription(
-    model_name="model",
     variables=(
         VariableDescription("w", (3,), "float32", trainable=True),
         VariableDescription("b", (1,), "float32", trainable=True),

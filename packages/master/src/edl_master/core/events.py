@@ -187,7 +187,6 @@ class TaskCompleted:
     applied: int
     records: int
     examples: int
-    seconds: float
     metric_states: tuple[MetricState, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -103,17 +103,17 @@ class Coordinator:
         """Whether a worker may have to wait for a step permit."""
         return self._made.limits_permits
 
-    def commit_initial_values(self, worker: WorkerId) -> tuple[bool, Version]:
+    def commit_initial_values(self, worker: WorkerId) -> bool:
         """Use the values that a worker has proposed to all stores, unless there are values.
 
         Returns:
-            Whether they are used, and the parameter version.
+            Whether they are used.
         """
         with self._changing() as ledger:
             accepted = ledger.initialize()
             if accepted:
                 self._stores.append(CommitInitialValues(worker))
-            return accepted, ledger.version
+            return accepted
 
     def judge(self, claim: PushClaim, not_finite: str = "") -> PushResult | None:
         """Reject a push that cannot count now; None if ``commit`` would accept it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.modes import Reduction
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
@@ -79,17 +79,17 @@ class ParameterPlane:
         self._coordinator = coordinator
         self._shard = shard
 
-    def initialize(self, worker: WorkerId, values: memoryview) -> tuple[bool, Version]:
+    def initialize(self, worker: WorkerId, values: memoryview) -> bool:
         """Set the initial values unless another worker was first.
 
         Returns:
-            Whether these are the initial values, and the parameter version.
+            Whether these are the initial values.
         """
         with self._shard.locked() as shard:
             shard.propose(worker, values)
-            answer = self._coordinator.commit_initial_values(worker)
+            accepted = self._coordinator.commit_initial_values(worker)
             self._shard.apply_pending()
-            return answer
+            return accepted
 
     @contextmanager
     def push(

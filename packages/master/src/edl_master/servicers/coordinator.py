@@ -53,9 +53,9 @@ class CoordinatorServicer:
         request = header_of(parameters_pb2.CommitInitialValuesRequest(), frames)
         self._check(request)
         worker = WorkerId(request.worker_id)
-        accepted, version = self._coordinator.commit_initial_values(worker)
+        accepted = self._coordinator.commit_initial_values(worker)
         yield parameters_pb2.CommitInitialValuesReply(
-            accepted=accepted, version=version, log_index=self._coordinator.log_index
+            accepted=accepted, log_index=self._coordinator.log_index
         ).SerializeToString()
 
     def commit(self, frames: Frames, call: Call) -> Pieces:
@@ -81,7 +81,6 @@ class CoordinatorServicer:
         yield parameters_pb2.CommitReply(
             outcome=push_codec.outcome_to(result.outcome),
             version=permit.version if isinstance(permit, PermitGranted) else result.version,
-            staleness=result.staleness,
             permit_granted=isinstance(permit, PermitGranted),
             log_index=self._coordinator.log_index,
         ).SerializeToString()

@@ -55,10 +55,9 @@ class ParametersServicer(RowsServicer):
         check_size("the initial values", header.nbytes, layout.parameter_nbytes)
         with self._transfer.buffers.borrow(header.nbytes) as values:
             self._transfer.receive_values(frames, header.nbytes, values)
-            accepted, version = self._plane.initialize(WorkerId(header.worker_id), values)
+            accepted = self._plane.initialize(WorkerId(header.worker_id), values)
         self._transfer.record_duration("initialize", started)
-        reply = parameters_pb2.InitializeReply(accepted=accepted, version=version)
-        yield reply.SerializeToString()
+        yield parameters_pb2.InitializeReply(accepted=accepted).SerializeToString()
 
     def pull(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
@@ -120,7 +119,6 @@ class ParametersServicer(RowsServicer):
                 reply = parameters_pb2.PushReply(
                     outcome=push_codec.outcome_to(pushed.result.outcome),
                     version=pushed.result.version,
-                    staleness=pushed.result.staleness,
                     permit_granted=pushed.permit_granted,
                 )
                 if pushed.reading is None:

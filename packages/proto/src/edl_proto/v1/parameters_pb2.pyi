@@ -289,19 +289,16 @@ class InitializeReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """false: another worker was first, pull instead"""
-    version: _builtins.int
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
-        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -489,7 +486,6 @@ class PushReply(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     NBYTES_FIELD_NUMBER: _builtins.int
     PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
-    STALENESS_FIELD_NUMBER: _builtins.int
     ROWS_NBYTES_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
@@ -497,7 +493,6 @@ class PushReply(_message.Message):
     nbytes: _builtins.int
     """0: no values follow"""
     permit_granted: _builtins.bool
-    staleness: _builtins.int
     rows_nbytes: _builtins.int
     """rows of the next step, after the values"""
     precision: _job_pb2.WirePrecision.ValueType
@@ -509,13 +504,12 @@ class PushReply(_message.Message):
         version: _builtins.int = ...,
         nbytes: _builtins.int = ...,
         permit_granted: _builtins.bool = ...,
-        staleness: _builtins.int = ...,
         rows_nbytes: _builtins.int = ...,
         precision: _job_pb2.WirePrecision.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "permit_granted", b"permit_granted", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nbytes", b"nbytes", "outcome", b"outcome", "permit_granted", b"permit_granted", "precision", b"precision", "rows_nbytes", b"rows_nbytes", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -870,22 +864,19 @@ class CommitInitialValuesReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
     LOG_INDEX_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """false: another worker was first"""
-    version: _builtins.int
     log_index: _builtins.int
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
-        version: _builtins.int = ...,
         log_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "log_index", b"log_index", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "log_index", b"log_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -944,12 +935,10 @@ class CommitReply(_message.Message):
 
     OUTCOME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    STALENESS_FIELD_NUMBER: _builtins.int
     PERMIT_GRANTED_FIELD_NUMBER: _builtins.int
     LOG_INDEX_FIELD_NUMBER: _builtins.int
     outcome: Global___PushOutcome.ValueType
     version: _builtins.int
-    staleness: _builtins.int
     permit_granted: _builtins.bool
     log_index: _builtins.int
     def __init__(
@@ -957,13 +946,12 @@ class CommitReply(_message.Message):
         *,
         outcome: Global___PushOutcome.ValueType = ...,
         version: _builtins.int = ...,
-        staleness: _builtins.int = ...,
         permit_granted: _builtins.bool = ...,
         log_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_index", b"log_index", "outcome", b"outcome", "permit_granted", b"permit_granted", "staleness", b"staleness", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_index", b"log_index", "outcome", b"outcome", "permit_granted", b"permit_granted", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -477,14 +477,12 @@ class RegisterRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
-    METRICS_PORT_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     instance: _builtins.str
     """the worker's process or container: host:pid:start time"""
     host: _builtins.str
     pid: _builtins.int
-    metrics_port: _builtins.int
     @_builtins.property
     def environment(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """versions of Python and packages, and the system"""
@@ -496,12 +494,11 @@ class RegisterRequest(_message.Message):
         instance: _builtins.str = ...,
         host: _builtins.str = ...,
         pid: _builtins.int = ...,
-        metrics_port: _builtins.int = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["environment", b"environment", "host", b"host", "instance", b"instance", "metrics_port", b"metrics_port", "pid", b"pid", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["environment", b"environment", "host", b"host", "instance", b"instance", "pid", b"pid", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -610,14 +607,11 @@ Global___Variable: _TypeAlias = Variable  # noqa: Y015
 class ModelDescription(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    MODEL_NAME_FIELD_NUMBER: _builtins.int
     VARIABLES_FIELD_NUMBER: _builtins.int
     OPTIMIZER_JSON_FIELD_NUMBER: _builtins.int
     REDUCTION_FIELD_NUMBER: _builtins.int
-    METRIC_NAMES_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     CALLBACKS_FIELD_NUMBER: _builtins.int
-    model_name: _builtins.str
     optimizer_json: _builtins.str
     """keras.optimizers.serialize as JSON"""
     reduction: _builtins.str
@@ -626,8 +620,6 @@ class ModelDescription(_message.Message):
     def variables(self) -> _containers.RepeatedCompositeFieldContainer[Global___Variable]:
         """in wire order; empty in evaluate and predict jobs"""
 
-    @_builtins.property
-    def metric_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___EmbeddingTable]:
         """messages refer to a table by its index here"""
@@ -639,17 +631,15 @@ class ModelDescription(_message.Message):
     def __init__(
         self,
         *,
-        model_name: _builtins.str = ...,
         variables: _abc.Iterable[Global___Variable] | None = ...,
         optimizer_json: _builtins.str = ...,
         reduction: _builtins.str = ...,
-        metric_names: _abc.Iterable[_builtins.str] | None = ...,
         tables: _abc.Iterable[Global___EmbeddingTable] | None = ...,
         callbacks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "metric_names", b"metric_names", "model_name", b"model_name", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -839,6 +829,7 @@ class Wait(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     retry_in_s: _builtins.float
     reason: _builtins.str
+    """why there is none"""
     def __init__(
         self,
         *,
@@ -928,7 +919,6 @@ class CompleteRequest(_message.Message):
     EXAMPLES_FIELD_NUMBER: _builtins.int
     METRIC_STATES_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
-    SECONDS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     CALLBACKS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
@@ -939,7 +929,6 @@ class CompleteRequest(_message.Message):
     """records read, or predictions written"""
     examples: _builtins.int
     """elements that the dataset function produced; not in training"""
-    seconds: _builtins.float
     @_builtins.property
     def lease(self) -> Global___LeaseRef: ...
     @_builtins.property
@@ -969,13 +958,12 @@ class CompleteRequest(_message.Message):
         examples: _builtins.int = ...,
         metric_states: _abc.Iterable[Global___MetricState] | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
-        seconds: _builtins.float = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         callbacks: Global___CallbackReply | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "seconds", b"seconds", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "examples", b"examples", "incarnation", b"incarnation", "lease", b"lease", "metric_states", b"metric_states", "metrics", b"metrics", "minibatches", b"minibatches", "records", b"records", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1208,13 +1196,11 @@ class WriteProfileRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
-    INSTANCE_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
-    instance: _builtins.str
     incarnation: _builtins.str
     offset: _builtins.int
     content: _builtins.bytes
@@ -1223,7 +1209,6 @@ class WriteProfileRequest(_message.Message):
         self,
         *,
         worker_id: _builtins.int = ...,
-        instance: _builtins.str = ...,
         incarnation: _builtins.str = ...,
         offset: _builtins.int = ...,
         content: _builtins.bytes = ...,
@@ -1231,7 +1216,7 @@ class WriteProfileRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "incarnation", b"incarnation", "instance", b"instance", "last", b"last", "offset", b"offset", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "incarnation", b"incarnation", "last", b"last", "offset", b"offset", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

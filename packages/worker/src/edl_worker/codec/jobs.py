@@ -130,8 +130,6 @@ def encode_precision(precision: WirePrecision) -> job_pb2.WirePrecision.ValueTyp
 def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
     """What the master has to know of the model."""
     return task_pb2.ModelDescription(
-        model_name=model.model_name,
-        metric_names=model.metric_names,
         variables=[_copy(task_pb2.Variable, one) for one in model.variables],
         tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
         reduction=model.reduction,

@@ -32,7 +32,7 @@ _TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
 
 
 def encode_register(
-    identity: WorkerIdentity, metrics_port: int, environment: Mapping[str, str]
+    identity: WorkerIdentity, environment: Mapping[str, str]
 ) -> task_pb2.RegisterRequest:
     """The registration of a process; ``environment`` has the versions that it runs with."""
     return task_pb2.RegisterRequest(
@@ -40,7 +40,6 @@ def encode_register(
         instance=identity.instance,
         host=identity.host,
         pid=identity.pid,
-        metrics_port=metrics_port,
         environment=environment,
     )
 
@@ -78,7 +77,7 @@ def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
         case "leave":
             return Leave(reply.leave.reason)
         case _:
-            return Wait(reply.wait.retry_in_s)
+            return Wait(reply.wait.retry_in_s, reply.wait.reason)
 
 
 def decode_lease(lease: task_pb2.Lease) -> Lease:
@@ -166,7 +165,6 @@ def encode_result(
         examples=result.examples,
         metric_states=[_encode_metric_state(state) for state in result.metric_states],
         metrics=result.metrics,
-        seconds=result.seconds,
         warnings=result.warnings,
         callbacks=None if result.callbacks is None else _encode_callbacks(result.callbacks),
     )
@@ -255,7 +253,6 @@ def encode_profile(
     """A piece of this worker's profile."""
     return task_pb2.WriteProfileRequest(
         worker_id=identity.worker_id,
-        instance=identity.instance,
         incarnation=incarnation,
         offset=offset,
         content=content,

@@ -48,8 +48,6 @@ class ModelDescription:
         callbacks: names of the classes of callbacks to call at the ends of epochs.
     """
 
-    model_name: str
-    metric_names: tuple[str, ...] = ()
     variables: tuple[VariableDescription, ...] = ()
     tables: tuple[TableDescription, ...] = ()
     reduction: str = ""

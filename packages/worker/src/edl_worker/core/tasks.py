@@ -194,9 +194,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no task now; ask again."""
+    """There is no task now, for this reason; ask again."""
 
     retry_in_s: float
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,6 @@ class TaskResult:
     metric_states: tuple[MetricState, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    seconds: float = 0.0
     callbacks: CallbackResult | None = None
 
 

@@ -39,7 +39,7 @@ class Session:
 
     Attributes:
         load: loads the model of a job; imports TensorFlow.
-        metrics_server: whose port is reported to the master, which names its token.
+        metrics_server: gets the token that the master names.
         started: ``time.monotonic()`` when the process began, for the phases of the start.
         registrations: with how many incarnations of the master this worker has registered.
     """
@@ -79,7 +79,7 @@ class Session:
     # --- joining ---------------------------------------------------------------------------
 
     def _register(self) -> JobDescription:
-        registration = self.client.register(self.metrics_server.port)
+        registration = self.client.register()
         self.metrics_server.admit(registration.metrics_token, everybody=registration.open_metrics)
         self.state.master_replaced = False
         self.registrations += 1
@@ -130,7 +130,7 @@ class Session:
         records = 0
         try:
             result = runner.run(assignment, prefetcher)
-            result.seconds = time.monotonic() - started
+            seconds = max(time.monotonic() - started, 1e-9)
             self.client.complete(lease.ref, result)
         except TaskLostError:
             outcome = "lost"
@@ -143,7 +143,6 @@ class Session:
             outcome = self._on_error(runner, assignment, error)
         else:
             outcome, records = "completed", result.records
-            seconds = max(result.seconds, 1e-9)
             rate = f": {records} records, {records / seconds:.0f} records/s" if records else ""
             log.info("%s done in %.2f s%s", lease, seconds, rate)
         finally:

@@ -121,13 +121,17 @@ class LeasePrefetcher:
             answer.close()
 
     def _next(self) -> Assignment | Leave:
+        told = ""
         while True:
             match self._client.lease(self._incarnation):
                 case Lease() as lease:
                     return self._prepare(lease)
                 case Leave() as leave:
                     return leave
-                case Wait(retry_in_s):
+                case Wait(retry_in_s, reason):
+                    if reason != told:
+                        log.info("no task now: %s", reason)
+                    told = reason
                     self._state.sleep(retry_in_s or _POLL_S)
             if self._closed:
                 return Leave("closed")

@@ -95,13 +95,10 @@ class LoadedModel:
     def describe(self) -> ModelDescription:
         """The model as the master needs to know it."""
         file = self.model_file
-        name, metrics = str(file.model.name), tuple(file.metric_names)
         if self.trainable is None:
-            return ModelDescription(name, metrics)
+            return ModelDescription()
         arena, tables = self.trainable.arena, self.trainable.tables
         return ModelDescription(
-            name,
-            metrics,
             variables=tuple(arena.describe()),
             tables=tuple(tables.describe() if tables else ()),
             reduction=file.reduction,

@@ -43,9 +43,9 @@ class TaskClient:
         """Of the master with which this worker has registered last."""
         return self._connection.incarnation
 
-    def register(self, metrics_port: int) -> Registration:
+    def register(self) -> Registration:
         """Register this process; all later calls name the incarnation that replies."""
-        request = tasks.encode_register(self._identity, metrics_port, installed_versions())
+        request = tasks.encode_register(self._identity, installed_versions())
         timeout_s = self._settings.call_timeout_s
         reply = self._connection.call(
             "Register", lambda: self._stub.Register(request, timeout=timeout_s)
