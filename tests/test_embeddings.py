@@ -68,18 +68,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def make(tool: str) -> Path:
         place = tmp_path_factory.getbasetemp() / tool
         if not place.exists():
-            command = [sys.executable, f"tools/{tool}.py", str(place), "--records", "12000"]
-            subprocess.run(command, cwd=ROOT, check=True)
+            size = ("--records", "12000", "--sharpness", "5")
+            subprocess.run([sys.executable, f"tools/{tool}.py", place, *size], cwd=ROOT, check=True)
         return place
 
     return make
 
 
 @pytest.mark.parametrize("model", ["deepfm", "wide_and_deep"])
-@pytest.mark.parametrize(("kind", "tool"), [("criteo", "clicks"), ("census", "census")])
+@pytest.mark.parametrize(
+    ("kind", "tool", "bound"), [("criteo", "clicks", 0.7), ("census", "census", 0.9)]
+)
 def test_the_zoo_s_models_with_tables_learn(
-    edl: Edl, tmp_path: Path, made: Callable[[str], Path], model: str, kind: str, tool: str
+    edl: Edl,
+    tmp_path: Path,
+    made: Callable[[str], Path],
+    model: str,
+    kind: str,
+    tool: str,
+    bound: float,
 ) -> None:
+    """A model with trained tables is far above the bound, and any other below it.
+
+    Of six seeds of each model, the worst had 0.81 with clicks and 0.94 with people. Untrained,
+    the best had 0.56 and 0.77; and boosted trees over the numbers alone have 0.60 and 0.86.
+    """
     data, output = made(tool), tmp_path / "model"
     done = edl(
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", f"ctr.{kind}_{model}"),
@@ -88,6 +101,5 @@ def test_the_zoo_s_models_with_tables_learn(
         *("--minibatch-size", "64", "--output", str(output), "-o", "json"),
     )
     assert done.json["records_trained"] == 3 * 12_000
-    # A coin has 0.5; what separates them is known only by weights of ids and words.
-    assert done.json["metrics"]["auc"] > 0.62
+    assert done.json["metrics"]["auc"] > bound
     assert (output / "model.keras").is_file()

@@ -1,6 +1,6 @@
 """People like those of a census as RecordIO files: numbers, words, and whether they earn much.
 
-    python tools/census.py DIR [--records N] [--files N]
+    python tools/census.py DIR [--records N] [--files N] [--sharpness X]
 
 writes DIR/train/*.recordio and DIR/test/*.recordio of tf.Example records with ``age``,
 ``education_years``, ``capital_gain`` and ``hours_per_week`` (float), ``workclass``, ``education``,
@@ -28,7 +28,8 @@ WORDS = {
 }
 
 
-def records(count: int, seed: int = 0) -> list[bytes]:
+def records(count: int, seed: int = 0, sharpness: float = 1.0) -> list[bytes]:
+    """People; the sharper, the less of their income is chance."""
     random = np.random.default_rng(seed)
     weights = np.random.default_rng(99)  # what words mean is the same in every run
     age = np.clip(random.normal(39, 13, count), 17, 90)
@@ -44,7 +45,7 @@ def records(count: int, seed: int = 0) -> list[bytes]:
         drawn = random.choice(len(kinds), count, p=skew / skew.sum())
         logit = logit + weights.normal(0, 0.8, len(kinds))[drawn]
         words[name] = [kinds[kind].encode() for kind in drawn]
-    income = random.random(count) < 1 / (1 + np.exp(-logit))
+    income = random.random(count) < 1 / (1 + np.exp(-sharpness * logit))
     numbers = {"age": age, "education_years": years, "capital_gain": gain, "hours_per_week": hours}
     return [
         recordio.example.encode(
@@ -63,9 +64,14 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--records", type=int, default=20_000, help="for training")
     parser.add_argument("--files", type=int, default=4)
+    parser.add_argument(
+        "--sharpness", type=float, default=1.0, help="the more, the less chance is in the incomes"
+    )
     chosen = parser.parse_args()
-    write(chosen.directory / "train", records(chosen.records), chosen.files, "people")
-    write(chosen.directory / "test", records(max(1, chosen.records // 5), 1), 1, "people")
+    train = records(chosen.records, 0, chosen.sharpness)
+    test = records(max(1, chosen.records // 5), 1, chosen.sharpness)
+    write(chosen.directory / "train", train, chosen.files, "people")
+    write(chosen.directory / "test", test, 1, "people")
 
 
 if __name__ == "__main__":

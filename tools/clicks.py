@@ -1,6 +1,6 @@
 """Clicks like Criteo's as RecordIO files: 13 counts, 26 categories with a Zipf skew, a click.
 
-    python tools/clicks.py DIR [--records N] [--files N]
+    python tools/clicks.py DIR [--records N] [--files N] [--sharpness X]
 
 writes DIR/train/*.recordio and DIR/test/*.recordio of tf.Example records with ``numbers``
 (13 floats), ``ids`` (26 int64) and ``click`` (int64). Whether there is a click depends on hidden
@@ -42,19 +42,21 @@ def hidden(given: Array, salt: int) -> Array:
     return (mixed / 1_000_003 + mixed * 7919 % 1_000_003 / 1_000_003 - 1.0) * 2.4
 
 
-def clicks(numbers: Array, given: Array, random: np.random.Generator) -> Array:
-    """0 or 1 for each record."""
+def clicks(
+    numbers: Array, given: Array, random: np.random.Generator, sharpness: float = 1.0
+) -> Array:
+    """0 or 1 for each record; the sharper, the less of it is chance."""
     single = hidden(given[:, :8], 1).sum(1) * 0.5
     pairs = (hidden(given[:, :4], 2) * hidden(given[:, 4:8], 3)).sum(1) * 0.3
     logit = single + pairs + 0.3 * np.log1p(numbers[:, 0]) - 1.5
-    return (random.random(len(logit)) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    return (random.random(len(logit)) < 1 / (1 + np.exp(-sharpness * logit))).astype(np.int64)
 
 
-def records(count: int, seed: int = 0) -> list[bytes]:
+def records(count: int, seed: int = 0, sharpness: float = 1.0) -> list[bytes]:
     random = np.random.default_rng(seed)
     numbers = np.floor(random.exponential(20.0, (count, NUMBERS))).astype(np.float32)
     given = ids(count, random)
-    labels = clicks(numbers, given, random)
+    labels = clicks(numbers, given, random, sharpness)
     return [
         recordio.example.encode({"numbers": n, "ids": i, "click": np.array([c])})
         for n, i, c in zip(numbers, given, labels, strict=True)
@@ -66,9 +68,14 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--records", type=int, default=50_000, help="for training")
     parser.add_argument("--files", type=int, default=4)
+    parser.add_argument(
+        "--sharpness", type=float, default=1.0, help="the more, the less chance is in the clicks"
+    )
     chosen = parser.parse_args()
-    write(chosen.directory / "train", records(chosen.records), chosen.files, "clicks")
-    write(chosen.directory / "test", records(max(1, chosen.records // 5), 1), 1, "clicks")
+    train = records(chosen.records, 0, chosen.sharpness)
+    test = records(max(1, chosen.records // 5), 1, chosen.sharpness)
+    write(chosen.directory / "train", train, chosen.files, "clicks")
+    write(chosen.directory / "test", test, 1, "clicks")
 
 
 if __name__ == "__main__":
