@@ -73,7 +73,7 @@ def test_a_companion_that_is_being_replaced_is_waited_for(
 
     def call(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         if request["call"] in ("list", "remove"):
-            is_locked.append(platform._changed._is_owned())  # type: ignore[attr-defined]
+            is_locked.append(platform._changed._is_owned())  # type: ignore[attr-defined]  (no type knows it)
         if request["call"] == away and next(failures, None) is not None:
             raise ConnectionRefusedError
         return container_calls.call(job_dir, request, timeout_s)
