@@ -154,6 +154,43 @@ def test_the_best_epoch_becomes_the_model_whatever_dies_after_it(
     assert {"BestRestored", "TrainingStopped"} <= set(kinds)
 
 
+FAILS_AFTER_TWO_EPOCHS = """
+class Fail(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1:
+            raise ValueError("not yet mended")
+
+callbacks = [Fail()]
+"""
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+def test_a_job_that_its_model_file_failed_goes_on_after_all_that_was_trained(
+    edl: Edl, held: HeldTraining, tmp_path: Path, numbered: Callable[..., Path], servers: int
+) -> None:
+    """No snapshot is due before the failure, so all that the job keeps is what it saves then."""
+    file = held.zoo / "counting.py"
+    broken = file.read_text() + FAILS_AFTER_TWO_EPOCHS
+    file.write_text(broken)
+    failed = edl.run(
+        *("train", "--model-zoo", str(held.zoo), "--model-def", "counting"),
+        *("--params", "size=100", "--data", str(numbered(100)), "--num-epochs", "4"),
+        *("--minibatch-size", "8", "--parameter-servers", str(servers)),
+        *("--snapshot-interval", "1h", "--name", "mend", "--output", str(tmp_path / "model")),
+    )
+    assert failed.code == 1, str(failed)
+    assert "not yet mended" in failed.err
+    assert "edl resume mend continues it from parameter version 28" in failed.err
+    file.write_text(broken.replace("epoch == 1", "False"))
+    result = edl("resume", "mend", "-o", "json").json
+    ended = (result["state"], result["epochs"], result["records_trained"], result["steps"])
+    assert ended == ("SUCCEEDED", 4, 400, 56)
+    (weights,) = load_file(tmp_path / "model" / "parameters.safetensors").values()
+    np.testing.assert_array_equal(weights.reshape(-1), np.full(100, 4.0))
+    kinds = [json.loads(e)["kind"] for e in edl("events", "mend", "-o", "json").out.splitlines()]
+    assert kinds.count("EpochEnded") == 4, "no epoch is trained again"
+
+
 GAN = """
 import keras
 from keras import layers, ops

@@ -66,6 +66,6 @@ def test_a_task_that_was_only_fetched_is_not_done_again(lose: Lose) -> None:
     for _ in range(3):
         again = lease(job, NEXT, now)
         held = ev.HeldLease(again.task, again.token)
-        job.handle(ev.TaskCompleted(WORKER, held, 0, 0, records=4, examples=4, seconds=1.0), now)
+        job.handle(ev.TaskCompleted(WORKER, held, 0, 0, records=4, examples=4), now)
     assert job.view(now).predictions == 12
     assert job.view(now).records_replayed == 4

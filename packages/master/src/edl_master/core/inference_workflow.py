@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edl_master.core.effects import Effect, FinishOutput, WriteSnapshot
+from edl_master.core.effects import Effect, FinishOutput, JobPhase, WriteSnapshot
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.identifiers import TaskType, Version
 from edl_master.core.ledger import Ledger
@@ -39,7 +39,7 @@ class _InferenceWorkflow:
     def updated(self, before: Version, after: Version) -> None:
         pass
 
-    def last_state(self) -> tuple[Effect, ...]:
+    def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         return (WriteSnapshot(),)
 
     def is_frozen(self, name: str, version: Version) -> bool:

@@ -72,6 +72,9 @@ from edl_master.core.worker_count import describe_range
 EVENTS_REMEMBERED = 64
 """How many events an InvariantViolation lists: the last moments, on a few screens."""
 
+_STATE_IS_DOUBTFUL = ("INTERNAL", "STALE_INCARNATION")
+"""Failures after which the state is not saved: it may be wrong, or that of an earlier master."""
+
 PAUSE_REPORTED_S = 2.0
 """Deadlines are extended for shorter pauses of the master too, but no event reports them."""
 
@@ -321,8 +324,8 @@ class JobStateMachine:
                 self._phases.move(JobPhase.STOPPING)
             self._components.instances.stop_all(now)
         if self._workers.all_gone:
-            if phase is JobPhase.CANCELLED:
-                self._effects += self._workflow.last_state()
+            if failure is not None and failure.code not in _STATE_IS_DOUBTFUL:
+                self._effects += self._workflow.last_state(phase)
             self._phases.move(phase)
             self._emit(EndJob(phase, failure))
 

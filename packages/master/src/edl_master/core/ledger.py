@@ -240,7 +240,8 @@ class Ledger:
     ) -> dict[str, Any]:
         """Return the position of all rounds of these types, and the counts, as JSON-able values.
 
-        Leased tasks are saved as open ones: after a restore they are leased again.
+        Leased tasks are saved as open ones: after a restore they are leased again. So is a task
+        that the job has failed by; it is no dead letter then.
 
         Args:
             types: of the rounds that survive the master.
@@ -257,7 +258,11 @@ class Ledger:
             "records_replayed": self.records_replayed,
             "closed": {type_: dict(closed[type_]) for type_ in TaskType},
             "rounds": [r.snapshot() for r in self._rounds.values() if r.type in kept],
-            "dead_letters": [dead_letter_to_json(letter) for letter in self.dead_letters],
+            "dead_letters": [
+                dead_letter_to_json(letter)
+                for letter in self._dead_letters
+                if self.find(letter.task) is None
+            ],
         }
 
     def restore(self, saved: Mapping[str, Any], rounds: Iterable[Round]) -> None:

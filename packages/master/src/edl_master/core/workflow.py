@@ -15,6 +15,7 @@ from edl_master.core.effects import (
     FinishOutput,
     FlushGradients,
     FreezeParameters,
+    JobPhase,
     LogEvent,
     ReleaseFrozen,
     WriteCheckpoint,
@@ -67,8 +68,8 @@ class Workflow(Protocol):
     def updated(self, before: Version, after: Version) -> None:
         """The parameters went from one version to another."""
 
-    def last_state(self) -> tuple[Effect, ...]:
-        """What keeps the state of a job that was stopped."""
+    def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
+        """What keeps the state of a job that was stopped, or has failed."""
 
     def is_frozen(self, name: str, version: Version) -> bool:
         """A frozen version is there; False when it was not requested."""
@@ -241,9 +242,11 @@ class Training:
         if self._checkpoints.is_due(before, after):
             self._emit(WriteCheckpoint(f"parameter version {after}"))
 
-    def last_state(self) -> tuple[Effect, ...]:
+    def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         if self._settings.export_only or not self._opened:
             return ()
+        if end is JobPhase.FAILED:
+            return (WriteSnapshot(),)
         return WriteCheckpoint("the job was stopped"), WriteSnapshot()
 
     def is_frozen(self, name: str, version: Version) -> bool:
