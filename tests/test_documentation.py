@@ -161,4 +161,5 @@ def test_a_new_zoo_trains_as_its_own_words_say(edl: Edl, tmp_path: Path) -> None
     (command,) = re.findall(r"edl (train .*)", made.out + made.err)
     result = edl(*shlex.split(command), "-o", "json", cwd=tmp_path).json
     assert result["state"] == "SUCCEEDED"
-    assert result["metrics"]["accuracy"] > 0.7
+    # 0.64 of the labels are the same. Of five seeds, the worst had 0.94.
+    assert result["metrics"]["accuracy"] > 0.8

@@ -215,6 +215,7 @@ def test_an_unusual_model_file_on_csv(edl: Edl, tmp_path: Path) -> None:
         zoo=tmp_path / "zoo",
     )
     assert result["records_trained"] == 30 * 600
+    # Of six seeds, the worst had 0.94 after training, and the best 0.53 before it.
     assert result["metrics"]["auc"] > 0.75
 
 

@@ -52,10 +52,18 @@ def test_what_the_model_file_left_behind_is_not_waited_for(worker: Path) -> None
     (worker.parent / "left").read_text()
 
 
-def test_what_a_killed_check_has_copied_is_removed(worker: Path) -> None:
-    note = worker.parent / "note"
+def test_what_a_killed_check_has_copied_is_removed(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note, clock = worker.parent / "note", time.monotonic
     write(worker, f"mktemp > {note}; mktemp -d >> {note}; exec sleep 600")
-    reason(ErrorCode.TIMED_OUT, idle_s=0.5)
+
+    def later_once_all_is_copied() -> float:
+        has_both = note.exists() and note.read_text().count("\n") == 2
+        return clock() + (2 * model_file_check.IDLE_S if has_both else 0.0)
+
+    monkeypatch.setattr(model_file_check.time, "monotonic", later_once_all_is_copied)
+    reason(ErrorCode.TIMED_OUT)
     file, folder = map(Path, note.read_text().split())
     assert not file.exists()
     assert not folder.exists()

@@ -120,7 +120,7 @@ def test_no_answer_is_too_large_or_takes_too_long(
     began = time.monotonic()
     with pytest.raises(RegistryError):
         call()
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
 
 
 @pytest.mark.parametrize(

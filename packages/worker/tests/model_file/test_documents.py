@@ -32,7 +32,7 @@ def test_the_model_file_of_the_reference_trains(zoo: ZooFolder) -> None:
     records = float_images(64)
     assert check_model_file(zoo.reference("digits"), sample=records) == []
     losses = train(zoo.load("digits", seed=1), records, epochs=4)
-    assert losses[-1] < losses[0]
+    assert np.mean(losses[-4:]) < 0.5 * np.mean(losses[:4])
 
 
 @pytest.mark.parametrize("form", ["model", "build_model"])
@@ -49,8 +49,10 @@ def test_the_model_file_of_the_tutorial_trains(zoo: ZooFolder, form: str) -> Non
     ]
     model_file = zoo.load("spirals", seed=1)
     losses = train(model_file, records, epochs=5)
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])
-    assert set(evaluate(model_file, records)) == {"loss", "auc", "near"}
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    metrics = evaluate(model_file, records)
+    assert set(metrics) == {"loss", "auc", "near"}
+    assert metrics["auc"] > 0.95
     without = [example(point=point) for point in points[:5]]
     (batch,) = batches(model_file, without, mode=Mode.PREDICTION)
     assert batch.size == 5
