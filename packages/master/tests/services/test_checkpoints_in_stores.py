@@ -13,7 +13,7 @@ import fsspec
 import pytest
 from fakes.jobs import DEADLINE_S, RunningJob, set_update, training_spec
 from fakes.store import Trouble, emptied, refuse, trouble
-from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of
+from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of, hold_for_a_checkpoint
 
 from edl_master.adapters import store_calls
 from edl_proto.errors import EdlError, ErrorCode
@@ -103,7 +103,8 @@ def test_a_stopped_job_goes_on_elsewhere_from_what_is_in_the_store(
 def test_a_checkpoint_with_a_part_deleted_is_passed_over(tmp_path: Path, store: str) -> None:
     spec = spec_of(tmp_path, store)
     spec.training.keep_checkpoints = 50
-    with RunningJob(spec, tmp_path / "here", WorkerBehavior(RECORDS)) as job:
+    hold = hold_for_a_checkpoint(tmp_path / "here")
+    with RunningJob(spec, tmp_path / "here", WorkerBehavior(RECORDS, at_minibatch=hold)) as job:
         assert job.wait() == 0
     names = sorted({path.partition("/")[0] for path in objects(store) if "/" in path})
     assert len(names) >= 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,23 @@ MINIBATCHES = 11 + 19 + 2
 
 def events_of(job_dir: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in (job_dir / "events.jsonl").read_text().splitlines()]
+
+
+def hold_for_a_checkpoint(job_dir: Path) -> Callable[[FakeWorker, int], None]:
+    """A hook of workers: after ten minibatches they wait until a checkpoint is taken.
+
+    So at least two are: this one, and the one of the end.
+    """
+    minibatches = itertools.count(1)
+
+    def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
+        if next(minibatches) > 10:
+            deadline = time.monotonic() + DEADLINE_S
+            while "CheckpointTaken" not in (job_dir / "events.jsonl").read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+
+    return at_minibatch
 
 
 def check_exact(spec: job_pb2.JobSpec, status: job_pb2.JobStatus) -> None:
@@ -323,7 +342,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path) 
     spec.training.checkpoint_dir = str(tmp_path / "checkpoints")
     spec.training.checkpoint_steps = 5
     spec.training.keep_checkpoints = 50
-    with RunningJob(spec, tmp_path / "job", WorkerBehavior(RECORDS)) as job:
+    hold = hold_for_a_checkpoint(tmp_path / "job")
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(RECORDS, at_minibatch=hold)) as job:
         assert job.wait() == 0
     names = sorted(path.name for path in (tmp_path / "checkpoints").glob("counting-*"))
     assert len(names) >= 2
