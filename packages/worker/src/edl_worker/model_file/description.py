@@ -63,6 +63,7 @@ class MetricDefinitions:
         names: the names that ``batch_values`` is known to return before its first call.
         for_compile: arguments of ``model.compile``, for steps that the model defines itself.
         is_computed: whether some are functions, which ``model.compile`` does not take.
+        place: for messages, file, line and name; empty if the model file defines none.
     """
 
     keras_metrics: Mapping[str, keras.metrics.Metric]
@@ -70,6 +71,7 @@ class MetricDefinitions:
     names: tuple[str, ...]
     for_compile: Mapping[str, Any] = field(default_factory=dict)
     is_computed: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ its state is a total and a weight.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -54,15 +55,51 @@ class MetricComputation:
     @property
     def names(self) -> tuple[str, ...]:
         loss = (LOSS,) if self._compute_loss is not None else ()
-        names = [name for given, metric in self._keras.items() for name in _names(given, metric)]
-        return tuple(dict.fromkeys((*loss, *names, *self._value_names)))
+        names = [
+            self.shown_name(given, name)
+            for given, metric in self._keras.items()
+            for name in _names(given, metric)
+        ]
+        return (*loss, *names, *self._value_names)
+
+    def shown_name(self, metric: str, name: str) -> str:
+        """The name under which a value is reported.
+
+        Args:
+            metric: name of the Keras metric that gives the value.
+            name: the value's own. As in Keras, it gets ``weighted_`` in front if it is of
+                ``weighted_metrics`` and the file has a metric of this name.
+        """
+        is_taken = name in self._keras or name in self._value_names
+        return f"weighted_{name}" if metric == AS_IN_KERAS and is_taken else name
+
+    def check_names(self) -> None:
+        """Checks that the names of all values, as far as they are known, differ.
+
+        Raises:
+            EdlError: MODEL_CONTRACT.
+        """
+        for name, count in Counter(self.names).items():
+            if count > 1:
+                raise self._description.contract_error(
+                    f"a metric has the name {LOSS}, under which edl reports the loss itself"
+                    if name == LOSS
+                    else f"{count} metrics have the name {name}",
+                    "Give the metric another name, also where a callback monitors it.",
+                    self._description.metrics.place,
+                )
 
     @property
     def sources(self) -> dict[str, keras.metrics.Metric | None]:
         """Name of each value to the Keras metric that it comes from, if there is one."""
         found: dict[str, keras.metrics.Metric | None] = dict.fromkeys(self.names)
         for given, metric in self._keras.items():
-            found.update(sources_of(_names(given, metric), metric))
+            found.update(
+                {
+                    self.shown_name(given, name): part
+                    for name, part in sources_of(_names(given, metric), metric).items()
+                }
+            )
         return found
 
     @property
@@ -77,7 +114,8 @@ class MetricComputation:
             outputs: any values of the right shapes for them.
 
         Raises:
-            EdlError: MODEL_CONTRACT, the state of a metric cannot be added.
+            EdlError: MODEL_CONTRACT, the state of a metric cannot be added, or two values have
+                one name.
         """
         values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
         self._keras.update({n: v for n, v in values.items() if isinstance(v, keras.metrics.Metric)})
@@ -95,6 +133,7 @@ class MetricComputation:
                     "Create its state with self.add_variable(..., initializer='zeros'), so that "
                     "the states of different workers can be added.",
                 )
+        self.check_names()
 
     def check_additive(self, labels: Any, outputs: Any, halves: Any) -> None:
         """Checks that the states of the user's own metric classes add up.
@@ -239,7 +278,12 @@ class EvaluationMetrics:
             mapping = list(zip(metric.variables, self._variables[name], strict=True))
             # Convert within the scope: a result may be a variable itself.
             with keras.StatelessScope(state_mapping=mapping):
-                values.update(_values(name, metric))
+                values.update(
+                    {
+                        self._definition.shown_name(name, key): value
+                        for key, value in _values(name, metric).items()
+                    }
+                )
         order = {name: position for position, name in enumerate(self._definition.names)}
         return dict(sorted(values.items(), key=lambda item: order.get(item[0], len(order))))
 

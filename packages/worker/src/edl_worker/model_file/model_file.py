@@ -42,6 +42,11 @@ class ModelFile:
     """
 
     def __init__(self, description: ModelFileDescription) -> None:
+        """Prepares to call the functions of a model file.
+
+        Raises:
+            ContractErrors: a metric has a name that is taken.
+        """
         self.form: FormName = description.form
         self.model = description.model
         self._description = description
@@ -58,6 +63,11 @@ class ModelFile:
             self.compute_loss if description.loss is not None else None,
             lambda: self.reduction == "sum",
         )
+        if self._custom_evaluation is None:
+            try:
+                self._metrics.check_names()
+            except EdlError as error:
+                raise ContractErrors([error]) from error
 
     @property
     def optimizer(self) -> keras.optimizers.Optimizer:

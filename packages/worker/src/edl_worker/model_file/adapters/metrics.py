@@ -35,6 +35,12 @@ def adapt_metrics(
     Raises:
         EdlError: MODEL_CONTRACT.
     """
+    return replace(_adapted(definition, caller, output_names), place=definition.place)
+
+
+def _adapted(
+    definition: Definition, caller: DefinitionCaller, output_names: Sequence[str]
+) -> MetricDefinitions:
     value = definition.value
     if callable(value) and _computes_batch_values(definition):
         bound = bind(
@@ -88,6 +94,7 @@ def add_weighted_metrics(
         metrics,
         keras_metrics={**metrics.keras_metrics, AS_IN_KERAS: metric},
         for_compile={**metrics.for_compile, "weighted_metrics": value},
+        place=metrics.place or definition.place,
     )
 
 
