@@ -257,13 +257,27 @@ def dataset_lineage(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     while waiting:
         step = waiting.pop()
         lineage.append(step)
-        waiting.extend(_private(step, "_inputs")())
+        waiting.extend(dataset_inputs(step))
     return lineage
+
+
+def dataset_inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    """The datasets that a dataset reads."""
+    return list(_private(dataset, "_inputs")())
 
 
 def dataset_kind(dataset: tf.data.Dataset) -> str:
     """What a dataset does: ``Map``, ``ParallelMap``, ``Shuffle``, ``Cache``, ..."""
     return type(dataset).__name__.strip("_").removesuffix("Dataset")
+
+
+def has_operation(dataset: tf.data.Dataset, name: str) -> bool:
+    """Whether a function of this dataset has an operation with ``name`` in its type."""
+    return any(
+        name in operation.type
+        for function in _private(dataset, "_functions")()
+        for operation in function.function.graph.get_operations()
+    )
 
 
 def has_stateful_operations(dataset: tf.data.Dataset) -> bool:

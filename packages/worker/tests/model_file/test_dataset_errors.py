@@ -127,10 +127,13 @@ def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
 
 
 def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
-    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(2)"))
-    error = only(build_errors(zoo))
-    assert error.code == ErrorCode.SHAPE_MISMATCH
-    assert "do not batch" in error.remedy
+    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(3)"))
+    with pytest.raises(EdlError) as caught:
+        batches(zoo.load("mine"), float_images(8))  # the last minibatch is smaller
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert "dataset_fn(dataset, mode) batches" in caught.value.what
+    assert ".batch()" in caught.value.remedy
+    assert caught.value.where.endswith(", dataset_fn")
 
 
 def test_features_and_inputs_of_different_names(zoo: ZooFolder) -> None:

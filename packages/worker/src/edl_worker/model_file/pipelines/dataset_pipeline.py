@@ -20,6 +20,7 @@ from edl_worker.model_file.pipelines.map_execution import (
     functions_on_one_device,
     maps_in_calling_thread,
 )
+from edl_worker.model_file.pipelines.own_batches import yields_batches
 from edl_worker.model_file.pipelines.request import Blocks, MinibatchRequest, reading_error
 from edl_worker.model_file.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.random_state import RandomDrawDetector, seeded
@@ -198,6 +199,12 @@ class DatasetPipeline:
             raise self._function.definition.error(
                 "repeats the dataset forever",
                 "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
+            )
+        if yields_batches(dataset):
+            raise self._function.definition.error(
+                "batches, so each minibatch would count as one example",
+                "Leave out .batch(); edl makes the minibatches, of --minibatch-size examples. To "
+                "parse many records at once, end with .unbatch().",
             )
         spec = dataset.element_spec
         if isinstance(spec, tuple) and len(spec) > 3:
