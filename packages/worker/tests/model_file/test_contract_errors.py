@@ -99,6 +99,13 @@ def test_a_loss_with_an_unusable_result(zoo: ZooFolder, body: str, said: str) ->
     assert f"{zoo.root}/mine.py" in error.where
 
 
+@pytest.mark.parametrize("value", ["mse", "losses.MeanSquaredError", "losses.MeanSquaredError()"])
+def test_the_place_of_a_loss_of_keras_is_in_the_model_file(zoo: ZooFolder, value: str) -> None:
+    written = f"tf.keras.{value}" if "." in value else f"tf.keras.losses.{value}"
+    write(zoo, loss=f"loss = {written}")
+    assert zoo.load("mine").loss_place == f"{zoo.root}/mine.py, loss"
+
+
 def test_a_loss_that_raises_names_its_line(zoo: ZooFolder) -> None:
     write(
         zoo,

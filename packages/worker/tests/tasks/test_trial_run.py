@@ -11,17 +11,14 @@ import pytest
 import tensorflow as tf
 from conftest import Master, Start, training
 from google.protobuf import json_format
-from model_files import LOSS, MODEL, REST, rows
+from model_files import LOSS, MODEL, REST
+from trial_jobs import load, refusal, write_rows
 from zoo_folder import ZooFolder
 
-import recordio
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file import ContractErrors
-from edl_worker.tasks import loaded_model
 from edl_worker.tasks.job_check import run_check
-from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 
 TABLE = """
@@ -42,36 +39,7 @@ model = Net()
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    uri = str(tmp_path / "data.recordio")
-    with recordio.Writer(uri) as writer:
-        for row in rows(16):
-            writer.write(row)
-    return uri
-
-
-def load(
-    zoo: ZooFolder, data: str, source: str, minibatch_size: int = 8, **training: int
-) -> LoadedModel:
-    zoo.write("mine.py", source)
-    model = zoo.reference("mine")
-    spec = job_pb2.JobSpec(
-        name="tried",
-        type=job_pb2.TRAIN,
-        model=job_pb2.ModelSpec(model_zoo=model.model_zoo, model_def=model.model_def),
-        data=[data],
-        minibatch_size=minibatch_size,
-        training=job_pb2.TrainingSpec(**{"local_steps": 1, "num_epochs": 1, **training}),
-    )
-    return loaded_model.load(decode_job(spec), {"job": "tried", "worker_id": 0, "master": ""})
-
-
-def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError:
-    with pytest.raises(ContractErrors) as caught:
-        run_trial(load(zoo, data, source, **training))
-    (error,) = caught.value.errors
-    assert error.where
-    assert error.remedy
-    return error
+    return write_rows(tmp_path / "data.recordio")
 
 
 @pytest.mark.parametrize("training", [{}, {"local_steps": 2}, {"embedding_threshold": 1}])

@@ -91,7 +91,9 @@ class Definition:
 
     @property
     def place(self) -> str:
-        if self.file and not callable(self.value):
+        # A loss of Keras can be called; its class is not what the user wrote.
+        is_of_keras = str(getattr(self.value, "__module__", "")).startswith("keras.")
+        if self.file and (is_of_keras or not callable(self.value)):
             return f"{self.file}, {self.short_name}"
         return place_of(self.value, self.short_name)
 

@@ -133,7 +133,7 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            raise self._loss_error(error) from error
+            raise self._loss_error(error, batch.labels) from error
         if variables and not any(has_gradient):
             loss = self._description.loss
             raise self._description.contract_error(
@@ -216,7 +216,7 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            raise self._loss_error(error) from error
+            raise self._loss_error(error, sample.labels) from error
         doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
         return "sum" if doubled and single != 0 else "mean"
 
@@ -304,15 +304,25 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            raise self._error(error, "the evaluation metrics raised") from error
+            place = self._description.metrics.place
+            raise self._error(
+                error, "the evaluation metrics raised", sample.labels, place
+            ) from error
 
-    def _loss_error(self, error: Exception) -> EdlError:
+    def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss
-        return self._error(error, f"{loss.signature if loss is not None else 'loss'} raised")
+        assert loss is not None, "the loss is tried"
+        return self._error(error, f"{loss.signature} raised", labels, loss.place)
 
-    def _error(self, error: Exception, action: str) -> EdlError:
+    def _error(
+        self, error: Exception, action: str, labels: Any = None, place: str = ""
+    ) -> EdlError:
         return trial_error(
-            error, self._description.zoo_root, action=action, place=self._description.place
+            error,
+            self._description.zoo_root,
+            action=action,
+            place=place or self._description.place,
+            labels=labels,
         )
 
 

@@ -265,13 +265,18 @@ def user_code_error(
     )
 
 
-def trial_error(error: Exception, root: Path, *, action: str, place: str) -> EdlError:
+def trial_error(
+    error: Exception, root: Path, *, action: str, place: str, labels: Any = None
+) -> EdlError:
     """The error to report when the model, the loss or a metric raised on a minibatch.
 
-    The arguments are those of ``user_code_error``.
+    The other arguments are those of ``user_code_error``.
+
+    Args:
+        labels: of the minibatch, if the function got them.
     """
     about_shapes = isinstance(error, ValueError | tf.errors.InvalidArgumentError)
-    return user_code_error(
+    found = user_code_error(
         error,
         root,
         code=ErrorCode.SHAPE_MISMATCH if about_shapes else ErrorCode.MODEL_CONTRACT,
@@ -280,5 +285,24 @@ def trial_error(error: Exception, root: Path, *, action: str, place: str) -> Edl
         remedy="Compare the shapes that the input function yields with those that the model, the "
         "loss and the metrics take."
         if about_shapes
-        else "Fix the function. The detail has a traceback.",
+        else "Fix the function.",
     )
+    if found is not error and is_about_text(error, labels):
+        found.code = ErrorCode.SHAPE_MISMATCH
+        found.what += "; the labels are strings"
+        found.remedy = NUMBERS_AS_LABELS
+    elif found is not error and found.detail and not about_shapes:
+        found.remedy += " The detail has a traceback."
+    return found
+
+
+NUMBERS_AS_LABELS = (
+    "Make the input function yield numbers as labels: tf.strings.to_number(label) if they are "
+    "written as text, or the number of each class, looked up in a tf.lookup.StaticHashTable."
+)
+
+
+def is_about_text(error: BaseException, labels: Any) -> bool:
+    """Whether an error may come from labels that are strings."""
+    dtypes = [getattr(label, "dtype", None) for label in tf.nest.flatten(labels)]
+    return tf.string in dtypes and "string" in str(error)

@@ -189,7 +189,8 @@ class MetricComputation:
                 error,
                 self._description.zoo_root,
                 action="the evaluation metrics raised",
-                place=self._description.place,
+                place=self._description.metrics.place or self._description.place,
+                labels=labels,
             ) from error
 
     def _update(

@@ -13,6 +13,8 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import Lease
 from edl_worker.model_file import Batch
 from edl_worker.model_file.errors import (
+    NUMBERS_AS_LABELS,
+    is_about_text,
     message_of,
     user_code_error,
     user_frames,
@@ -101,7 +103,11 @@ def explain(
     )
     if found.where != where:
         found.where = _at(found.where, where)
-    if batch is not None and _is_about_shapes(error):
+    if batch is not None and is_about_text(error, batch.labels):
+        found.code = ErrorCode.SHAPE_MISMATCH
+        found.what += f"; the labels are strings: {shapes(batch.labels)}"
+        found.remedy = NUMBERS_AS_LABELS
+    elif batch is not None and _is_about_shapes(error):
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
         inputs = getattr(model, "inputs", None)

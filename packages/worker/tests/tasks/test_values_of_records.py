@@ -1,0 +1,32 @@
+"""What a trial run says of labels, weights and metrics that are no numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from model_files import LOSS, MODEL, REST
+from trial_jobs import refusal, write_rows
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import ErrorCode
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return write_rows(tmp_path / "data.recordio")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["loss = tf.keras.losses.MeanSquaredError()", "loss = 'mse'\nmetrics = ['mae']", LOSS],
+    ids=["a loss of Keras", "a metric of Keras", "a function"],
+)
+def test_labels_that_are_strings(zoo: ZooFolder, data: str, rest: str) -> None:
+    source = REST.replace('}, r["y"]', '}, tf.strings.as_string(r["y"])')
+    error = refusal(zoo, data, source + rest + MODEL)
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "the labels are strings" in error.what
+    assert "tf.strings.to_number(label)" in error.remedy
+    assert "traceback" not in error.remedy
+    assert "mine.py" in error.where
