@@ -226,6 +226,7 @@ def test_names_on_the_command_line(zoo: ZooFolder) -> None:
         ("loss = 'msee'", "loss", "names 'msee', a loss that Keras does not have"),
         (LOSS + "metrics = ['accurate']", "metrics", "names 'accurate', a metric"),
         (LOSS + "class_weight = [1, 2]", "class_weight", "not a weight for each class"),
+        (LOSS + "class_weight = {0: 1, 1: np.nan}", "class_weight", "class 1 the weight nan"),
         (LOSS + "optimizer = 'adamm'", "optimizer", "names 'adamm', which Keras does not have"),
     ],
 )

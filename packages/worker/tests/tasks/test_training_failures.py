@@ -27,6 +27,21 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
     assert not master.received.pushes
 
 
+def test_a_loss_that_is_not_finite_because_of_sample_weights(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.loss = "sparse_categorical_crossentropy"
+    job.model.dataset_fn = "faulty.weighted_with_nan"
+    master = start_master(job, [[training(points, 16, 56)]])
+    assert start_worker(master, 1).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.NAN_LOSS
+    assert failed.error.what == "the loss is nan: the sample weights are not finite"
+    assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
+    assert "finite sample weights" in failed.error.remedy
+
+
 def test_the_first_worker_finds_such_a_loss_before_it_joins(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:

@@ -30,3 +30,18 @@ def test_labels_that_are_strings(zoo: ZooFolder, data: str, rest: str) -> None:
     assert "tf.strings.to_number(label)" in error.remedy
     assert "traceback" not in error.remedy
     assert "mine.py" in error.where
+
+
+@pytest.mark.parametrize("local_steps", [1, 2])
+@pytest.mark.parametrize("weight", ["nan", "inf"])
+def test_sample_weights_that_are_not_finite(
+    zoo: ZooFolder, data: str, weight: str, local_steps: int
+) -> None:
+    weighted = f'}}, r["y"], tf.where(r["y"][0] > -0.5, 1.0, np.{weight})'
+    source = REST.replace('}, r["y"]', weighted)
+    error = refusal(zoo, data, source + LOSS + MODEL, local_steps=local_steps)
+    assert error.code == ErrorCode.NAN_LOSS
+    assert "the sample weights are not finite" in error.what
+    assert "weights" in error.remedy
+    line = zoo.line("mine.py", "def dataset_fn")
+    assert error.where == f"{zoo.root}/mine.py:{line}, dataset_fn, {data}"

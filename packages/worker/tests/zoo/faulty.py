@@ -31,6 +31,10 @@ def reshaped(dataset, mode):
     return dataset
 
 
+def weighted_with_nan(dataset, mode):
+    return points_dataset(dataset, mode).map(lambda x, label: (x, label, float("nan")))
+
+
 def doubled(dataset, mode):
     """Two predictions for each record."""
     return points_dataset(dataset, mode).flat_map(

@@ -29,6 +29,11 @@ _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
 _PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
 
+NUMBERS_AS_LABELS = (
+    "Make the input function yield numbers as labels: tf.strings.to_number(label) if they are "
+    "written as text, or the number of each class, looked up in a tf.lookup.StaticHashTable."
+)
+
 
 class ContractErrors(EdlError):
     """All errors that were found in a model file.
@@ -294,12 +299,6 @@ def trial_error(
     elif found is not error and found.detail and not about_shapes:
         found.remedy += " The detail has a traceback."
     return found
-
-
-NUMBERS_AS_LABELS = (
-    "Make the input function yield numbers as labels: tf.strings.to_number(label) if they are "
-    "written as text, or the number of each class, looked up in a tf.lookup.StaticHashTable."
-)
 
 
 def is_about_text(error: BaseException, labels: Any) -> bool:

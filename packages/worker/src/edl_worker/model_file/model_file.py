@@ -88,6 +88,11 @@ class ModelFile:
         return self._description.loss.place if self._description.loss is not None else ""
 
     @property
+    def input_place(self) -> str:
+        """File, line and name of the input function."""
+        return self._description.input_pipeline.place
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """``loss`` and the model file's metrics; final after ``build``."""
         if self._custom_evaluation is not None:

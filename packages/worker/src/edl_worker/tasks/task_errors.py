@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -120,15 +122,39 @@ def explain(
     return found
 
 
-def not_finite(lease: Lease, minibatch: int, version: int | None, what: str) -> EdlError:
-    """The error for a loss or gradient that is not a number."""
+FINITE_WEIGHTS = "Make the input function yield finite sample weights."
+
+
+def not_finite(
+    lease: Lease,
+    minibatch: int,
+    version: int | None,
+    what: str,
+    batches: Iterable[Batch | None] = (),
+) -> EdlError:
+    """The error for a loss or gradient that is not a number.
+
+    Args:
+        batches: what it was computed of.
+    """
+    bad_weights = any(batch is not None and has_bad_weights(batch) for batch in batches)
     return EdlError(
         ErrorCode.NAN_LOSS,
-        f"{what} at parameter version {version}",
+        f"{what}: the sample weights are not finite"
+        if bad_weights
+        else f"{what} at parameter version {version}",
         where=place(lease, minibatch),
-        remedy="Lower the learning rate, clip gradients (clipnorm), or look for bad values in "
+        remedy=FINITE_WEIGHTS
+        if bad_weights
+        else "Lower the learning rate, clip gradients (clipnorm), or look for bad values in "
         "these records: edl data inspect shows them.",
     )
+
+
+def has_bad_weights(batch: Batch) -> bool:
+    """Whether a minibatch has sample weights that are not finite."""
+    weights = [] if batch.weights is None else tf.nest.flatten(batch.weights)
+    return not all(np.isfinite(each).all() for each in weights)
 
 
 def is_about_writing(error: BaseException) -> bool:

@@ -204,7 +204,9 @@ class TrainingLoop:
         step = self.trainer.take()
         if not step.is_finite:
             last = index + count - 1
-            raise task_errors.not_finite(task.lease, last, task.base, f"the loss is {step.loss}")
+            raise task_errors.not_finite(
+                task.lease, last, task.base, f"the loss is {step.loss}", batches
+            )
         if self._read(task, index + count) is None:
             task.pushes.set_end(index + count)
         if not (task.pushes.collects and self.state.leaving):

@@ -103,12 +103,12 @@ def _train(loaded: LoadedModel, trainable: TrainableModel, batch: Batch) -> None
     with _explained(loaded, "the training step raised"):
         step = _step(trainable, batch)
     if not step.is_finite:
-        raise _not_finite(loaded, f"the loss is {step.loss}")
+        raise _not_finite(loaded, batch, f"the loss is {step.loss}")
     if step.precision is WirePrecision.FLOAT32:
         groups = [group for group in trainable.arena.groups if group.trainable]
         for group, part in zip(groups, step.gradient, strict=True):
             if not np.isfinite(np.frombuffer(part, group.dtype)).all():
-                raise _not_finite(loaded, "the gradient has numbers that are not finite")
+                raise _not_finite(loaded, batch, "the gradient has numbers that are not finite")
 
 
 def _step(trainable: TrainableModel, batch: Batch) -> StepResult:
@@ -122,7 +122,14 @@ def _step(trainable: TrainableModel, batch: Batch) -> StepResult:
     return trainer.take()
 
 
-def _not_finite(loaded: LoadedModel, what: str) -> EdlError:
+def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
+    if task_errors.has_bad_weights(batch):
+        return EdlError(
+            ErrorCode.NAN_LOSS,
+            f"{what} for {_DATA}: the sample weights are not finite",
+            where=", ".join((loaded.model_file.input_place, *loaded.job.data)),
+            remedy=task_errors.FINITE_WEIGHTS,
+        )
     return EdlError(
         ErrorCode.NAN_LOSS,
         f"{what} for {_DATA}, before any training",
@@ -151,7 +158,7 @@ def _infer(loaded: LoadedModel, batch: Batch) -> None:
     finally:
         infer.rows = rows
     if not math.isfinite(values.get("loss", 0.0)):
-        raise _not_finite(loaded, f"the loss is {values['loss']}")
+        raise _not_finite(loaded, batch, f"the loss is {values['loss']}")
 
 
 @contextmanager

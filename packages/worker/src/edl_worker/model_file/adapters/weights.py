@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,12 +19,18 @@ def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict
     """
     value = adapt_value(definition, caller)
     try:
-        return {int(number): float(weight) for number, weight in dict(value).items()}
+        weights = {int(number): float(weight) for number, weight in dict(value).items()}
     except (TypeError, ValueError):
         raise definition.error(
             f"is {type_with_article(value)}, not a weight for each class",
             "Write a dictionary of class numbers: class_weight = {0: 1.0, 1: 5.0}.",
         ) from None
+    for number, weight in weights.items():
+        if not math.isfinite(weight):
+            raise definition.error(
+                f"gives class {number} the weight {weight}", "Give each class a finite weight."
+            )
+    return weights
 
 
 def adapt_value(definition: Definition, caller: DefinitionCaller) -> Any:

@@ -82,6 +82,11 @@ class DatasetPipeline:
         self._lock = threading.Lock()
         self._row_form: RowForm | None = None  # the one that the function works with
 
+    @property
+    def place(self) -> str:
+        """File, line and name of the input function."""
+        return self._function.definition.place
+
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """The minibatches of a task; see ``InputPipeline``."""
         with self._source() as source:

@@ -71,6 +71,11 @@ class RecordsPipeline:
         self._label_columns = label_columns
         self._takes_serialized: bool | None = None  # None before the first minibatch
 
+    @property
+    def place(self) -> str:
+        """File, line and name of the input function."""
+        return self._function.definition.place
+
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """The minibatches of a task; see ``InputPipeline``."""
         return _prefetched(lambda: self._batches(request))

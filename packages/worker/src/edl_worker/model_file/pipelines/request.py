@@ -37,6 +37,11 @@ class MinibatchRequest:
 class InputPipeline(Protocol):
     """Makes minibatches of the records of a task with the model file's input function."""
 
+    @property
+    def place(self) -> str:
+        """File, line and name of the input function."""
+        ...
+
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """The minibatches, the same ones for the same records and seed.
 
