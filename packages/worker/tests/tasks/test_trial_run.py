@@ -332,6 +332,15 @@ def test_the_check_of_a_job_and_its_start_accept_sparse_features(
     assert refusals(job_of(SPARSE_FEATURES + LOSS + TAKES_SPARSE)) == []
 
 
+def test_the_check_of_a_job_tells_which_metrics_are_no_numbers(
+    job_of: Callable[[str], job_pb2.JobSpec], tmp_path: Path
+) -> None:
+    metrics = "metrics = {'bad': lambda labels, outputs: outputs * np.nan, 'good': 'mae'}\n"
+    answer = checked(job_of(REST + LOSS + MODEL + metrics), tmp_path)
+    assert answer["ok"], answer["errors"]
+    assert answer["warnings"] == ["the metric bad is nan for the first records of the data"]
+
+
 def test_the_check_of_a_job_tells_what_its_trained_model_will_lack(
     job_of: Callable[[str], job_pb2.JobSpec], tmp_path: Path
 ) -> None:

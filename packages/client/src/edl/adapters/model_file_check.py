@@ -36,7 +36,7 @@ class Verdict:
     """What the worker found; no failures: the model file can train.
 
     Attributes:
-        warnings: what the trained model will lack, in sentences.
+        warnings: what the trained model will lack and which metrics are no numbers, in sentences.
         facts: the worker's whole report.
     """
 

@@ -24,7 +24,7 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
     ``metrics``, ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
-    lack).
+    lack, and metrics that are no numbers).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
         return _run_check(Path(spec_json_path))
@@ -60,11 +60,11 @@ def _checked(job: JobDescription) -> tuple[ModelFile, tuple[str, ...]]:
     if not job.data:
         return load_model_file(job.model, purpose=PURPOSES[job.type]), ()
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""})
-    run_trial(loaded)
+    warnings = run_trial(loaded)
     loaded.describe()
-    if loaded.trainable is None:
-        return loaded.model_file, ()
-    return loaded.model_file, loaded.trainable.exporter.expected_warnings(traces=True)
+    if loaded.trainable is not None:
+        warnings += loaded.trainable.exporter.expected_warnings(traces=True)
+    return loaded.model_file, warnings
 
 
 def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:

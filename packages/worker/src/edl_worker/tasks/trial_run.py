@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -32,13 +32,16 @@ _FEW = 8
 """Examples of the trial run at the start of a job, which it should not delay."""
 
 
-def run_trial(loaded: LoadedModel) -> None:
+def run_trial(loaded: LoadedModel) -> tuple[str, ...]:
     """Do with the first minibatch what the tasks of a job will do with all; nothing changes.
+
+    Returns:
+        Warnings of metrics that are no numbers.
 
     Raises:
         ContractErrors: what the tasks would fail with.
     """
-    _run_trial(loaded, loaded.sample, evaluates=True)
+    return _run_trial(loaded, loaded.sample, evaluates=True)
 
 
 def run_trial_at_start(loaded: LoadedModel) -> None:
@@ -51,17 +54,20 @@ def run_trial_at_start(loaded: LoadedModel) -> None:
     """
     try:
         try:
-            _run_trial(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
+            warnings = _run_trial(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
         except ContractErrors:  # a model may need minibatches of one size
-            _run_trial(loaded, loaded.sample, evaluates=loaded.trainable is None)
+            warnings = _run_trial(loaded, loaded.sample, evaluates=loaded.trainable is None)
+        for warning in warnings:
+            log.warning(warning)
     except ContractErrors as error:
         if task_errors.is_permanent(error):
             raise
         log.warning("the trial run failed; the tasks will try again: %s", error)
 
 
-def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
+def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> tuple[str, ...]:
     started = time.monotonic()
+    values: Mapping[str, float] = {}
     with _unchanged(loaded.model_file.model):
         try:
             if loaded.trainable is None:
@@ -71,10 +77,15 @@ def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> None:
             else:
                 _train(loaded, loaded.trainable, batch)
             if evaluates and loaded.model_file.has_call:
-                _infer(loaded, batch)
+                values = _infer(loaded, batch)
         except EdlError as error:
             raise ContractErrors([error]) from error
     log.debug("trial run with %d examples in %.2f s", batch.size, time.monotonic() - started)
+    return tuple(
+        f"the metric {name} is {value} for {_DATA}"
+        for name, value in values.items()
+        if not math.isfinite(value)
+    )
 
 
 def _few(batch: Batch) -> Batch:
@@ -139,7 +150,8 @@ def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
     )
 
 
-def _infer(loaded: LoadedModel, batch: Batch) -> None:
+def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
+    """The values of the metrics; none if there are no labels."""
     infer, trainable = loaded.infer, loaded.trainable
     rows = infer.rows
     if trainable is not None and trainable.tables is not None:
@@ -150,7 +162,7 @@ def _infer(loaded: LoadedModel, batch: Batch) -> None:
                 outputs = prediction.named_outputs(infer(batch), loaded.output_names)
                 for _ in prediction.rows(outputs, batch.size):
                     pass
-            return
+            return {}
         with _explained(loaded, "the evaluation raised"):
             once = Lookahead(iter([batch]))
             result = evaluation.evaluate(loaded.model_file, infer, once, lambda *_: None)
@@ -159,6 +171,7 @@ def _infer(loaded: LoadedModel, batch: Batch) -> None:
         infer.rows = rows
     if not math.isfinite(values.get("loss", 0.0)):
         raise _not_finite(loaded, batch, f"the loss is {values['loss']}")
+    return values
 
 
 @contextmanager
