@@ -169,7 +169,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
 
 def _dead_letter(dead: job_pb2.DeadLetter) -> str:
     trained = f", {dead.records_trained} of them in the model" if dead.records_trained else ""
-    return f"{dead.task}: {dead.records}{trained}"
+    return f"{dead.task}: {dead.records}{trained}" if dead.records else dead.task
 
 
 _PHASES = {

@@ -88,6 +88,18 @@ def test_the_summary_lists_failures_on_the_way() -> None:
     assert "a.recordio [0, 9)" in text
 
 
+def test_a_task_without_records_that_failed_is_named_alone() -> None:
+    letters = [
+        job_pb2.DeadLetter(task="callbacks/2/0"),
+        job_pb2.DeadLetter(task="training/0/1", records="a [0, 9)", records_trained=4),
+    ]
+    status = decode_status(job_pb2.JobStatus(dead_letters=letters))
+    assert status.dead_letters == (
+        "callbacks/2/0",
+        "training/0/1: a [0, 9), 4 of them in the model",
+    )
+
+
 def test_the_pace_leaves_out_start_and_end() -> None:
     assert overall_rate(RUNNING) == pytest.approx(1230.0)
     assert overall_rate(changed(mean_records_per_s=2000.0)) == 2000.0

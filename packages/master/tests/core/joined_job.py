@@ -16,7 +16,7 @@ SETTINGS = job_settings(
 )
 DATA = (10, 6)
 WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
-CONTEXT = StatusContext("job", "", "", "", "", "incarnation", {}, ())
+CONTEXT = StatusContext("job", "", "", "", "", "incarnation", {}, {})
 
 
 def joined(job: JobStateMachine, now: float = 0.0) -> JobStateMachine:

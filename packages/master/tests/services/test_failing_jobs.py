@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.jobs import RunningJob, trained_weights, training_spec
+from fakes.jobs import RunningJob, trained_weights, training_spec, write_numbers
 from trained_model_jobs import predictions_in, spec_of
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -35,6 +35,12 @@ class Failing(FakeWorker):
             assert self.push(lease, minibatch, numbers) == parameters_pb2.APPLIED
         self.fail(lease, permanent=True)
         return False
+
+    def evaluate(self, lease: task_pb2.Lease, done: task_pb2.CompleteRequest) -> None:
+        if b"40" not in self.records(lease):
+            super().evaluate(lease, done)
+            return
+        self.fail(lease)
 
     def fail(self, lease: task_pb2.Lease, *, permanent: bool = False) -> None:
         self.call(
@@ -86,6 +92,17 @@ def test_with_dead_letters_allowed_the_rest_is_predicted(tmp_path: Path) -> None
     assert len(predictions_in(Path(spec.output) / "part-0.recordio")) == 37
     found = predictions_in(Path(spec.output) / "part-1.recordio")
     assert found == [b"predicted %d" % number for number in range(47, 101)]
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_failed_evaluation_is_of_a_file_of_the_validation_data(tmp_path: Path) -> None:
+    spec = training_spec(tmp_path, (20, 19))
+    spec.validation_data.append(write_numbers(tmp_path / "validation", (12,), first=30))
+    with RunningJob(spec, tmp_path / "job", WorkerBehavior(39)) as job:
+        assert job.wait() == 1
+        (letter,) = job.app.report.status().dead_letters
+    assert letter.task == "evaluation/0/1"
+    assert letter.records == f"{tmp_path}/validation/part-0.recordio [10, 12)"
 
 
 @pytest.mark.usefixtures("failing")

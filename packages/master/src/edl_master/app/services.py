@@ -304,7 +304,7 @@ class MasterServices:
     def _build_report(self, curves: Curves) -> JobReport:
         spec = self._config.spec
         self._add_collectors(spec.name)
-        facts = JobFacts(spec, self._config.output, self._incarnation, self._state.data.names)
+        facts = JobFacts(spec, self._config.output, self._incarnation, self._state.files)
         return JobReport(
             facts,
             self.controller.view,

@@ -7,7 +7,7 @@ and the job is new or restored from its newest snapshot or checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +92,17 @@ class MasterState:
         """The file and records of a lease; None for tasks without records."""
         if lease.records is None:
             return None
-        evaluates = lease.task.type is TaskType.EVALUATION and self.validation is not None
-        data = self.validation if evaluates else self.data
-        assert data is not None
-        return data.locate(lease.records)
+        return self._data_of(lease.task.type).locate(lease.records)
+
+    @property
+    def files(self) -> Mapping[TaskType, Sequence[str]]:
+        """Names of the files that tasks of each type read."""
+        return {type_: self._data_of(type_).names for type_ in TaskType}
+
+    def _data_of(self, type_: TaskType) -> DataSet:
+        if type_ is TaskType.EVALUATION and self.validation is not None:
+            return self.validation
+        return self.data
 
 
 def open_state(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from edl_master.adapters.journal import Journal
 from edl_master.codec import error_to
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskType
 from edl_master.core.outcome import JobEnd
 from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
@@ -31,13 +32,13 @@ class JobFacts:
         spec: what the job was asked for.
         output: where its result goes.
         incarnation: of the master.
-        data_uris: of the main data's files.
+        files: names of the files that tasks of each type read.
     """
 
     spec: job_pb2.JobSpec
     output: str
     incarnation: str
-    data_uris: tuple[str, ...]
+    files: Mapping[TaskType, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class JobReport:
             output=self._facts.output,
             incarnation=self._facts.incarnation,
             curves=self._history.curves.all(),
-            data_uris=self._facts.data_uris,
+            files=self._facts.files,
             table_rows=self._table_rows(),
         )
         status = status_to(self._view(), context)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl_master.codec import JOB_TYPES, error_to
 from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase
 from edl_master.core.failure import Failure
+from edl_master.core.identifiers import TaskType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
 from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
@@ -28,7 +29,7 @@ class StatusContext:
         output: where the result is, or will be.
         incarnation: of the master.
         curves: by name.
-        data_uris: of the main data's files, for dead letters.
+        files: names of the files that tasks of each type read, for dead letters.
         table_rows: rows of each embedding table.
     """
 
@@ -39,7 +40,7 @@ class StatusContext:
     output: str
     incarnation: str
     curves: Mapping[str, list[Point]]
-    data_uris: tuple[str, ...]
+    files: Mapping[TaskType, Sequence[str]]
     table_rows: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -77,7 +78,7 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
         output=context.output,
         incarnation=context.incarnation,
         workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
-        dead_letters=[_dead_letter_to(letter, context.data_uris) for letter in view.dead_letters],
+        dead_letters=[_dead_letter_to(letter, context.files) for letter in view.dead_letters],
         records_trained=view.records_trained,
         examples=view.examples,
         examples_of=view.examples_of,
@@ -165,11 +166,13 @@ def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
     }
 
 
-def _dead_letter_to(letter: DeadLetter, uris: tuple[str, ...]) -> job_pb2.DeadLetter:
+def _dead_letter_to(
+    letter: DeadLetter, files: Mapping[TaskType, Sequence[str]]
+) -> job_pb2.DeadLetter:
     records = ""
     if letter.records is not None:
-        uri = uris[letter.records.file]
-        records = f"{uri} [{letter.records.start}, {letter.records.stop})"
+        name = files[letter.task.type][letter.records.file]
+        records = f"{name} [{letter.records.start}, {letter.records.stop})"
     return job_pb2.DeadLetter(
         task=str(letter.task),
         records=records,
