@@ -11,7 +11,7 @@ from model_files import LOSS, MODEL, REST, rows
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.model_file import ContractErrors
 from edl_worker.tasks.epoch_callbacks import CallbackCaller
@@ -148,6 +148,37 @@ callbacks = [Own()]
     )
     with pytest.raises(EdlError, match="changed the model's weights"):
         caller(zoo, text).call(1, EpochLogs())
+
+
+RATES = """
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        BEGIN
+    def on_epoch_end(self, epoch, logs=None):
+        END
+callbacks = [tf.keras.callbacks.EarlyStopping("loss"), Own()]
+"""
+SETS = "self.model.optimizer.learning_rate = float('inf')"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "callbacks = [tf.keras.callbacks.LearningRateScheduler(lambda e: float('nan'))]\n",
+            "the callback LearningRateScheduler has set the learning rate to nan",
+        ),
+        (RATES.replace("BEGIN", SETS).replace("END", "pass"), "callback Own has .* to inf"),
+        (RATES.replace("BEGIN", "pass").replace("END", SETS), "callback Own has .* to inf"),
+    ],
+)
+def test_a_learning_rate_that_is_not_finite_is_refused(
+    zoo: ZooFolder, text: str, what: str
+) -> None:
+    with pytest.raises(EdlError, match=what) as caught:
+        caller(zoo, MODEL + REST + LOSS + text).call(1, EpochLogs(logs={"loss": 1.0}))
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert caught.value.remedy == "Return a finite rate."
 
 
 @pytest.mark.parametrize(

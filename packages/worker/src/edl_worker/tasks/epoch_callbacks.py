@@ -55,8 +55,8 @@ class CallbackCaller:
             call: what the call before has left.
 
         Raises:
-            EdlError: MODEL_CONTRACT, a callback changes weights, or remembers too much, or the
-                state is of other callbacks.
+            EdlError: MODEL_CONTRACT, a callback changes weights, sets a learning rate that is not
+                finite, or remembers too much, or the state is of other callbacks.
         """
         model, logs = self._model, dict(call.logs)
         before = self._arena.pack()
@@ -77,6 +77,7 @@ class CallbackCaller:
                 callback.on_epoch_begin(ended, {})
             elif not has_best:
                 _end(callback, logs)
+            self._check_rate(callback)
         if not np.array_equal(before, self._arena.pack()):
             raise _refused(
                 "a callback has changed the model's weights, which only updates may change",
@@ -100,6 +101,7 @@ class CallbackCaller:
                 _log_epoch(callback, ended - 1, logs)
             else:
                 callback.on_epoch_end(ended - 1, logs)
+            self._check_rate(callback)
             keeps_best |= _hand_over_best(callback)
             if self._model.stop_training and not stopped_by:
                 stopped_by = type(callback).__name__
@@ -115,6 +117,7 @@ class CallbackCaller:
                 callback.on_train_begin({})
             if is_log:
                 callback.on_train_end()
+            self._check_rate(callback)
         self._begun = True
         if ended and state:
             for callback, remembered in zip(self._callbacks, self._unpack(state), strict=True):
@@ -141,6 +144,16 @@ class CallbackCaller:
                 remedy,
             )
         return found
+
+    def _check_rate(self, callback: keras.callbacks.Callback) -> None:
+        """Refuse what the callback that was called last has made of the learning rate."""
+        rate = self._rate()
+        if not np.isfinite(rate):
+            name = type(callback).__name__
+            raise _refused(
+                f"the callback {name} has set the learning rate to {rate}, which is not finite",
+                "Return a finite rate.",
+            )
 
     def _rate(self) -> np.float32:
         return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
