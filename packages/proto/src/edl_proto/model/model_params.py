@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+import cmath
+from typing import Any, TypeGuard
 
 _CALL = "dict("
 _MEANT = {"true": "True", "false": "False", "null": "None", "none": "None"}
+_NOT_FINITE = frozenset(("nan", "inf", "infinity"))
 
 
 class ParamsError(ValueError):
@@ -25,8 +27,8 @@ class ParamsError(ValueError):
 def parse_params(text: str) -> dict[str, Any]:
     """The parameters in ``text`` by name, in the order given.
 
-    Values are Python literals: numbers, strings, booleans, None, and lists, tuples, sets and
-    dictionaries of them.
+    Values are Python literals: finite numbers, strings, booleans, None, and lists, tuples, sets
+    and dictionaries of them.
 
     Raises:
         ParamsError: the text is something else.
@@ -34,8 +36,9 @@ def parse_params(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     # Only as the arguments of a call is "a=1, b=[2, 3]" Python; nothing of it is run.
+    source = f"{_CALL}{text}\n)"
     try:
-        call = ast.parse(f"{_CALL}{text}\n)", mode="eval").body
+        call = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = (getattr(error, "offset", None) or 0) - len(_CALL)
         near = f" near {text[max(0, column - 4) :][:20]!r}" if column > 0 else ""
@@ -53,6 +56,12 @@ def parse_params(text: str) -> dict[str, Any]:
             raise ParamsError(f"**{shown} is not of the form name=value", column)
         if keyword.arg in values:
             raise ParamsError(f"{keyword.arg} appears twice", column)
+        for node in filter(_is_not_finite, ast.walk(keyword.value)):
+            shown = ast.get_source_segment(source, node)
+            raise ParamsError(
+                f"the value of {keyword.arg} is not finite: {shown}; write a finite number",
+                _column(node),
+            )
         try:
             values[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, SyntaxError, RecursionError):
@@ -67,6 +76,21 @@ def parse_params(text: str) -> dict[str, Any]:
 def format_params(values: dict[str, object]) -> str:
     """The text that ``parse_params`` reads as ``values``."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _is_not_finite(node: ast.AST) -> TypeGuard[ast.expr]:
+    """Whether this is an infinity or NaN, in whichever way people write these."""
+    match node:
+        case ast.Constant(value=float() | complex() as number):
+            return not cmath.isfinite(number)
+        case (
+            ast.Name(id=word)
+            | ast.Attribute(attr=word)
+            | ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(word))])
+        ):
+            return word.lower().lstrip("+-") in _NOT_FINITE
+        case _:
+            return False
 
 
 def _column(node: ast.expr) -> int:
