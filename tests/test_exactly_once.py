@@ -145,6 +145,7 @@ def test_parameter_servers_that_die(
     status = edl.status("dying")
     assert int(status["records_trained"]) == epochs * total, out
     assert status["servers"][0]["restarts"] == 2
+    assert status["master_restarts"] == 0, "a rollback is a restart of servers"
     assert status["worker_failures"] == status["preemptions"] == 0, "workers stay"
     kinds = event_kinds(edl, "dying")
     assert kinds.count("ParameterServerLost") == 2

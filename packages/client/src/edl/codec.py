@@ -151,6 +151,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         examples=message.examples,
         examples_of=message.examples_of,
         predictions=message.predictions,
+        master_restarts=message.master_restarts,
         preemptions=message.preemptions,
         worker_failures=message.worker_failures,
         dead_letters=tuple(map(_dead_letter, message.dead_letters)),

@@ -76,6 +76,7 @@ def test_the_summary_lists_failures_on_the_way() -> None:
         job_text.summary(
             changed(
                 state=JobState.SUCCEEDED,
+                master_restarts=3,
                 preemptions=2,
                 worker_failures=1,
                 records_replayed=64,
@@ -83,7 +84,7 @@ def test_the_summary_lists_failures_on_the_way() -> None:
             )
         )
     )
-    assert "2 preemptions, 1 worker failure, 64 records computed again" in text
+    assert "3 master restarts, 2 preemptions, 1 worker failure, 64 records computed again" in text
     assert "NOT done: 1 task" in text
     assert "a.recordio [0, 9)" in text
 
@@ -98,6 +99,10 @@ def test_a_task_without_records_that_failed_is_named_alone() -> None:
         "callbacks/2/0",
         "training/0/1: a [0, 9), 4 of them in the model",
     )
+
+
+def test_restarts_of_the_master_are_read() -> None:
+    assert decode_status(job_pb2.JobStatus(master_restarts=2)).master_restarts == 2
 
 
 def test_the_pace_leaves_out_start_and_end() -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from edl_master.core.identifiers import Version
-from edl_master.recovery.restart import RestartCount
+from edl_master.recovery.restart import RestartCount, is_rollback
 
 
 def restarts(count: RestartCount, *versions: int | None) -> RestartCount:
@@ -39,7 +39,9 @@ def test_the_count_is_carried_to_the_next_program(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("EDL_MASTER_RESTARTS", "")
     count = restarts(RestartCount(), None, 7, 7)
     count.write()
+    assert is_rollback()
     assert RestartCount.take() == count
+    assert not is_rollback()
     assert "EDL_MASTER_RESTARTS" not in os.environ, "a supervisor started here would pass it on"
     assert RestartCount.take({}) == RestartCount()
     assert RestartCount.take({"EDL_MASTER_RESTARTS": "nonsense"}) == RestartCount()

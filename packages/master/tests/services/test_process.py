@@ -245,6 +245,7 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     status = master.status()
     assert (status["preemptions"], status["worker_failures"]) == (3, 0)
     assert status["started_at"] == started_at, "the job has not started anew"
+    assert status["master_restarts"] == 1
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     events = (master.job_dir / "events.jsonl").read_text()
     assert "CheckpointRestored" in events

@@ -124,6 +124,7 @@ class JobStatus:
     """What the input function has made of ``examples_of`` records, those in complete tasks."""
     examples_of: int = 0
     predictions: int = 0
+    master_restarts: int = 0
     preemptions: int = 0
     worker_failures: int = 0
     dead_letters: tuple[str, ...] = ()

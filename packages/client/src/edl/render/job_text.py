@@ -124,6 +124,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
     troubles = [
         quantities.plural(count, what)
         for count, what in (
+            (status.master_restarts, "master restart"),
             (status.preemptions, "preemption"),
             (status.worker_failures, "worker failure"),
         )

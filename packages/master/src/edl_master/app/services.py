@@ -302,13 +302,13 @@ class MasterServices:
         self._model.warm_up()
 
     def _build_report(self, curves: Curves) -> JobReport:
-        spec = self._config.spec
+        spec, state = self._config.spec, self._state
         self._add_collectors(spec.name)
-        facts = JobFacts(spec, self._config.output, self._incarnation, self._state.files)
+        facts = JobFacts(spec, self._config.output, self._incarnation, state.files)
         return JobReport(
             facts,
             self.controller.view,
-            JobHistory(self._state.journal, curves, self.timeline, self._state.started_at),
+            JobHistory(state.journal, curves, self.timeline, state.started_at, state.restarts),
             self.metrics,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,

@@ -28,6 +28,7 @@ from edl_master.core.effects import LeaseGranted
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
+from edl_master.recovery.restart import is_rollback
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.local import job_directory, output_reservation
@@ -77,6 +78,7 @@ class MasterState:
         restored: the job, new or restored.
         keeps_workers: instances of an earlier master may continue: they have the job's state.
         started_at: RFC 3339; when the job's first master started.
+        restarts: how often a master took over from one that had not ended the job.
     """
 
     settings: JobSettings
@@ -87,6 +89,7 @@ class MasterState:
     restored: RestoredJob
     keeps_workers: bool
     started_at: str
+    restarts: int
 
     def locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
         """The file and records of a lease; None for tasks without records."""
@@ -114,8 +117,8 @@ def open_state(
         EdlError: the data, the output or the checkpoints cannot be used.
     """
     spec, trains = config.spec, config.type is JobType.TRAIN
-    last_seen = directory.last_seen()
-    started_at = directory.read_status().started_at or rfc3339(time.time())
+    last, last_seen = directory.read_status(), directory.last_seen()
+    started_at = last.started_at or rfc3339(time.time())
     directory.remove_drafts()
     directory.reserve()
     journal = Journal(config.job_dir / job_directory.EVENTS)
@@ -161,6 +164,7 @@ def open_state(
         # A training job that starts again needs workers that have not trained yet.
         keeps_workers=restored.resumed or not trains,
         started_at=started_at,
+        restarts=last.master_restarts + (last_seen is not None and not is_rollback()),
     )
 
 

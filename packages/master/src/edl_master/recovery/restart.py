@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -64,6 +64,11 @@ class RestartCount:
         now = -1 if version is None else version
         again = self.total > 0 and now == self.version
         return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)
+
+
+def is_rollback(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this program restarts one of the same process, until ``RestartCount.take``."""
+    return _RESTARTS in environ
 
 
 def restart_program(lock: int) -> NoReturn:

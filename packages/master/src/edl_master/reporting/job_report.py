@@ -50,12 +50,14 @@ class JobHistory:
         curves: its loss and metrics.
         timeline: what its workers did when.
         started_at: RFC 3339; when its first master started.
+        restarts: of its master, up to this one.
     """
 
     journal: Journal
     curves: Curves
     timeline: TimelineRecorder
     started_at: str
+    restarts: int
 
 
 class JobReport:
@@ -162,6 +164,7 @@ class JobReport:
             table_rows=self._table_rows(),
         )
         status = status_to(self._view(), context)
+        status.master_restarts = self._history.restarts
         status.servers.extend(self._servers())
         status.settings.update(self._settings)
         status.environment.update(self._environment)

@@ -1153,6 +1153,7 @@ class JobStatus(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     WORKER_ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    MASTER_RESTARTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
     state: Global___JobState.ValueType
@@ -1181,6 +1182,8 @@ class JobStatus(_message.Message):
     """that the input function made of the records in complete tasks"""
     examples_of: _builtins.int
     """those records"""
+    master_restarts: _builtins.int
+    """not those that roll back after the loss of a parameter server"""
     @_builtins.property
     def progress(self) -> Global___Progress: ...
     @_builtins.property
@@ -1263,10 +1266,11 @@ class JobStatus(_message.Message):
         settings: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         worker_environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        master_restarts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "error", b"error", "progress", b"progress", "saved_version", b"saved_version", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "environment", b"environment", "error", b"error", "examples", b"examples", "examples_of", b"examples_of", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "settings", b"settings", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_environment", b"worker_environment", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "environment", b"environment", "error", b"error", "examples", b"examples", "examples_of", b"examples_of", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "master_restarts", b"master_restarts", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "settings", b"settings", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_environment", b"worker_environment", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__saved_version: _TypeAlias = _typing.Literal["saved_version"]  # noqa: Y015
     _WhichOneofArgType__saved_version: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version"]  # noqa: Y015
