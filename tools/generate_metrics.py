@@ -239,6 +239,7 @@ def _view() -> JobView:
         records_total=1,
         epoch=1,
         num_epochs=1,
+        epochs_done=1,
         steps=1,
         parameter_version=1,
         records_per_s=1.0,

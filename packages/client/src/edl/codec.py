@@ -114,6 +114,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         records_total=progress.records_total,
         epoch=progress.epoch,
         num_epochs=progress.num_epochs,
+        epochs_done=progress.epochs_done,
         steps=progress.steps,
         version=progress.parameter_version,
         records_per_s=progress.records_per_s,

@@ -289,6 +289,10 @@ def test_a_stopped_job_is_exported_and_resumed(tidy: Edl) -> None:
     assert (exported.json["job"], exported.json["state"]) == ("mine", "SUCCEEDED")
     assert exported.json["output"] == str(tidy.place / "out")
     assert "the model of mine" in exported.err
+    assert (exported.json["records_trained"], exported.json["epochs"]) == (0, 0)
+    warning = "nothing was trained yet: these are the initial values"
+    assert f"  warning: {warning}" in exported.err.splitlines()
+    assert exported.json["warnings"] == [warning]
     assert tidy("list", "-o", "name").out.split() == ["mine"], "the short job is gone"
     stopped = tidy("stop", "mine")
     assert "is over already: cancelled" in stopped.out

@@ -112,9 +112,10 @@ def test_the_pace_leaves_out_start_and_end() -> None:
 
 
 def test_epochs_of_a_result_are_whole_ones() -> None:
-    assert of_status(RUNNING).epochs == 1
-    assert of_status(changed(state=JobState.SUCCEEDED)).epochs == 3
-    assert of_status(changed(state=JobState.FAILED, epoch=0)).epochs == 0
+    progress = job_pb2.Progress(epoch=3, num_epochs=3, epochs_done=2)
+    for state in (job_pb2.RUNNING, job_pb2.FAILED, job_pb2.SUCCEEDED):
+        status = decode_status(job_pb2.JobStatus(state=state, progress=progress))
+        assert of_status(status).epochs == 2
 
 
 def test_only_predictions_have_predictions_and_only_failures_an_error() -> None:

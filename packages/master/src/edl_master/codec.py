@@ -210,7 +210,7 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
     return task_pb2.ExportInfo(
         parameter_version=lease.version or 0,
         records_trained=view.records_trained,
-        epochs=view.progress.num_epochs,
+        epochs=view.progress.epochs_done,
         metrics=view.metrics,
         crashes=lease.crashes,
     )

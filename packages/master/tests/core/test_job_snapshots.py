@@ -63,6 +63,19 @@ def test_fewer_epochs_than_had_begun_are_refused() -> None:
         JobStateMachine.restore(replace(SETTINGS, num_epochs=2), (4,), (), job.snapshot())
 
 
+def test_epochs_that_are_done_are_whole_ones_also_in_an_export() -> None:
+    job, done = joined(JobStateMachine(SETTINGS, (8,))), []
+    short = replace(SETTINGS, export_only=True)
+    for _ in range(4):  # two tasks in each of two epochs
+        granted = lease(job)
+        held = ev.HeldLease(granted.task, granted.token)
+        job.handle(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4), 0.0)
+        exported = JobStateMachine.restore(short, (8,), (), job.snapshot())
+        exported.handle(ev.Tick(), 0.0)
+        done.append([each.view(0.0).progress.epochs_done for each in (job, exported)])
+    assert done == [[0, 0], [1, 1], [1, 1], [2, 2]]
+
+
 def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> None:
     job = joined(JobStateMachine(SETTINGS, DATA))
     told: list[fx.LogEvent] = []
@@ -175,6 +188,7 @@ def test_what_a_dead_letter_left_in_the_model_is_counted(last_of_its_round: bool
         view = each.view(0.0)
         assert (view.records_trained, view.dead_letters[0].records_trained) == (4, 4)
         assert view.progress.records_done == 4
+        assert view.progress.epochs_done == last_of_its_round
 
 
 def test_a_dead_letter_has_no_part_in_the_number_of_examples() -> None:

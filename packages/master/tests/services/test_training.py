@@ -62,6 +62,7 @@ def check_exact(spec: job_pb2.JobSpec, status: job_pb2.JobStatus) -> None:
     assert status.records_trained == EPOCHS * RECORDS
     assert status.progress.steps == EPOCHS * MINIBATCHES
     assert 0 < status.progress.parameter_version <= EPOCHS * MINIBATCHES
+    assert status.progress.epochs_done == EPOCHS
     assert status.progress.records_done == status.progress.records_total == EPOCHS * RECORDS
     assert not status.HasField("error")
 
@@ -323,6 +324,8 @@ def test_the_model_of_a_stopped_job_is_exported_by_another_before_it_goes_on(
         assert job.wait() == 0
         status = job.app.report.status()
     assert status.progress.steps == stopped.progress.steps, "an export trains nothing"
+    assert status.progress.epochs_done == 0
+    assert json.loads((Path(spec.output) / "info.json").read_text())["epochs"] == 0
     assert trained_weights(spec).sum() == done
 
     (tmp_path / "job" / job_directory.REQUESTS).unlink()

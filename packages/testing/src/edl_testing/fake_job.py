@@ -195,6 +195,8 @@ class FakeJob(job_pb2_grpc.JobServicer):
         with self.lock:
             progress = self.status.progress
             match self.status.state:
+                case job_pb2.STARTING if self.spec.export.job:  # of a job that trained nothing yet
+                    self.status.state = job_pb2.FINISHING
                 case job_pb2.STARTING:
                     self.status.state = job_pb2.RUNNING
                     self.add_event("JobRunning", "the first worker is ready")
@@ -219,6 +221,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
                     progress.records_done += STEP
                     progress.steps += STEP // 10
                     progress.loss, progress.records_per_s = 0.25, 5000.0
+                    progress.epochs_done = progress.records_done // RECORDS if progress.epoch else 0
                     if progress.records_done >= progress.records_total:
                         self.status.state = job_pb2.FINISHING
                         self.add_event("EvaluationEnded", "Evaluation 1: accuracy 0.9")

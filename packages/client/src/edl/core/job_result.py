@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from edl.core.job_status import Failure, JobState, JobStatus, overall_rate
+from edl.core.job_status import Failure, JobStatus, overall_rate
 from edl.core.options import Verb
 
 UNREADABLE = "UNREADABLE"
@@ -77,17 +77,12 @@ class JobResult:
 
 def of_status(status: JobStatus) -> JobResult:
     """The result of a job at its present state."""
-    training = status.verb is Verb.TRAIN
-    if status.state is JobState.SUCCEEDED:
-        epochs = status.num_epochs if training else 0
-    else:
-        epochs = max(0, status.epoch - 1)
     return JobResult(
         job=status.job,
         state=status.state.value,
         records_trained=status.records_trained,
         steps=status.steps,
-        epochs=epochs,
+        epochs=status.epochs_done,
         metrics=dict(status.metrics),
         seconds=round(status.seconds, 3),
         records_per_s=round(overall_rate(status), 3),

@@ -103,6 +103,8 @@ class JobStatus:
     records_total: int = 0
     epoch: int = 0
     num_epochs: int = 0
+    epochs_done: int = 0
+    """Whole passes over the data."""
     steps: int = 0
     version: int = 0
     records_per_s: float = 0.0

@@ -12,6 +12,8 @@ from edl.core.problem import usage
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 
+_UNTRAINED = "nothing was trained yet: these are the initial values"
+
 
 def export_model(catalog: JobCatalog, name: str, output: str, display: JobDisplay) -> JobStatus:
     """Write the model of a job's newest snapshot or checkpoint, and wait for the end.
@@ -21,7 +23,7 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
 
     Returns:
         The final status of the short job that did it. If it succeeded, it is deleted, and the
-        status has the name of the job whose model it is.
+        status has the name of the job whose model it is, and a warning if that has trained nothing.
 
     Raises:
         EdlError: a wrong output, or as ``JobContinuation.export``.
@@ -37,5 +39,6 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
     status = JobWatcher(backend, short, display).run()
     if status.state is JobState.SUCCEEDED:
         backend.delete(short)
-        return replace(status, job=name)
+        warnings = status.warnings if status.version else (*status.warnings, _UNTRAINED)
+        return replace(status, job=name, warnings=warnings)
     return status

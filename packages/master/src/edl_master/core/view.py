@@ -21,6 +21,8 @@ class ProgressView:
     epoch: int
     """Epoch of the oldest task that is not complete, from 1; 0 for jobs without epochs."""
     num_epochs: int
+    epochs_done: int
+    """Whole passes over the data."""
     steps: int
     """Minibatches applied."""
     parameter_version: int

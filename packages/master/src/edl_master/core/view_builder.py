@@ -52,11 +52,15 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
         components.workflow.records_total,
     )
     done = components.ledger.records_done(main)
+    tasks, workflow = _main_tasks(components), components.workflow
+    # The last epoch stays the present one when it is over.
+    is_done = not (tasks.pending or tasks.leased)
     return ProgressView(
         records_done=done,
         records_total=total,
-        epoch=components.workflow.epoch,
-        num_epochs=components.workflow.epochs,
+        epoch=workflow.epoch,
+        num_epochs=workflow.epochs,
+        epochs_done=workflow.epochs if is_done else max(0, workflow.epoch - 1),
         steps=progress.steps,
         parameter_version=progress.version,
         records_per_s=progress.per_s(now),
@@ -72,6 +76,11 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
 def _tasks(components: JobComponents) -> dict[TaskType, TaskCounts]:
     """Counts of every type that there is anything to say about."""
     tasks = {type_: components.ledger.counts(type_) for type_ in TaskType}
-    main = components.workflow.main
-    tasks[main] = replace(tasks[main], pending=tasks[main].pending + components.workflow.unopened)
+    tasks[components.workflow.main] = _main_tasks(components)
     return {type_: counts for type_, counts in tasks.items() if counts != TaskCounts()}
+
+
+def _main_tasks(components: JobComponents) -> TaskCounts:
+    """Counts of the main work, also of rounds that are not open yet."""
+    counts = components.ledger.counts(components.workflow.main)
+    return replace(counts, pending=counts.pending + components.workflow.unopened)

@@ -56,6 +56,7 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
             records_total=progress.records_total,
             epoch=progress.epoch,
             num_epochs=progress.num_epochs,
+            epochs_done=progress.epochs_done,
             steps=progress.steps,
             parameter_version=progress.parameter_version,
             records_per_s=progress.records_per_s,

@@ -57,9 +57,9 @@ def parse_params(text: str) -> dict[str, Any]:
         if keyword.arg in values:
             raise ParamsError(f"{keyword.arg} appears twice", column)
         for node in filter(_is_not_finite, ast.walk(keyword.value)):
-            shown = ast.get_source_segment(source, node)
+            written = ast.get_source_segment(source, node)
             raise ParamsError(
-                f"the value of {keyword.arg} is not finite: {shown}; write a finite number",
+                f"the value of {keyword.arg} is not finite: {written}; write a finite number",
                 _column(node),
             )
         try:

@@ -738,6 +738,7 @@ class Progress(_message.Message):
     PRODUCTIVE_S_FIELD_NUMBER: _builtins.int
     LOST_S_FIELD_NUMBER: _builtins.int
     MEAN_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    EPOCHS_DONE_FIELD_NUMBER: _builtins.int
     records_done: _builtins.int
     """of training, evaluation or prediction, over all epochs"""
     records_total: _builtins.int
@@ -759,6 +760,8 @@ class Progress(_message.Message):
     """worker seconds in work that counted"""
     mean_records_per_s: _builtins.float
     """mean from the first finished record to the last; 0: unknown"""
+    epochs_done: _builtins.int
+    """whole passes over the data"""
     @_builtins.property
     def lost_s(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """all other worker seconds, by reason"""
@@ -779,10 +782,11 @@ class Progress(_message.Message):
         productive_s: _builtins.float = ...,
         lost_s: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         mean_records_per_s: _builtins.float = ...,
+        epochs_done: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "mean_records_per_s", b"mean_records_per_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "epochs_done", b"epochs_done", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "mean_records_per_s", b"mean_records_per_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
