@@ -49,7 +49,6 @@ class Pushing:
         if deployment["servers"]:
             servers = [ShardAddress(*server) for server in deployment["servers"]]
             model = ModelDescription(
-                "pushed",
                 variables=(VariableDescription("w", (floats,), "float32", trainable=True),),
                 tables=(TableDescription("rows", max(dim, 1), 0, 0.0, 0.0, 0, 1, 0),),
             )
