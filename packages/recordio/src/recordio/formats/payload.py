@@ -70,7 +70,7 @@ class PayloadReader:
             elif header.compressor is Compressor.SNAPPY:
                 nbytes = self._snappy(header, payload)
             else:
-                nbytes = self._fill(header, inflated(header, payload, self._uri))
+                nbytes = self._fill(inflated(header, payload, self._uri))
         found = self._split(header, self._buffer, 0, nbytes, stop)
         if self._capacity > _KEPT:
             self._buffer, self._capacity = io.BytesIO(), 0
@@ -132,7 +132,7 @@ class PayloadReader:
                 at, found = end, found + 1
             if found == stop:
                 break
-        return self._fill(header, plain)
+        return self._fill(plain)
 
     def _unsnapped(self, header: Header, payload: bytes) -> Iterator[bytes]:
         """The frames of a snappy stream, expanded one by one."""
@@ -149,7 +149,7 @@ class PayloadReader:
                 raise damage(header, self._uri, "a frame of the snappy stream is damaged")
             yield content
 
-    def _fill(self, header: Header, plain: bytes | bytearray) -> int:
+    def _fill(self, plain: bytes | bytearray) -> int:
         self._reserve(len(plain))
         self._buffer.seek(0)
         self._buffer.write(plain)
