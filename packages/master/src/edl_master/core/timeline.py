@@ -13,6 +13,9 @@ from enum import StrEnum
 
 from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, WorkerId
 
+COMPUTE, INPUT, EXCHANGE = "compute", "input", "exchange"
+"""The phases of a training step, as workers count them."""
+
 IDLE, LOADING, OTHER = "idle", "loading", "other"
 """The rest of a worker's time: without work, before its model is ready, or at work that is no
 training step (evaluation, prediction, export, compiling the model)."""

@@ -11,12 +11,22 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.timeline import IDLE, LOADING, OTHER, PhaseSpan, Span, SpanOutcome
+from edl_master.core.timeline import (
+    COMPUTE,
+    EXCHANGE,
+    IDLE,
+    INPUT,
+    LOADING,
+    OTHER,
+    PhaseSpan,
+    Span,
+    SpanOutcome,
+)
 
-PHASES = ("compute", OTHER, "input", "exchange", LOADING, IDLE)
+PHASES = (COMPUTE, OTHER, INPUT, EXCHANGE, LOADING, IDLE)
 """The phases in the order of all lists here."""
 
-_OF_USE = ("compute", OTHER)
+_OF_USE = (COMPUTE, OTHER)
 
 _PLACES = {phase: place for place, phase in enumerate(PHASES)}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.core.identifiers import InstanceId, TaskKey, Token, WorkerId
-from edl_master.core.timeline import Span, SpanOutcome, Timeline
+from edl_master.core.timeline import COMPUTE, EXCHANGE, INPUT, Span, SpanOutcome, Timeline
 from edl_master.core.timeline_summary import JobTimes, TimelineSummary
 from edl_master.reporting.timeline_lines import read_lines, to_lines
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 _COUNTERS = {
     phase: f'edl_worker_step_duration_seconds_sum{{phase="{phase}"}}'
-    for phase in ("input", "compute", "exchange")
+    for phase in (INPUT, COMPUTE, EXCHANGE)
 }
 """What heartbeats carry of each phase of a training step."""
 

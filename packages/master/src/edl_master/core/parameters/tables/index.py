@@ -1,7 +1,7 @@
-"""Which row an id has: an open hash table in virtual buckets.
+"""Which row an id has: an open hash table in buckets.
 
 An id's bucket is the highest bits of its hash. Buckets grow one by one, so that no push waits for
-the whole index to be rebuilt; and a bucket is what several servers would divide among themselves.
+the whole index to be rebuilt.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from edl_master.core.parameters import arithmetic
 from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Array
 
-BUCKETS = 1 << 10
+BUCKET_BITS = 10
+"""Of a hashed id, the highest ones: its bucket. The compiled loops contain the number, and their
+cache compares only their own file: after a change here, touch ``index_kernels`` too."""
+
+BUCKETS = 1 << BUCKET_BITS
 _FIRST_PLACES = 8
 _FULLEST = 0.7  # beyond this, searches in a linearly probed table become long
 

@@ -16,12 +16,10 @@ from numba import carray
 
 from edl_master.core.parameters.kernels import compiled
 from edl_master.core.parameters.layout import Array
+from edl_master.core.parameters.tables.index import BUCKET_BITS
 from edl_master.core.parameters.tables.kernel_primitives import GOLDEN, int32_at, int64_at, mix
 
-_BUCKET_BITS = 10
-"""Of a hashed id, the highest ones: its virtual bucket."""
-
-_BUCKET_SHIFT = np.uint64(64 - _BUCKET_BITS)
+_BUCKET_SHIFT = np.uint64(64 - BUCKET_BITS)
 
 # --- the index -----------------------------------------------------------------------------
 
