@@ -32,7 +32,7 @@ from edl_master.core.parameters.shard_layout import (
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles
-from edl_master.parameters.locked_shard import LockedShard
+from edl_master.parameters.locked_shard import LONGEST_WAIT_S, LockedShard
 from edl_master.recovery import restore
 from edl_master.server import ShardServer
 from edl_master.server_group import command_codec, report_codec
@@ -62,9 +62,6 @@ _HEARTBEAT_INTERVAL_S = 0.5
 
 _WRITTEN_S = 60.0
 """How long the last part may take to be written when there are no more commands."""
-
-_BEGIN_TIMEOUT_S = 30.0
-"""How long a worker waits for the first command: it may be faster than this server."""
 
 
 class App:
@@ -110,7 +107,7 @@ class App:
         self._buffers = BufferPool()
         self._writer = SerialExecutor("snapshots", self._fail)
         self._shard = LockedShard(
-            self._buffers, self._write_later, lambda error: None, _BEGIN_TIMEOUT_S
+            self._buffers, self._write_later, lambda error: None, LONGEST_WAIT_S
         )
         self._metrics = Metrics()
         transfer = PayloadTransfer(self._buffers, self._metrics)

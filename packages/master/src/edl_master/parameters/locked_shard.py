@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 _LONGEST_WARM_UP_S = 60.0
 """After that the first push compiles for itself what is still missing."""
 
-_LONGEST_WAIT_S = 30.0
-"""How long a call may wait for a command: these are as fast as the coordinator's answers."""
+LONGEST_WAIT_S = 4.0
+"""How long a call may wait for the first command, and for another one. Together shorter than any
+deadline of a worker: a server without an answer counts as lost, while a call that was NOT_READY is
+repeated."""
 
 _LONG_WAIT_S = 1.0
 """A wait that is worth a line in the log: the network to the coordinator is slow."""
@@ -202,7 +204,7 @@ class LockedShard:
     def _wait_for(self, log_index: int) -> None:
         started = time.monotonic()
         while (applied := self._served.applied) < log_index:
-            left_s = started + _LONGEST_WAIT_S - time.monotonic()
+            left_s = started + LONGEST_WAIT_S - time.monotonic()
             if left_s <= 0 or self._over:
                 raise not_ready(f"command {log_index} has not arrived; {applied} commands have")
             self._changed.wait(left_s)

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _WRITING = (TaskType.PREDICTION, TaskType.EXPORT)
 
 _SERVERS_S = 45.0
-"""How long parameter servers may take to start; workers take longer."""
+"""How long one call waits for parameter servers that start; then the worker calls again."""
 
 
 @dataclass(frozen=True, slots=True)
