@@ -33,6 +33,6 @@ def lease(job: JobStateMachine, now: float = 0.0) -> fx.LeaseGranted:
     return granted
 
 
-def applied(granted: fx.LeaseGranted, index: int, version: int, loss: float) -> ev.MinibatchApplied:
+def applied(granted: fx.LeaseGranted, version: int, loss: float) -> ev.MinibatchApplied:
     held = ev.HeldLease(granted.task, granted.token)
-    return ev.MinibatchApplied(WORKER, held, index, 2, Version(version), loss, 0.5, 3)
+    return ev.MinibatchApplied(WORKER, held, 2, Version(version), loss, 3)

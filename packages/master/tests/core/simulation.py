@@ -174,7 +174,7 @@ class World:
                     del self.plane.frozen[name]
                 case fx.StartWorker(worker, attempt):
                     self.starts.append((worker, attempt))
-                case fx.StopWorker(worker, _, kill):
+                case fx.StopWorker(worker, kill):
                     self._stop(worker, kill)
                 case fx.WriteCheckpoint():
                     self.saved = self._save()
@@ -422,9 +422,7 @@ class World:
             self.kills = 0
             held = ev.HeldLease(lease.task, lease.token)
             version = Version(self.plane.version)
-            applied = ev.MinibatchApplied(
-                process.worker, held, process.index, records, version, 1.0, 0.01, 0
-            )
+            applied = ev.MinibatchApplied(process.worker, held, records, version, 1.0, 0)
             if quietly:
                 self.late.append(applied)
             else:

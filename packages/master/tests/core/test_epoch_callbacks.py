@@ -69,11 +69,11 @@ class Play:
         done = ev.TaskCompleted(WORKER, held, 0, 0, 4, 4)
         match key.type:
             case TaskType.TRAINING:
-                for index in range(2):
+                for _ in range(2):
                     self.version += 1
                     loss = 10.0 - key.round
                     version = Version(self.version)
-                    self.say(ev.MinibatchApplied(WORKER, held, index, 2, version, loss, 0.1, 0))
+                    self.say(ev.MinibatchApplied(WORKER, held, 2, version, loss, 0))
                 done = replace(done, minibatches=2, applied=2)
             case TaskType.EVALUATION:
                 done = replace(done, metric_states=(ev.MetricState("n", ()),))
@@ -131,7 +131,7 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
         for at, effect in enumerate(decided)
         if isinstance(effect, fx.LeaseGranted) and effect.callbacks and effect.callbacks.train_end
     )
-    assert kept < back < end < decided.index(fx.WriteCheckpoint("training is complete"))
+    assert kept < back < end < decided.index(fx.WriteCheckpoint())
 
 
 def test_logs_have_the_evaluation_of_the_epoch() -> None:
@@ -224,10 +224,10 @@ def test_a_worker_cannot_give_its_loss_more_weight_than_its_task_has() -> None:
     granted = play.say(ev.LeaseRequested(WORKER, INSTANCE))[0]
     assert isinstance(granted, fx.LeaseGranted)
     held = ev.HeldLease(granted.task, granted.token)
-    for index, (records, loss) in enumerate([(2**32 - 1, 1.0), (4, 3.0)]):
+    for records, loss in [(2**32 - 1, 1.0), (4, 3.0)]:
         play.version += 1
         version = Version(play.version)
-        play.say(ev.MinibatchApplied(WORKER, held, index, records, version, loss, 0.1, 0))
+        play.say(ev.MinibatchApplied(WORKER, held, records, version, loss, 0))
     play.say(ev.TaskCompleted(WORKER, held, 2, 2, 4, 4))
     play.run()
     epoch = next(logs for number, _, logs, _ in play.calls if number == 1)

@@ -124,7 +124,7 @@ def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> N
     granted = lease(job)
     points = []
     for index in range(10):
-        effects = job.handle(applied(granted, index, index + 1, float(index)), 0.1 * index)
+        effects = job.handle(applied(granted, index + 1, float(index)), 0.1 * index)
         points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
     held = ev.HeldLease(granted.task, granted.token)
     effects = job.handle(ev.TaskCompleted(WORKER, held, 10, 10, 20, 20), 1.0)
@@ -140,9 +140,9 @@ def test_the_shown_loss_is_smooth_and_starts_as_nan() -> None:
     job = joined(JobStateMachine(SETTINGS, DATA))
     assert math.isnan(job.view(0.0).progress.loss)
     granted = lease(job)
-    job.handle(applied(granted, 0, 1, 1.0), 0.0)
+    job.handle(applied(granted, 1, 1.0), 0.0)
     assert job.view(0.0).progress.loss == 1.0
-    job.handle(applied(granted, 1, 2, 0.0), 0.0)
+    job.handle(applied(granted, 2, 0.0), 0.0)
     assert job.view(0.0).progress.loss == pytest.approx(0.95)
 
 
@@ -151,8 +151,8 @@ def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
     granted = lease(job)
     assert job.view(0.0).progress.eta_s < 0
     for second in range(1, 31):
-        job.handle(applied(granted, 2 * second, second, 1.0), float(second))
-        job.handle(applied(granted, 2 * second + 1, second, 1.0), float(second) + 0.5)
+        job.handle(applied(granted, second, 1.0), float(second))
+        job.handle(applied(granted, second, 1.0), float(second) + 0.5)
     view = job.view(31.0)
     assert view.progress.records_per_s == pytest.approx(4.0, rel=0.05)
     assert view.workers[0].records_per_s == pytest.approx(4.0, rel=0.05)
@@ -202,8 +202,8 @@ def test_a_push_of_several_minibatches_counts_as_many() -> None:
     """Local steps: steps, staleness and the task's count are of minibatches, not of pushes."""
     job = joined(JobStateMachine(replace(SETTINGS, records_per_task=20), (20,)))
     granted = lease(job)
-    job.handle(replace(applied(granted, 0, 1, 6.0), staleness=0), 1.0)
-    pushed = replace(applied(granted, 1, 4, 2.0), minibatches=3, records=6, staleness=4)
+    job.handle(replace(applied(granted, 1, 6.0), staleness=0), 1.0)
+    pushed = replace(applied(granted, 4, 2.0), minibatches=3, records=6, staleness=4)
     job.handle(pushed, 1.5)
     view = job.view(2.0)
     assert (view.progress.steps, view.progress.parameter_version) == (4, 4)

@@ -53,7 +53,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
             minibatches = -(-size // MINIBATCH)
             version += 1
             job.handle(
-                ev.MinibatchApplied(worker, pair, index, MINIBATCH, Version(version), 1.0, 1.0, 0),
+                ev.MinibatchApplied(worker, pair, MINIBATCH, Version(version), 1.0, 0),
                 now,
             )
             held[number] = lease, index + 1

@@ -163,14 +163,14 @@ def tell(effect: fx.Effect) -> str:
             return f"start worker {worker} (instance {attempt})"
         case fx.InspectWorker(worker):
             return f"inspect worker {worker}"
-        case fx.StopWorker(worker, reason, kill):
-            return f"{'kill' if kill else 'stop'} worker {worker}: {reason}"
+        case fx.StopWorker(worker, kill):
+            return f"{'kill' if kill else 'stop'} worker {worker}"
         case fx.LogEvent(kind, message, severity, _):
             return f"event {kind}{_MARKS[severity]}: {message}"
         case fx.LogScalar(name, version, value):
             return f"curve {name} at version {version}: {value:g}"
-        case fx.WriteCheckpoint(reason):
-            return f"write a checkpoint: {reason}"
+        case fx.WriteCheckpoint():
+            return "write a checkpoint"
         case fx.WriteSnapshot():
             return "write a snapshot"
         case fx.FinishOutput():
@@ -416,7 +416,7 @@ class Player:
             case ["has", "a", "place"]:
                 yield ev.InstancePending(worker, "")
             case ["is", "rejected"]:
-                yield ev.GradientRejected(worker, tail)
+                yield ev.GradientRejected()
             case _:
                 raise ValueError(f"not a fact about a worker: {' '.join(words)!r}")
 
@@ -440,7 +440,7 @@ class Player:
             self.applied[held.task] = index + 1
             records = min(size, self.ranges[held.task] - index * size)
             version = Version(self.version)
-            yield ev.MinibatchApplied(worker, held, index, records, version, 0.5, 0.1, 0)
+            yield ev.MinibatchApplied(worker, held, records, version, 0.5, 0)
 
     def _complete(self, worker: WorkerId, held: ev.HeldLease, tail: str) -> ev.TaskCompleted:
         """``accuracy 3 4`` are metric states or values, ``4 predictions`` is their number,

@@ -308,7 +308,7 @@ class JobController:
                 self._external.start_worker(worker, attempt)
             case InspectWorker(worker):
                 self._external.inspect_worker(worker)
-            case StopWorker(worker, _, kill):
+            case StopWorker(worker, kill):
                 self._external.stop_worker(worker, kill=kill)
             case LogEvent():
                 self._external.record(effect, self.seconds)

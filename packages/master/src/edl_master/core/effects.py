@@ -206,7 +206,6 @@ class StopWorker:
     """Ask the worker's instance to leave; kill it after its grace period, or at once."""
 
     worker: WorkerId
-    reason: str
     kill: bool = False
 
 
@@ -235,8 +234,6 @@ class LogScalar:
 @dataclass(frozen=True, slots=True)
 class WriteCheckpoint:
     """Write ledger and parameters, together, to the checkpoint directory."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

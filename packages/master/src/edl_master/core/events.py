@@ -149,17 +149,14 @@ class LeaseRequested:
 class MinibatchApplied:
     """The parameter plane has applied a minibatch and advanced its task's count.
 
-    With local steps it may have been several in one step: ``minibatch`` is the first of them,
-    ``loss`` their mean.
+    With local steps it may have been several in one step: ``loss`` is their mean.
     """
 
     worker: WorkerId
     lease: HeldLease
-    minibatch: int
     records: int
     version: Version
     loss: float
-    compute_s: float
     staleness: int
     minibatches: int = 1
 
@@ -167,9 +164,6 @@ class MinibatchApplied:
 @dataclass(frozen=True, slots=True)
 class GradientRejected:
     """The parameter plane did not apply a gradient; nothing has changed."""
-
-    worker: WorkerId
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

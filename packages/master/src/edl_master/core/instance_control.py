@@ -125,7 +125,7 @@ class InstanceControl:
         if worker.state in (WorkerState.GONE, WorkerState.LEAVING):
             return
         worker.leave(reason, ExitKind.LEFT, now)
-        self._emit(StopWorker(worker.id, reason))
+        self._emit(StopWorker(worker.id))
 
     def stop_stalled(self, worker: Worker, reason: str, now: float) -> InstanceEnd:
         """Kill an instance that makes no progress; return its end, which counts as a crash."""
@@ -136,7 +136,7 @@ class InstanceControl:
         if worker.state is not WorkerState.LEAVING:
             worker.leave(reason, kind, now)
         worker.killed_at = now
-        self._emit(StopWorker(worker.id, reason, kill=True))
+        self._emit(StopWorker(worker.id, kill=True))
 
     def ended(
         self, worker: Worker, kind: ExitKind, how: str, log_tail: str, now: float

@@ -210,7 +210,7 @@ class Training:
     def _finish_training(self) -> None:
         self._evaluations.cancel_pending()
         self._emit(FlushGradients())
-        self._emit(WriteCheckpoint("training is complete"))
+        self._emit(WriteCheckpoint())
         if self._evaluations.possible or self._settings.export:
             # Whatever fails from here on, no training is lost.
             self._emit(WriteSnapshot())
@@ -240,14 +240,14 @@ class Training:
         if crosses(self._settings.evaluation_steps, before, after):
             self._evaluations.trigger()
         if self._checkpoints.is_due(before, after):
-            self._emit(WriteCheckpoint(f"parameter version {after}"))
+            self._emit(WriteCheckpoint())
 
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         if self._settings.export_only or not self._opened:
             return ()
         if end is JobPhase.FAILED:
             return (WriteSnapshot(),)
-        return WriteCheckpoint("the job was stopped"), WriteSnapshot()
+        return WriteCheckpoint(), WriteSnapshot()
 
     def is_frozen(self, name: str, version: Version) -> bool:
         if name != FINAL or self._stage is not Stage.FREEZING:

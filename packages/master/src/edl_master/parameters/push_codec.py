@@ -80,18 +80,16 @@ def event_from(
             return events.MinibatchApplied(
                 worker=worker,
                 lease=events.HeldLease(claim.task, claim.token),
-                minibatch=claim.minibatch,
                 records=claim.records,
                 version=result.version,
                 loss=step.loss,
-                compute_s=compute_s_from(step),
                 staleness=result.staleness,
                 minibatches=claim.minibatches,
             )
         case PushOutcome.ALREADY_APPLIED:
             return None
         case _:
-            return events.GradientRejected(worker, str(result.outcome))
+            return events.GradientRejected()
 
 
 def outcome_to(outcome: PushOutcome) -> parameters_pb2.PushOutcome.ValueType:
