@@ -119,4 +119,4 @@ def _lease(job: JobStateMachine, number: int, now: float) -> fx.LeaseGranted:
 
 def _completed(lease: fx.LeaseGranted) -> ev.TaskCompleted:
     held = ev.HeldLease(lease.task, lease.token)
-    return ev.TaskCompleted(lease.worker, held, 1, 1, RECORDS, RECORDS, 1.0)
+    return ev.TaskCompleted(lease.worker, held, 1, 1, RECORDS, RECORDS)
