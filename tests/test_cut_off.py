@@ -15,12 +15,14 @@ from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, train
 from tcp_relay import TcpRelay
 
+from edl_master.parameters.locked_shard import LONGEST_WAIT_S
 from edl_proto.identity.credentials import Peer
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS, SHARD
 from edl_proto.transport.raw_calls import RawService
 from edl_proto.v1 import parameters_pb2
+from edl_worker.config import Settings
 
 TOTAL, EPOCHS = 4_807, 1
 """Held, this trains for four minutes at least."""
@@ -43,6 +45,12 @@ def direct_port(address: str, service: RawService, peer: Peer) -> int:
     with channels.connect(address, peer) as channel:
         reply = channel.unary_unary(f"/{service.name}/Open")(b"", timeout=200)
     return int(parameters_pb2.OpenReply.FromString(reply).direct_port)
+
+
+def test_a_parameter_server_answers_before_a_worker_gives_a_call_up() -> None:
+    """A call may wait for the first command and for another one; without an answer the server
+    would count as lost."""
+    assert Settings("127.0.0.1:1", 0).call_timeout_s > 2 * LONGEST_WAIT_S
 
 
 @pytest.fixture

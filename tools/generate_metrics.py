@@ -71,7 +71,7 @@ has a value for each parameter server.
 | service | where |
 |---|---|
 | master | `/metrics` of the job's page, with its token (on Kubernetes by default without) |
-| worker | `EDL_METRICS_HOST` and `EDL_METRICS_PORT`, or what its log names; the same token |
+| worker | `EDL_METRICS_HOST`, `EDL_METRICS_PORT`, or a port that its log names; the same token |
 | builder | `--metrics-port` |
 
 The metrics of a master cover its whole job. Heartbeats and the last message of a worker carry the

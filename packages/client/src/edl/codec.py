@@ -215,7 +215,7 @@ def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | B
 
 
 def decode_event(message: job_pb2.Event) -> JobEvent:
-    """One event of a job's journal."""
+    """One event of a job's event log."""
     return JobEvent(
         number=message.number,
         at=message.at,

@@ -273,20 +273,18 @@ def dataset_kind(dataset: tf.data.Dataset) -> str:
 
 def has_operation(dataset: tf.data.Dataset, name: str) -> bool:
     """Whether a function of this dataset has an operation with ``name`` in its type."""
-    return any(
-        name in operation.type
-        for function in _private(dataset, "_functions")()
-        for operation in function.function.graph.get_operations()
-    )
+    return any(name in operation.type for operation in _operations(dataset))
 
 
 def has_stateful_operations(dataset: tf.data.Dataset) -> bool:
     """Whether a function of this dataset remembers anything or draws random numbers."""
-    return any(
-        operation.op_def.is_stateful
-        for function in _private(dataset, "_functions")()
-        for operation in function.function.graph.get_operations()
-    )
+    return any(operation.op_def.is_stateful for operation in _operations(dataset))
+
+
+def _operations(dataset: tf.data.Dataset) -> Iterator[tf.Operation]:
+    """Those of the functions of this dataset."""
+    for function in _private(dataset, "_functions")():
+        yield from function.function.graph.get_operations()
 
 
 def is_nondeterministic(dataset: tf.data.Dataset) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -59,6 +61,26 @@ def test_a_worker_that_has_to_leave_does_not_wait_until_a_call_is_in_time(
     with pytest.raises(LeavingError):
         connection.call("Ready", attempt)
     assert len(calls) == 3
+
+
+def test_waiting_until_a_call_is_in_time_is_no_absence_of_the_master(
+    connection: MasterConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master replied for 1,000 s before it was away for a moment."""
+    connection.settings = replace(connection.settings, master_wait_s=60.0)
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    away = CallError(grpc.StatusCode.UNAVAILABLE, "it restarts")
+    replies = iter([refusal(ErrorCode.NOT_READY), away])
+
+    def attempt() -> str:
+        nonlocal now
+        now += 1000.0 if not now else 1.0
+        for error in replies:
+            raise error
+        return "ready"
+
+    assert connection.call("Ready", attempt) == "ready"
 
 
 @pytest.mark.parametrize("code", [ErrorCode.VERSION_NOT_FOUND, ErrorCode.STALE_LEASE])

@@ -187,7 +187,7 @@ class MasterApp:
 
     def _record(self, event: LogEvent) -> None:
         self._services.effects.record(event, self._services.controller.seconds)
-        self._state.journal.flush()
+        self._state.event_log.flush()
 
     def close(self) -> None:
         """Close everything; no instance is left after this."""
@@ -233,7 +233,7 @@ class MasterApp:
             clear_up(self._config, status)
             self._directory.write_status(status, final=True)
             # Events that a full disk did not take: clearing may have made room.
-            self._state.journal.flush()
+            self._state.event_log.flush()
         except Exception:
             log.exception("the final status cannot be written")
         try:

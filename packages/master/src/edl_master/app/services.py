@@ -125,7 +125,7 @@ class MasterServices:
         curves = self._build_curves()
         self.report_writer = ReportWriter(
             directory,
-            state.journal,
+            state.event_log,
             self.timeline,
             config.tensorboard_dir,
             config.intervals.status_every_s,
@@ -250,7 +250,7 @@ class MasterServices:
         storage = self._state.storage
         targets = EffectTargets(
             platform=self.platform,
-            journal=self._state.journal,
+            event_log=self._state.event_log,
             curves=curves,
             report_writer=self.report_writer,
             metrics=self.metrics,
@@ -308,7 +308,7 @@ class MasterServices:
         return JobReport(
             facts,
             self.controller.view,
-            JobHistory(state.journal, curves, self.timeline, state.started_at, state.restarts),
+            JobHistory(state.event_log, curves, self.timeline, state.started_at, state.restarts),
             self.metrics,
             lambda: self.dashboard_url,
             self.servers.status if self.servers else list,
@@ -353,7 +353,7 @@ class MasterServices:
         )
         job = JobServicer(
             self.controller,
-            self._state.journal,
+            self._state.event_log,
             self.report.status,
             self._acknowledge,
             self.requests,

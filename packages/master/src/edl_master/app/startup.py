@@ -6,8 +6,8 @@ import logging
 import time
 from pathlib import Path
 
+from edl_master.adapters.event_log import EventLog, make_event
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.adapters.journal import Journal, journal_event
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.master import MasterApp
 from edl_master.app.state import clear_up
@@ -126,8 +126,8 @@ def _fail(
     status.MergeFrom(failed_status(spec, failure, time.time()))
     try:
         directory.write_status(status, final=True)
-        journal = Journal(directory.path / job_directory.EVENTS)
-        journal.add(journal_event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
-        journal.close()
+        event_log = EventLog(directory.path / job_directory.EVENTS)
+        event_log.add(make_event("JobFailed", "error", failure.what, {"code": failure.code}, 0.0))
+        event_log.close()
     except EdlError as error:
         log.error("the failure cannot be written to the job's directory either\n%s", error)

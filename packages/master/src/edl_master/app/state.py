@@ -15,10 +15,10 @@ from pathlib import Path
 from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
+from edl_master.adapters.event_log import EventLog
 from edl_master.adapters.export_output import ExportOutput
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.adapters.job_output import JobOutput, check_output
-from edl_master.adapters.journal import Journal
 from edl_master.adapters.output_reservation import OutputReservation
 from edl_master.adapters.part_files import AS_PARTS, OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
@@ -71,7 +71,7 @@ class MasterState:
 
     Attributes:
         settings: of the job's core.
-        journal: the job's events.
+        event_log: the job's events.
         data: the main data.
         validation: data of evaluations during training; None: there are none.
         storage: where position and result are kept.
@@ -82,7 +82,7 @@ class MasterState:
     """
 
     settings: JobSettings
-    journal: Journal
+    event_log: EventLog
     data: DataSet
     validation: DataSet | None
     storage: Storage
@@ -121,7 +121,7 @@ def open_state(
     started_at = last.started_at or rfc3339(time.time())
     directory.remove_drafts()
     directory.reserve()
-    journal = Journal(config.job_dir / job_directory.EVENTS)
+    event_log = EventLog(config.job_dir / job_directory.EVENTS)
     data = open_data(spec.data, spec.data_format, "--data")
     validation = None
     if trains and spec.validation_data:
@@ -156,7 +156,7 @@ def open_state(
         raise _nothing_to_export(spec.export)
     return MasterState(
         settings=settings,
-        journal=journal,
+        event_log=event_log,
         data=data,
         validation=validation,
         storage=Storage(snapshots, checkpoints, output),

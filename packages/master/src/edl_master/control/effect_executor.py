@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
-from edl_master.adapters.journal import Journal, journal_event
+from edl_master.adapters.event_log import EventLog, make_event
 from edl_master.codec import failure_of
 from edl_master.control.executors import CoalescingQueue, SerialExecutor
 from edl_master.control.job_controller import CapturedState
@@ -50,7 +50,7 @@ class EffectTargets:
 
     Attributes:
         platform: runs instances.
-        journal: takes events.
+        event_log: takes events.
         curves: takes points.
         report_writer: also gets points, for TensorBoard.
         metrics: durations of checkpoints.
@@ -60,11 +60,11 @@ class EffectTargets:
             raises ``EdlError``.
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         group: the parameter servers, which write their shards themselves; None: there are none.
-        on_log_event: also gets the entries of the journal.
+        on_log_event: also gets the entries of the event log.
     """
 
     platform: Platform
-    journal: Journal
+    event_log: EventLog
     curves: Curves
     report_writer: ReportWriter
     metrics: Metrics
@@ -119,8 +119,8 @@ class EffectExecutor:
             name: event.facts[name] for name in ("worker", "task") if name in event.facts
         }
         log.log(_LEVELS[event.severity], "%s: %s", event.kind, event.message, extra=about)
-        self._targets.journal.add(
-            journal_event(event.kind, str(event.severity), event.message, event.facts, at_s)
+        self._targets.event_log.add(
+            make_event(event.kind, str(event.severity), event.message, event.facts, at_s)
         )
         self._targets.on_log_event(event)
 
@@ -201,7 +201,7 @@ class EffectExecutor:
         has just been started would delay the next snapshot by twenty times that long.
         """
         # The next master continues after the events that have led here; it does not record them.
-        self._targets.journal.flush()
+        self._targets.event_log.flush()
         parts, parts_s = [], 0.0
         if state.label and self._targets.group is not None:
             parts_s = self._targets.group.wait_written(state.label, _PARTS_S)

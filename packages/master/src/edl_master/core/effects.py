@@ -214,7 +214,7 @@ class StopWorker:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """An entry of the job's journal: ``kind`` is a stable reason such as ``TaskRetried``."""
+    """An entry of the job's event log: ``kind`` is a stable reason such as ``TaskRetried``."""
 
     kind: str
     message: str

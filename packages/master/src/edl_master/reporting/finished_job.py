@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edl_master.adapters.event_log import read_events
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.adapters.journal import read_events
 from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.core.timeline_summary import JobTimes, TimelineSummary

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edl_master.adapters.journal import Journal
+from edl_master.adapters.event_log import EventLog
 from edl_master.codec import error_to
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
@@ -46,14 +46,14 @@ class JobHistory:
     """What a job has recorded so far.
 
     Attributes:
-        journal: its events.
+        event_log: its events.
         curves: its loss and metrics.
         timeline: what its workers did when.
         started_at: RFC 3339; when its first master started.
         restarts: of its master, up to this one.
     """
 
-    journal: Journal
+    event_log: EventLog
     curves: Curves
     timeline: TimelineRecorder
     started_at: str
@@ -137,7 +137,7 @@ class JobReport:
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
         """Events with numbers above ``after``, oldest first."""
-        return self._history.journal.after(after, limit)
+        return self._history.event_log.after(after, limit)
 
     def times(self) -> JobTimes:
         """Where the time of the workers went."""

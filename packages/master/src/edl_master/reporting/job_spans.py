@@ -78,7 +78,7 @@ class JobSpans:
         self._add(name, self._clock() - seconds, seconds, facts, failure)
 
     def record_log(self, event: LogEvent) -> None:
-        """An entry of the job's journal: an evaluation lasts from one entry to another."""
+        """An entry of the job's event log: an evaluation lasts from one entry to another."""
         if event.kind == _EVALUATION_STARTED:
             self._evaluation = self._clock(), event
         elif event.kind == _EVALUATION_ENDED and self._evaluation is not None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edl_master.adapters.event_log import EventLog
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.adapters.journal import Journal
 from edl_master.core.effects import LogScalar
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.v1 import job_pb2
@@ -32,7 +32,7 @@ class ReportWriter:
 
     Args:
         directory: of the job.
-        journal: its events.
+        event_log: its events.
         timeline: what its workers did when.
         tensorboard_dir: made with the first point.
         status_every_s: how often the status is written.
@@ -43,7 +43,7 @@ class ReportWriter:
     def __init__(
         self,
         directory: JobDirectory,
-        journal: Journal,
+        event_log: EventLog,
         timeline: TimelineRecorder,
         tensorboard_dir: Path,
         status_every_s: float,
@@ -51,7 +51,7 @@ class ReportWriter:
         on_error: Callable[[Exception], None],
     ) -> None:
         self._directory = directory
-        self._journal = journal
+        self._event_log = event_log
         self._timeline = timeline
         self._tensorboard_dir = tensorboard_dir
         self._tensorboard: TensorBoard | None = None
@@ -94,13 +94,13 @@ class ReportWriter:
             if self._tensorboard is not None:
                 self._tensorboard.close()
         finally:
-            self._journal.close()
+            self._event_log.close()
 
     def _run(self, status: Callable[[], job_pb2.JobStatus]) -> None:
         next_status = next_points = time.monotonic()
         try:
             while not self._stopped.wait(self._flush_every_s):
-                self._journal.flush()
+                self._event_log.flush()
                 self._timeline.flush()
                 now = time.monotonic()
                 if now >= next_status:

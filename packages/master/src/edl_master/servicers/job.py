@@ -8,7 +8,7 @@ from typing import Protocol
 
 import grpc
 
-from edl_master.adapters.journal import Journal
+from edl_master.adapters.event_log import EventLog
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
@@ -34,7 +34,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
 
     Args:
         controller: the job.
-        journal: its events.
+        event_log: its events.
         status: the job as it is now.
         acknowledge: called when a client has read the final status.
         recorded: commands that have to survive this master.
@@ -44,14 +44,14 @@ class JobServicer(job_pb2_grpc.JobServicer):
     def __init__(
         self,
         controller: JobController,
-        journal: Journal,
+        event_log: EventLog,
         status: Callable[[], job_pb2.JobStatus],
         acknowledge: Callable[[], None],
         recorded: Recorder,
         timeline: TimelineRecorder,
     ) -> None:
         self._controller = controller
-        self._journal = journal
+        self._event_log = event_log
         self._status = status
         self._acknowledge = acknowledge
         self._recorded = recorded
@@ -70,15 +70,15 @@ class JobServicer(job_pb2_grpc.JobServicer):
         seen = request.after
         while context.is_active():
             # Asked first: what is added between the two questions is not missed.
-            over = self._journal.closed
-            found = self._journal.after(seen)
+            over = self._event_log.closed
+            found = self._event_log.after(seen)
             for event in found:
                 yield event
                 seen = event.number
             if not found:
                 if over or not request.follow:
                     return
-                self._journal.wait(seen, _LOOK_S)
+                self._event_log.wait(seen, _LOOK_S)
 
     def ReadTimeline(
         self, request: job_pb2.ReadTimelineRequest, context: grpc.ServicerContext

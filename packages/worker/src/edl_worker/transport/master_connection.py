@@ -85,16 +85,24 @@ class MasterConnection:
             MasterReplacedError: the master is another incarnation.
             LeavingError: the worker has to leave; also when the wait is over.
         """
-        failing_since = 0.0
+        failing_since, was_early = 0.0, False
         missing: ParameterServerLostError | None = None
         for delay_s in backoff.delays(random.random):
             started = time.monotonic()
             try:
-                reply = self._when_ready(name, attempt)
+                reply = attempt()
             except ParameterServerLostError as error:
                 cause, absent = str(error), error
                 limit_s = min(self.settings.master_wait_s, self.settings.server_wait_s)
             except (grpc.RpcError, FrameError) as error:
+                if _is_early(error):
+                    # No time limit: the master, which replies, knows its parameter servers, and
+                    # ends a job that makes no progress.
+                    if not was_early:
+                        log.warning("%s comes too early (%s); trying again", name, error)
+                    failing_since, was_early = 0.0, True
+                    self._state.sleep(delay_s)
+                    continue
                 cause, absent = self._transient_cause(name, error), None
                 limit_s = self.settings.master_wait_s
             else:
@@ -111,24 +119,6 @@ class MasterConnection:
                 )
             if now + delay_s - failing_since > limit_s:
                 self._state.leave(self._departure(now - failing_since, cause, absent))
-            self._state.sleep(delay_s)
-        raise AssertionError("delays never end")
-
-    def _when_ready(self, name: str, attempt: Callable[[], T]) -> T:
-        """Repeat a call while the reply is NOT_READY.
-
-        There is no time limit here: the master, which replies, knows its parameter servers, and
-        ends a job that makes no progress.
-        """
-        for number, delay_s in enumerate(backoff.delays(random.random)):
-            try:
-                return attempt()
-            except grpc.RpcError as error:
-                reported = EdlError.from_rpc(error)
-                if reported is None or reported.code != ErrorCode.NOT_READY:
-                    raise
-            if not number:
-                log.warning("%s comes too early (%s); trying again", name, reported.what)
             self._state.sleep(delay_s)
         raise AssertionError("delays never end")
 
@@ -202,6 +192,12 @@ class MasterConnection:
             remedy="See the master's log for why it ended; the job's directory has it as "
             "logs/master.log. EDL_MASTER_WAIT_S sets how long workers wait.",
         )
+
+
+def _is_early(error: Exception) -> bool:
+    """Whether a later call may succeed: what it needs is still on its way."""
+    reported = EdlError.from_rpc(error) if isinstance(error, grpc.RpcError) else None
+    return reported is not None and reported.code == ErrorCode.NOT_READY
 
 
 def raise_reported(error: grpc.RpcError) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 4096
 
 
-class Journal:
+class EventLog:
     """The events of a job, over all incarnations of its master.
 
     ``add`` only remembers; ``flush`` writes, so that no decision waits for a disk.
@@ -136,9 +136,7 @@ def read_events(path: Path, after: int, limit: int) -> list[Event]:
     return found
 
 
-def journal_event(
-    kind: str, severity: str, message: str, facts: dict[str, str], at_s: float
-) -> Event:
+def make_event(kind: str, severity: str, message: str, facts: dict[str, str], at_s: float) -> Event:
     """An event that happens now, ``at_s`` seconds after the job started."""
     return Event(
         at=rfc3339(time.time()),
