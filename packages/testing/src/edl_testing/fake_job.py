@@ -195,7 +195,8 @@ class FakeJob(job_pb2_grpc.JobServicer):
         with self.lock:
             progress = self.status.progress
             match self.status.state:
-                case job_pb2.STARTING if self.spec.export.job:  # of a job that trained nothing yet
+                # Of a job that has trained nothing yet.
+                case job_pb2.STARTING if self.spec.export.job and self.scenario == "quick":
                     self.status.state = job_pb2.FINISHING
                 case job_pb2.STARTING:
                     self.status.state = job_pb2.RUNNING
