@@ -7,7 +7,7 @@ from pathlib import Path
 from conftest import ROOT, Done, Edl
 
 SCREEN = 50  # lines
-USAGE, DATA, MODEL, EXISTS, RESOURCE, FAILED = 2, 3, 4, 5, 7, 1
+USAGE, DATA, MODEL, RESOURCE, FAILED = 2, 3, 4, 7, 1
 
 
 def attempt(
