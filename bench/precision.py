@@ -4,7 +4,7 @@
   ``edl evaluate``. Its peer is the same job at float32 with the same seed.
 - bytes: what the master has received and sent of parameters in these jobs, from its metrics.
 - pull and push+apply of 64 MB of float32 as ``transport`` has them, in GB/s of the float32 numbers
-  that travel rounded. Over loopback, where bytes cost next to nothing, this is what rounding in
+  that are sent rounded. Over loopback, where bytes cost next to nothing, this is what rounding in
   the master costs; that of the worker is inside its step, and not here.
 """
 
@@ -51,7 +51,7 @@ def _edl(work: Path, *arguments: str) -> dict[str, Any]:
 
 
 def _trained(work: Path, data: Path, precision: str, seed: int) -> tuple[float, float]:
-    """Accuracy on held-out digits, and MB of parameters that travelled."""
+    """Accuracy on held-out digits, and MB of parameters that were exchanged."""
     name = f"{precision}-{seed}"
     _edl(
         *(work, "train", "--name", name, *MODEL, "--data", f"{data}/train/*.recordio"),
@@ -59,10 +59,10 @@ def _trained(work: Path, data: Path, precision: str, seed: int) -> tuple[float, 
         *("--wire-precision", precision, "--output", str(work / name), "--keep-page", "60"),
     )
     text = scrape(work / "home" / "jobs" / name)
-    travelled = re.findall(r"^edl_parameter_bytes_total\{.*\} (\S+)$", text, re.MULTILINE)
+    exchanged = re.findall(r"^edl_parameter_bytes_total\{.*\} (\S+)$", text, re.MULTILINE)
     tested = f"{data}/test/*.recordio"
     found = _edl(work, "evaluate", "--data", tested, "--trained-model", str(work / name))
-    accuracy, nbytes = float(found["metrics"]["accuracy"]), sum(map(float, travelled))
+    accuracy, nbytes = float(found["metrics"]["accuracy"]), sum(map(float, exchanged))
     told = f"  {name}: accuracy {accuracy:.4f}, {nbytes / 1e6:,.1f} MB"
     print(told, file=sys.stderr, flush=True)
     return accuracy, nbytes / 1e6

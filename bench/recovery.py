@@ -172,7 +172,7 @@ def _freeze_server(job: Running, turn: int) -> Times:
 
 
 def _lose_server(job: Running, turn: int, how: signal.Signals) -> Times:
-    # A snapshot with progress since the last time: the first one after a fall has none yet. And
+    # A snapshot with progress since the last time: the first one after a rollback has none yet. And
     # snapshots must differ, or the master takes this for servers that never last.
     so_far = job.snapshots()
     _until(lambda: job.snapshots() >= so_far + 2)

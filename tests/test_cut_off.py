@@ -202,7 +202,7 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
     held: HeldTraining,
     what: str,
 ) -> None:
-    """A short break is waited for. After a long one its task is another's, and nobody is blamed."""
+    """A short break is waited for. After a long one another has its task, and no failure counts."""
     output = tmp_path / "model"
     edl(
         *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),

@@ -115,14 +115,14 @@ from edl import supervisor
 from edl.adapters import processes
 from edl.core import supervision
 
-def lose_patience(*_):
+def shorten_silence(*_):
     supervision.SILENCE_S = 0.5
 
 def end_once(self):
     supervision.SILENCE_S = 600.0
     end(self)
 
-signal.signal(signal.SIGUSR1, lose_patience)
+signal.signal(signal.SIGUSR1, shorten_silence)
 end, supervisor.Supervisor._end_master = supervisor.Supervisor._end_master, end_once
 supervision.SILENCE_S = processes.MASTER_GRACE_S = 600.0
 sys.exit(supervisor.main())

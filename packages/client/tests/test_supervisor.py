@@ -106,13 +106,13 @@ def test_a_master_frozen_before_it_does_anything_is_replaced(
     """It holds no lock, wrote no file, and its supervisor knows it as its child."""
     observe = Supervisor._observe
 
-    def lose_patience(self: Supervisor) -> core.Observation:
+    def shorten_silence(self: Supervisor) -> core.Observation:
         """With a master that is frozen: any other one may take its time."""
         frozen = self._child is not None and is_frozen(self._child.pid)
         monkeypatch.setattr(core, "SILENCE_S", 0.0 if frozen else 600.0)
         return observe(self)
 
-    monkeypatch.setattr(Supervisor, "_observe", lose_patience)
+    monkeypatch.setattr(Supervisor, "_observe", shorten_silence)
     monkeypatch.setattr(supervisor, "OBSERVE_EVERY_S", 0.1)
     monkeypatch.setattr(processes, "MASTER_GRACE_S", 0.2)
     assert begin("kill -STOP $$", FINISH).run() == 0

@@ -114,7 +114,7 @@ def test_a_snapshot_is_not_written_before_the_events_that_it_follows(tmp_path: P
 def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, update: str) -> None:
     """It died after its task's first minibatch; another one goes on with the second."""
     zombies: list[tuple[FakeWorker, task_pb2.LeaseRef, int | None]] = []
-    buried = threading.Event()
+    rejected = threading.Event()
 
     def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
         if not zombies and minibatch == 1:
@@ -122,7 +122,7 @@ def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, up
             zombies.append((worker, lease, worker.version))
             raise Died
         # The living wait until the dead one has tried, so that the job is not over before.
-        assert not zombies or buried.wait(DEADLINE_S)
+        assert not zombies or rejected.wait(DEADLINE_S)
 
     spec = training_spec(tmp_path, SIZES)
     set_update(spec, update)
@@ -143,7 +143,7 @@ def test_a_worker_that_returns_after_its_loss_changes_nothing(tmp_path: Path, up
                 zombie.version = version
                 assert zombie.push(old, minibatch, [0]) == parameters_pb2.REFUSED
             assert not zombie.pull(old)
-        buried.set()
+        rejected.set()
         assert job.wait() == 0
         status = job.app.report.status()
     check_exact(spec, status)

@@ -1,6 +1,6 @@
 """Archives: received within limits, checked entry by entry, repacked into a build's context.
 
-Nothing is ever unpacked on this machine's file system: entries travel from one tar file to the
+Nothing is ever unpacked on this machine's file system: entries are copied from one tar file to the
 other, so no name in an archive is ever opened here.
 """
 

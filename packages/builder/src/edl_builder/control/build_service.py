@@ -224,7 +224,7 @@ class BuildService:
                 return
 
     def wake(self) -> None:
-        """Let followers check whether their callers are still connected."""
+        """Let subscribers check whether their callers are still connected."""
         with self._changed:
             self._changed.notify_all()
 

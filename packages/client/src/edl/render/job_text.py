@@ -99,7 +99,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         Verb.PREDICT: "predicted",
     }[status.verb]
     seconds = quantities.duration(status.seconds)
-    pace = quantities.rate(overall_rate(status))
+    rate = quantities.rate(overall_rate(status))
     doing = {
         Verb.TRAIN: " while training",
         Verb.EVALUATE: " while evaluating",
@@ -107,7 +107,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
     }[status.verb]
     when = doing if status.mean_records_per_s > 0 else ""
     result = (
-        f": {verb} {quantities.plural(done, 'record')} in {seconds} ({pace} records/s{when})"
+        f": {verb} {quantities.plural(done, 'record')} in {seconds} ({rate} records/s{when})"
         if done
         else f" after {seconds}"
     )

@@ -98,13 +98,13 @@ def _workers(status: JobStatus) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for worker in status.workers[:_MOST_WORKERS]:
         style = {"lost": "red", "gone": "dim", "leaving": "yellow"}.get(worker.state, "dim")
-        pace = worker.records_per_s
+        rate = worker.records_per_s
         table.add_row(
             terminal.styled((f"  worker {worker.id}", "dim")),
             terminal.styled((worker.state, style)),
             terminal.styled((worker.task, "dim")),
             terminal.styled(
-                (f"{quantities.rate(pace)}/s" if math.isfinite(pace) and pace else "", "dim")
+                (f"{quantities.rate(rate)}/s" if math.isfinite(rate) and rate else "", "dim")
             ),
         )
     hidden = len(status.workers) - _MOST_WORKERS

@@ -30,7 +30,7 @@ class FleetJob:
     """A job as it was at the last refresh.
 
     Attributes:
-        rates: records per second at the latest looks, oldest first.
+        rates: records per second at the last refreshes, oldest first.
     """
 
     report: StatusReport

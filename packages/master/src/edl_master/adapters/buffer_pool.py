@@ -17,7 +17,7 @@ IDLE_S = 5.0
 
 
 class BufferPool:
-    """Lends byte buffers; touching fresh memory for each payload would cost as much as copying it.
+    """Reuses byte buffers; touching fresh memory for each payload would cost as much as copying it.
 
     A buffer holds whatever the last borrower left there.
     """

@@ -184,7 +184,7 @@ function latestLoss(status) {
 }
 
 /** Records per second now, or of the whole job as the command line has it. */
-function pace(status) {
+function throughput(status) {
   const p = status.progress ?? {};
   if (!isOver(status)) return { value: rate(p.records_per_s), note: "at present" };
   const mean = number(p.mean_records_per_s);
@@ -205,7 +205,7 @@ export function showStats(status) {
   if (training) {
     figures.push({ label: "epoch", value: count(p.epoch), note: `of ${count(p.num_epochs)}` });
   }
-  figures.push({ label: "records/s", ...pace(status) });
+  figures.push({ label: "records/s", ...throughput(status) });
   if (training) {
     figures.push({ label: "loss", value: measure(latestLoss(status)), note: "latest mean" });
     const version = count(p.parameter_version);

@@ -113,7 +113,7 @@ def restore_job(
     def anew() -> RestoredJob:
         if predictions is not None:
             predictions.prepare()
-        # Workers of a training job that begins again are ended: they have trained.
+        # Workers of a training job that is restarted are ended: they have trained.
         keeps_workers = settings.type is not JobType.TRAIN
         seen = _workers_seen(last_seen, running=keeps_workers) if last_seen else None
         job = JobStateMachine(

@@ -61,7 +61,7 @@ def row_id(number: int) -> int:
 
 
 def counted_rows(plane: ParameterPlane, snapshot: Snapshot) -> Array:
-    """How often each record has trained the table, by its rows and what is gathered for them."""
+    """How often each record has trained the table, by its rows and what is accumulated for them."""
     ids = [row_id(number) for number in range(plane.layout.variables[0].size)]
     counts = rows_of(plane, ids).reshape(-1).copy()
     arrays = snapshot.arrays
@@ -335,9 +335,9 @@ class Storm(RuleBasedStateMachine):
     def every_counted_minibatch_is_in_once(self) -> None:
         snapshot = self.job.plane.snapshot()
         weights = values_of(self.job.plane)
-        gathered = snapshot.arrays.get("accumulated/gradient/trainable/float32")
-        if gathered is not None:
-            weights = weights - np.asarray(gathered)
+        accumulated = snapshot.arrays.get("accumulated/gradient/trainable/float32")
+        if accumulated is not None:
+            weights = weights - np.asarray(accumulated)
         np.testing.assert_array_equal(weights, self.job.expected())
         np.testing.assert_array_equal(counted_rows(self.job.plane, snapshot), self.job.expected())
 

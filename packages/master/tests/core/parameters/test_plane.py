@@ -247,7 +247,7 @@ class TestEndOfTraining:
         assert plane.finish()
         assert (values_of(plane)[0], plane.version) == (1.5, 3)
 
-    def test_gathered_gradients_are_applied_first(self) -> None:
+    def test_accumulated_gradients_are_applied_first(self) -> None:
         plane = small_plane(Sync(3), sgd(use_ema=True, ema_momentum=0.5))
         plane.grant(A, ONE)
         push(plane, A, 1, 0, [-1, 0])

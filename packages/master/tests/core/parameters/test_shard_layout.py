@@ -293,7 +293,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
     one.initialize(bytes(model.parameter_nbytes))
     task = training_task(0)
     one.grant(task, Token(1))
-    for index in range(3):  # the last one is gathered
+    for index in range(3):  # the last one is accumulated
         gradient = np.full(model.gradient_nbytes, 63, np.uint8).tobytes()
         ids = np.arange(10 * index, 10 * index + 10)
         rows = RowPayload(0, ids, np.ones((10, 3), np.float32))

@@ -13,7 +13,7 @@ _MEGABYTE = 1 << 20
 _MOST_CONNECTIONS = 8192
 
 # Keepalive: a peer that vanished without closing its connection (power loss, cut network) is
-# noticed within about 10 s + 5 s. A message is bounded: large values travel as frames.
+# noticed within about 10 s + 5 s. A message is bounded: large values are sent as frames.
 _COMMON: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),

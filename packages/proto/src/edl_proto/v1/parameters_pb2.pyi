@@ -66,8 +66,8 @@ class OpenReply(_message.Message):
       edl.v1.Coordinator  the master of parameter servers, which decides
 
     With a WirePrecision of 16 bits the float32 numbers of trainable variables, of
-    their gradients and of rows travel as such, and all else as it is. All nbytes
-    are of what travels.
+    their gradients and of rows are sent as such, and all else as it is. All nbytes
+    are of what is sent.
 
     A log index is a number of commands in the coordinator's log. Every answer of the
     coordinator has one; a shard that is called with it answers when it has applied so many.

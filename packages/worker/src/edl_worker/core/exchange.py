@@ -69,7 +69,7 @@ class PullRequest:
         frozen: name of a frozen version; empty: the newest version.
         permit_for: wait for a step permit for this lease.
         rows: rows to fetch too.
-        precision: that values and rows should travel in.
+        precision: in which values and rows should be sent.
     """
 
     have_version: int | None = None
@@ -87,7 +87,7 @@ class ShardReadRequest:
         frozen: name of a frozen version; empty: the newest version.
         only_rows: without values.
         rows: rows to read.
-        precision: that values and rows should travel in.
+        precision: in which values and rows should be sent.
     """
 
     frozen: str = ""

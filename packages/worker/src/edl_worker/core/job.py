@@ -15,7 +15,7 @@ class JobType(Enum):
 
 
 class WirePrecision(Enum):
-    """The type in which trainable float32 numbers travel."""
+    """The type in which trainable float32 numbers are sent."""
 
     FLOAT32 = auto()
     FLOAT16 = auto()

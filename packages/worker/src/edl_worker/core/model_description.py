@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class VariableDescription:
-    """A variable that travels, in wire order."""
+    """A variable that workers exchange with the parameter plane, in wire order."""
 
     name: str
     shape: tuple[int, ...]

@@ -24,7 +24,7 @@ class Embedding(keras.layers.Layer):
     """Rows of ``output_dim`` numbers by id, for any int64 ids.
 
     In a job of edl the rows are kept by the parameter plane: a row is made by the first gradient
-    for its id, only rows that a minibatch uses travel, and there is no number of ids to be given
+    for its id, only rows that a minibatch uses are sent, and there is no number of ids to be given
     beforehand. Without a job, in plain Keras, the layer has ``local_rows`` rows that ids share by
     their hash, trained as any weight: to try a model on a small data set. A trained model holds
     the rows of all ids that were trained, and needs no parameter server.

@@ -33,7 +33,7 @@ class RowReceiveBuffer:
         self._precision = WirePrecision.FLOAT32
 
     def nbytes(self, wanted: RowRequest | None) -> int:
-        """Bytes of the rows of a minibatch, if they travel as float32."""
+        """Bytes of the rows of a minibatch, if they are sent as float32."""
         if wanted is None:
             return 0
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))

@@ -1,6 +1,6 @@
 """Calls the Keras callbacks of a model file between two epochs.
 
-Any worker may make the next call. So what a callback remembers travels: each attribute that can be
+Any worker may make the next call. So it gets what a callback remembers: each attribute that can be
 pickled. What callbacks decide goes back to the master with it.
 """
 
@@ -219,11 +219,11 @@ def _remembered(callback: keras.callbacks.Callback) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(callback).items()
-        if name not in ("_model", "model", "params") and _can_travel(value)
+        if name not in ("_model", "model", "params") and _is_portable(value)
     }
 
 
-def _can_travel(value: Any, dump: Callable[[Any], bytes] = pickle.dumps) -> bool:
+def _is_portable(value: Any, dump: Callable[[Any], bytes] = pickle.dumps) -> bool:
     try:
         dump(value)
     except Exception:

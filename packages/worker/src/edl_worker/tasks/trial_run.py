@@ -101,7 +101,7 @@ def _few(batch: Batch) -> Batch:
 
 @contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
-    """Undo what steps do to variables that do not travel, such as the states of Dropout."""
+    """Undo what steps do to variables that are not sent, such as the states of Dropout."""
     before = [(v, v.numpy()) for v in model.variables if not v.dtype.startswith("float")]
     try:
         yield

@@ -3,7 +3,7 @@
 A payload of parameters holds the groups one after the other, packed: trainable float32,
 trainable float64, state float32, state float64. A gradient is its first half, a state delta
 its second. State is what training changes without a gradient, such as the moving statistics
-of BatchNormalization. With a precision of 16 bits the first group travels as such.
+of BatchNormalization. With a precision of 16 bits the first group is sent as such.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from edl_worker.core.model_description import VariableDescription
 from edl_worker.embedding.tables import EmbeddingTables
 
 DTYPES = ("float32", "float64")
-"""What travels. Variables of other kinds of numbers are no weights and stay with the worker."""
+"""What is sent. Variables of other kinds of numbers are no weights and stay with the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A variable that travels."""
+    """A variable that workers exchange with the parameter plane."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class WeightGroup:
         return [weight.size for weight in self.weights]
 
     def dtype_as(self, precision: WirePrecision) -> str:
-        """What its numbers travel as; those of 16 bits as their bits."""
+        """The type in which its numbers are sent; those of 16 bits as their bits."""
         is_quantized = (
             self.trainable and self.dtype == "float32" and precision != WirePrecision.FLOAT32
         )
@@ -83,10 +83,10 @@ class Arena:
 
         Args:
             model: the model.
-            tables: its embedding tables; what they hold travels otherwise.
+            tables: its embedding tables, whose rows are not part of the payload.
 
         Raises:
-            EdlError: MODEL_CONTRACT, a weight cannot travel; the message names it.
+            EdlError: MODEL_CONTRACT, a weight cannot be sent; the message names it.
         """
         weights = _weights(model, tables)
         groups: list[WeightGroup] = []
@@ -128,7 +128,7 @@ class Arena:
         return buffer
 
     def nbytes_as(self, precision: WirePrecision) -> int:
-        """Bytes of a payload of parameters as it travels."""
+        """Bytes of a payload of parameters as it is sent."""
         return sum(
             sum(group.sizes) * np.dtype(group.dtype_as(precision)).itemsize for group in self.groups
         )

@@ -24,7 +24,7 @@ _READS = frozenset(
 class GradientTrainer(Trainer):
     """A model whose variables are always those of one parameter version.
 
-    A step leaves no trace in the variables that travel: what it does to moving statistics is
+    A step leaves no trace in the variables that are sent: what it does to moving statistics is
     taken out as a difference and undone, so that a step that is repeated gives the same.
     """
 

@@ -1,4 +1,4 @@
-"""The weights of a model as they travel: in float32, or rounded to 16 bits."""
+"""The weights of a model as they are sent: in float32, or rounded to 16 bits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WireValues:
 
     Attributes:
         arena: the weights.
-        precision: that gradients and newer values should travel in.
+        precision: in which gradients and newer values should be sent.
     """
 
     def __init__(self, arena: Arena, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
@@ -67,7 +67,7 @@ class WireValues:
         self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
 
     def quantize(self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor]) -> Sequence[Any]:
-        """Gradients in 16 bits, and whether they are finite then; empty if float32 travels.
+        """Gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
 
         Args:
             gradient: of the trainable groups.

@@ -26,7 +26,7 @@ def dtype_of(precision: WirePrecision) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PayloadOffsets:
-    """Where the bytes of a payload of parameters lie while it travels.
+    """Where the bytes of a payload of parameters lie in the message.
 
     Attributes:
         quantizable: bytes at its beginning of numbers that may have 16 bits: trainable float32.

@@ -32,7 +32,7 @@ class Span:
 
     Attributes:
         nbytes: their bytes in memory.
-        quantized: trainable float32 numbers, which travel in 16 bits if both sides agreed on
+        quantized: trainable float32 numbers, which are sent in 16 bits if both sides agreed on
             that. 16 bits are too few for other numbers: for the small changes of a moving
             average, and for float64.
     """
