@@ -9,6 +9,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+LONGEST_PATH = 107
+"""Bytes of the path of a socket; the kernel's limit."""
+
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
@@ -65,7 +68,7 @@ def check_owner(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The path, short enough for the kernel (107 octets) wherever its folder is."""
+    """The path, short enough for the kernel (``LONGEST_PATH``) wherever its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

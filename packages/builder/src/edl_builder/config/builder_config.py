@@ -34,6 +34,7 @@ from edl_builder.core.source_policy import SourcePolicy
 from edl_proto.images.names import is_on_this_machine
 from edl_proto.images.registry import RegistryAccess
 from edl_proto.images.signatures import SigningKey
+from edl_proto.unix_socket import LONGEST_PATH
 
 LOG_NBYTES = 4 << 20
 """Of one build; pip writes some 100 KiB."""
@@ -42,8 +43,6 @@ KEEP_IMAGES = 20
 """Finished images that stay in the engine: their layers are the cache of the next builds."""
 
 _UNIX = "unix:"
-_LONGEST_SOCKET = 107
-"""Bytes; the kernel's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +223,9 @@ def _split(text: str) -> tuple[str, int, Path | None]:
 
 def _socket(path: Path) -> Path:
     """A socket has no password: the folder decides who may reach it."""
-    if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST_SOCKET:
+    if not path.is_absolute() or len(os.fsencode(path)) > LONGEST_PATH:
         raise wrong_setting(
-            "--listen", f"{path} is not an absolute path of at most {_LONGEST_SOCKET} bytes"
+            "--listen", f"{path} is not an absolute path of at most {LONGEST_PATH} bytes"
         )
     try:
         found = path.parent.stat()

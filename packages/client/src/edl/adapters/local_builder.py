@@ -21,18 +21,17 @@ from typing import IO, Any
 from edl.adapters.launcher import custom_command, lacks_module, python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
+from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.images.names import is_on_this_machine
 from edl_proto.local import job_directory
 from edl_proto.monitoring.log_lines import readable
+from edl_proto.unix_socket import LONGEST_PATH
 
 _START_S = 60.0
 _END_S = 20.0
-_LOG_LINES = 15
 _LONGEST_LOG = 1 << 20
 """Bytes; the log of the next builder begins anew, and the one before it is kept."""
-_LONGEST_SOCKET = 107
-"""Bytes; the kernel's."""
 
 
 @contextlib.contextmanager
@@ -83,7 +82,7 @@ def _own(folder: Path) -> Path:
 def _socket(folder: Path) -> Iterator[Path]:
     """Where the builder listens; in a folder for this call if the usual path is too long."""
     path = folder / "socket"
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
+    if len(os.fsencode(path)) <= LONGEST_PATH:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="edl-builder-", dir="/tmp") as short:  # mode 0700
@@ -240,5 +239,5 @@ def _unavailable(what: str, log: Path, lines: str) -> EdlError:
         f"no builder can be started on this machine: {what}",
         where=str(log),
         remedy="See the end of its log below, or name a build service with --builder.",
-        detail="\n".join(lines.splitlines()[-_LOG_LINES:]) or readable(tail(log, _LOG_LINES)),
+        detail="\n".join(lines.splitlines()[-ERROR_LINES:]) or readable(tail(log, ERROR_LINES)),
     )

@@ -25,8 +25,7 @@ from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import open_appending, read_regular, replace_file
-from edl_proto.json_texts import parse_object
+from edl_proto.files import open_appending, replace_file
 from edl_proto.local import job_directory, supervision
 from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
@@ -135,11 +134,11 @@ def _reopen(path: Path) -> bool:
     try:
         with _sole_owner(path):
             status = read_status(path)
-            if _read_object(path / job_directory.END).get("state") == "SUCCEEDED":
+            if job_directory.read_object(path / job_directory.END).get("state") == "SUCCEEDED":
                 # Its master was killed after that was decided.
                 (path / job_directory.END).replace(path / job_directory.STATUS)
                 return False
-            requests = _read_object(path / job_directory.REQUESTS)
+            requests = job_directory.read_object(path / job_directory.REQUESTS)
             if requests.pop("stop", None) is not None:
                 replace_file(
                     path / job_directory.REQUESTS,
@@ -189,13 +188,6 @@ def _sole_owner(path: Path) -> Iterator[None]:
         os.close(directory)
         if supervisor is not None:
             supervisor.close()
-
-
-def _read_object(path: Path) -> dict[str, object]:
-    try:
-        return parse_object(read_regular(path))
-    except (OSError, ValueError):
-        return {}
 
 
 # --- exporting ---------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from edl.core.job_backend import (
     StatusReport,
     silent,
 )
-from edl.core.job_log import LogChoice
+from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import (
     Failure,
     JobEvent,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient
 
 _POLL_S = 0.05
-_LOG_LINES = 15
 
 
 Encode = Callable[[Submission], job_pb2.JobSpec]
@@ -210,7 +209,7 @@ class LocalJobBackend:
                 what=f"the master of job {status.job} is gone and left no final status{also}",
                 where=str(log_file(self._store.path(status.job))),
                 remedy="If the system killed it (out of memory?), correct that.",
-                detail=master_log_tail(self._store.path(status.job), _LOG_LINES),
+                detail=master_log_tail(self._store.path(status.job), ERROR_LINES),
             ),
         )
 

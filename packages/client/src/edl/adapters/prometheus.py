@@ -31,6 +31,7 @@ import yaml
 
 from edl.adapters.log_tail import tail
 from edl.core.job_backend import StatusReport
+from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.identity.page_key import metrics_token_file
@@ -42,7 +43,6 @@ _HOST = "127.0.0.1"
 _START_S = 120.0
 """It reads all figures since its last block before it answers."""
 _POLL_S = 0.1
-_LOG_LINES = 15
 _LEAVE_S = 10.0
 _ANSWER_S = 2.0
 _RETENTION = "15d"
@@ -210,7 +210,7 @@ class Prometheus:
             f"Prometheus {what}",
             where=str(self._log),
             remedy=remedy,
-            detail=readable(tail(self._log, _LOG_LINES)),
+            detail=readable(tail(self._log, ERROR_LINES)),
         )
 
     def _is_ready(self) -> bool:

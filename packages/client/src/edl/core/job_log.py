@@ -11,6 +11,9 @@ from edl.core.quantities import parse_duration
 from edl_proto.monitoring.log_lines import LEVELS, LogEntry, parse
 from edl_proto.timestamps import parse_rfc3339
 
+ERROR_LINES = 15
+"""Lines of a log that an error quotes."""
+
 _HEADING = re.compile(r"--- (\S+) (?:worker|server) \d+, start \d+")
 _SEVERE = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|F\d{4} |.*: F \w+/")
 """How the last words of Python, of absl and of TensorFlow begin."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from edl.core.job_backend import JobBackend, MasterUnreachable, StatusReport
-from edl.core.job_log import LogChoice
+from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
 from edl_proto.errors import EdlError, ErrorCode
@@ -22,7 +22,6 @@ DENIED_S = 20.0
 """How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
 STOP_S = 60.0
 """How long no master may accept a request to stop before the caller gives up."""
-_LOG_LINES = 15
 
 
 class JobDisplay(Protocol):
@@ -186,7 +185,7 @@ class JobWatcher:
         return status
 
     def _unanswered(self) -> EdlError:
-        logs = self._backend.logs(self._name, LogChoice("master", tail=_LOG_LINES))
+        logs = self._backend.logs(self._name, LogChoice("master", tail=ERROR_LINES))
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self._name} runs, but has not answered for a while",

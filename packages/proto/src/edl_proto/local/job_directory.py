@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+from edl_proto.files import read_regular
+from edl_proto.json_texts import parse_object
 
 SPEC = "spec.json"
 """JobSpec as protobuf JSON, written by the client before anything starts."""
@@ -137,3 +141,11 @@ def jobs() -> Path:
 def job(name: str) -> Path:
     """The directory of one job; it need not exist."""
     return jobs() / name
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object that a file holds; empty if there is no such file, or if it is damaged."""
+    try:
+        return parse_object(read_regular(path))
+    except (OSError, ValueError):
+        return {}

@@ -103,7 +103,7 @@ def read_report(job_dir: Path) -> dict[str, Any]:
     master up, ``error``, the fields of an ``edl.v1.Error``, with ``finished_at``. Once the master
     has ended the job, ``end`` is the job's state: a damaged ``status.json`` does not reopen it.
     """
-    return _read(job_dir / job_directory.SUPERVISION)
+    return job_directory.read_object(job_dir / job_directory.SUPERVISION)
 
 
 def is_wanted(job_dir: Path) -> bool:
@@ -121,7 +121,7 @@ def is_over(job_dir: Path) -> bool:
 
 def final_state(job_dir: Path) -> str:
     """The state with which the master ended the job; empty if it continues."""
-    state = str(_read(job_dir / job_directory.STATUS).get("state"))
+    state = str(job_directory.read_object(job_dir / job_directory.STATUS).get("state"))
     return state if state in FINAL_STATES else ""
 
 
@@ -217,7 +217,7 @@ def master_process(job_dir: Path) -> tuple[int, int] | None:
     None if neither was ever written down.
     """
     for name in (job_directory.CONTAINER, job_directory.MASTER_PROCESS, job_directory.MASTER):
-        facts = _read(job_dir / name)
+        facts = job_directory.read_object(job_dir / name)
         with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             return int(facts["pid"]), int(facts["start_time"])
     return None
@@ -381,10 +381,3 @@ def _is_locked(path: Path) -> bool:
         with contextlib.suppress(OSError):
             os.close(fd)
     return False
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return parse_object(read_regular(path))
-    except (OSError, ValueError):
-        return {}

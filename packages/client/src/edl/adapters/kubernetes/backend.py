@@ -37,7 +37,7 @@ from edl.core.job_backend import (
     StatusReport,
     silent,
 )
-from edl.core.job_log import LogChoice
+from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, final_failure
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import KUBERNETES
@@ -48,7 +48,6 @@ from edl_proto.kubernetes import objects
 from edl_proto.monitoring.log_lines import readable
 from edl_proto.v1 import job_pb2
 
-_LOG_LINES = 15
 _PAGE_POLL_S = 2.0
 
 
@@ -266,7 +265,7 @@ class KubernetesJobBackend:
             lambda: self._objects.pods(name),
             lambda pod, query: self._objects.log(name, pod, query),
             lambda: self._objects.read(name).logs(),
-            LogChoice("master", tail=_LOG_LINES),
+            LogChoice("master", tail=ERROR_LINES),
         )
         return Failure(
             code="MASTER_LOST",
