@@ -155,6 +155,22 @@ def test_the_page_about_concurrency_has_every_thread() -> None:
     assert on_page - started == {"OtelBatchSpanRecordProcessor", "server-N"}
 
 
+LOCK = re.compile(r"threading\.(Lock|RLock|Condition|Semaphore|BoundedSemaphore)\(")
+
+
+def test_the_page_about_concurrency_has_every_module_with_a_lock() -> None:
+    page = (ROOT / "docs" / "concurrency.md").read_text()
+    found = 0
+    for module in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        if "edl_testing" in module.parts or not LOCK.search(module.read_text()):
+            continue
+        package, _, inside = str(module.relative_to(ROOT)).split("/src/")[1].partition("/")
+        names = f"`{package}/{inside}`", f"`{inside}`"
+        assert any(name in page for name in names), f"{module}: its lock is not on the page"
+        found += 1
+    assert found > 50
+
+
 def test_a_new_zoo_trains_as_its_own_words_say(edl: Edl, tmp_path: Path) -> None:
     place: Path = tmp_path / "my-zoo"
     made = edl("zoo", "init", str(place))
