@@ -1,4 +1,4 @@
-"""The composition root: the only module that chooses adapters for the use cases."""
+"""The composition root: the only module that chooses between job backends, and between trackers."""
 
 from __future__ import annotations
 
