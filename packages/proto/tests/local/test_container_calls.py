@@ -85,3 +85,21 @@ def test_a_call_that_waits_keeps_no_other_from_its_answer(tmp_path: Path) -> Non
         go_on.set()
         waiting.join(300)
     assert answers == [{"call": "wait"}]
+
+
+def test_calls_are_taken_again_when_there_are_threads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, left = threading.Thread.start, [1]
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "container-call" and left:
+            left.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with CallListener(tmp_path, answer):
+        with pytest.raises(ConnectionError):
+            call(tmp_path, {"call": "double", "number": 1}, 60)
+        assert call(tmp_path, {"call": "double", "number": 1}, 60) == {"number": 2}

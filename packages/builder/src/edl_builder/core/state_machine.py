@@ -263,7 +263,7 @@ class BuildStateMachine:
         return [fx.BuildChanged(build.id) for build in building]
 
     def _start(self, now: float) -> list[fx.Effect]:
-        """Fill free slots."""
+        """Start as many builds as the limits allow."""
         found: list[fx.Effect] = []
         is_working = [b for b in self._builds.values() if b.is_working]
         preparing = sum(1 for b in is_working if b.phase in (Phase.FETCHING, Phase.RESOLVING))

@@ -67,7 +67,7 @@ class CallListener:
 
     def __init__(self, job_dir: Path, handle: Handler) -> None:
         self._handle = handle
-        self._slots = threading.BoundedSemaphore(_MOST_CALLS)
+        self._free = threading.BoundedSemaphore(_MOST_CALLS)
         self._socket = unix_socket.listen(job_dir / job_directory.CALLS, 128)
 
     def __enter__(self) -> CallListener:
@@ -94,12 +94,18 @@ class CallListener:
                     return  # it is closed
                 time.sleep(_RETRY_S)
                 continue
-            if not self._slots.acquire(blocking=False):
+            if not self._free.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._serve, args=(connection,), name="container-call", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # the machine has no thread left at the moment
+                log.warning("a call of the master is not taken: %s", error)
+                connection.close()
+                self._free.release()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -109,7 +115,7 @@ class CallListener:
                     line = requests.readline(_LONGEST)
                 connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
         finally:
-            self._slots.release()
+            self._free.release()
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
