@@ -15,6 +15,7 @@ import pytest
 
 from edl_master.adapters import containers
 from edl_master.adapters.containers import LocalContainers
+from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import LiveInstance
 from edl_proto.local import container_calls
@@ -107,3 +108,15 @@ def test_a_companion_that_stays_away_is_an_error(
     monkeypatch.setattr(containers, "_AGAIN_S", 0.001)
     with pytest.raises(FileNotFoundError):
         platform.adopt()
+
+
+def test_an_instance_without_a_thread_has_not_started(
+    platform: LocalContainers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    platform.start(WorkerId(3), 0)
+    assert platform.observe(0) == (InstanceNotStarted(WorkerId(3), "can't start new thread"),)
+    assert not platform._containers

@@ -97,9 +97,14 @@ class LocalContainers:
             )
             container = _Container(worker, attempt, instance, log_start=0)
             self._containers[instance] = container
-        threading.Thread(
+        thread = threading.Thread(
             target=self._run_container, args=(container,), name=instance, daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # the machine has no thread left at the moment
+            self._forget(container)
+            self._seen.put(InstanceNotStarted(worker, str(error)))
 
     def inspect(self, worker: WorkerId) -> None:
         path = worker_logs.path_of(self._logs, worker)
