@@ -146,8 +146,11 @@ def _watch_supervisor(job_dir: Path) -> None:
     def check() -> None:
         while True:
             time.sleep(_CHECK_EVERY_S)
-            if watch.check():
-                log.warning("the job has no supervisor: one is started")
+            try:
+                if watch.check():
+                    log.warning("the job has no supervisor: starting one")
+            except Exception:  # such as an error of the disk: the next check may succeed
+                log.exception("checking the job's supervisor failed")
 
     threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
 

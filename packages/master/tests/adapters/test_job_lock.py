@@ -29,13 +29,18 @@ def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:
 def test_a_master_starts_the_supervisor_that_its_job_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_container: bool
 ) -> None:
-    """It may be the only process of the job. In a container it cannot start any outside."""
-    looked = threading.Event()
+    """It may be the only process of the job. In a container it cannot start any outside.
+
+    One check that fails, as by an error of the disk, is not the last.
+    """
+    looked, failures = threading.Event(), [OSError("no locks available")]
     watch = supervision.SupervisorWatch
 
     class Watch(watch):
         def check(self, now: float | None = None) -> bool:
             looked.set()
+            if failures:
+                raise failures.pop()
             return super().check(now)
 
     monkeypatch.setattr(supervision, "SupervisorWatch", Watch)
