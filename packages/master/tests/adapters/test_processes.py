@@ -129,6 +129,23 @@ def test_an_instance_has_a_session_of_its_own_and_the_identity_by_which_workers_
     assert instance == f"{os.uname().nodename}:{pid}:{process_identity.start_time(pid)}"
 
 
+def test_an_end_is_reported_on_a_disk_that_became_read_only(
+    local: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    platform = local.platform(Behaviour.OBEDIENT)
+    for _ in range(2):
+        instance = PlatformSuite.up(local, platform)
+        with monkeypatch.context() as disk:
+            disk.setattr(Path, "unlink", refuse)
+            local.take_away(instance)
+            assert exited(platform).preempted
+        for record in local.records.iterdir():
+            record.unlink()
+
+
 def test_what_an_instance_has_started_ends_with_it(local: LocalHarness) -> None:
     platform = local.platform("parent")
     instance = PlatformSuite.up(local, platform)

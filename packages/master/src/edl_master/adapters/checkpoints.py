@@ -83,7 +83,7 @@ class LocalCheckpoints:
     def prepare(self) -> None:
         """Make the directory this master's, and remove what a crash left half-written.
 
-        Two masters that write checkpoints of one job would mix two courses of training. A lock
+        Two masters that write checkpoints of one job would mix two trainings. A lock
         keeps the second one out. Where locks do not reach, on some shared file systems, there is
         a number that grows with every master: the earlier one finds it changed when it writes.
 

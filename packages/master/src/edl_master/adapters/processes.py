@@ -312,7 +312,8 @@ class LocalProcesses:
         # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None
         _remove(process.scratch)
-        process.record.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only disk: the end has to be reported anyway
+            process.record.unlink()
         code, by = _how_ended(status)
         log_tail = worker_logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in _TAKEN_AWAY

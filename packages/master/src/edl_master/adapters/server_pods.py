@@ -83,7 +83,7 @@ class ServerPods:
                         log.info("server %d is %s", seen.worker, getattr(seen, "instance", "made"))
 
     def _end_former(self) -> None:
-        """They hold parts of another course of training, and refuse this incarnation."""
+        """They hold the shards of an earlier incarnation, and refuse this one."""
         former = self._pods.adopt()
         for found in former:
             self._pods.kill(found.worker)
