@@ -8,7 +8,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from edl_master.adapters.saved_page import save_beside, saved_page
+from edl_master.adapters.saved_page import save_page, saved_page
 from edl_master.core.timeline_summary import JobTimes
 from edl_proto.v1 import job_pb2
 
@@ -26,14 +26,14 @@ def page(events: int = 1) -> bytes:
 
 def test_a_page_is_saved_beside_the_output_and_replaced(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        save_beside(f"{tmp_path}/model/", page() + name.encode())
+        save_page(f"{tmp_path}/model/", page() + name.encode())
         assert (tmp_path / "model.html").read_bytes().endswith(name.encode())
     assert [path.name for path in tmp_path.iterdir()] == ["model.html"]
 
 
 def test_another_file_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "model.html").write_text("notes")
-    save_beside(f"file://{tmp_path}/model", page())
+    save_page(f"file://{tmp_path}/model", page())
     assert (tmp_path / "model.html").read_text() == "notes"
     assert "another file" in caplog.text
 
@@ -41,12 +41,12 @@ def test_another_file_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_place_that_cannot_be_written_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save_beside(str(tmp_path / "none" / "model"), page())
+    save_page(str(tmp_path / "none" / "model"), page())
     assert "cannot be saved" in caplog.text
 
 
 def test_a_store_gets_the_page_too() -> None:
-    save_beside("memory://pages/model", page())
+    save_page("memory://pages/model", page())
     assert b"saved-job" in fsspec.filesystem("memory").cat_file("/pages/model.html")
 
 

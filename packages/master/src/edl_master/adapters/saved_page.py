@@ -87,7 +87,7 @@ def saved_page(
     return _POLICY.sub(html.escape(policy, quote=False), text).encode()
 
 
-def save_beside(output: str, page: bytes) -> None:
+def save_page(output: str, page: bytes) -> None:
     """Write a page next to the output of its job: ``model.html`` next to ``model``.
 
     A file that is no page is left alone. Nothing is raised: the output is what counts.

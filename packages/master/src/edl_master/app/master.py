@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.adapters.saved_page import save_beside, saved_page
+from edl_master.adapters.saved_page import save_page, saved_page
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.services import MasterServices
 from edl_master.app.state import clear_up, open_state
@@ -252,4 +252,4 @@ class MasterApp:
         if config.model_of == config.spec.name:
             report = self._services.report
             page = saved_page(status, report.events, report.times())
-            save_beside(config.output, page)
+            save_page(config.output, page)

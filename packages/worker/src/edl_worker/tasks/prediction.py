@@ -76,7 +76,7 @@ def predict(
                 for record, kept in zip(
                     rows(outputs, batch.size), postprocessing.kept, strict=False
                 ):
-                    writer.write(recordio.example.encode(_beside(record, kept)))
+                    writer.write(recordio.example.encode(_with_features(record, kept)))
             if predictions > wanted or writer.records != wanted:
                 raise _miscounted(lease, wanted, max(predictions, writer.records))
     except OSError as error:
@@ -122,7 +122,7 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
         yield {name: array[index] for name, array in arrays.items()}
 
 
-def _beside(outputs: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _with_features(outputs: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     if twice := sorted(outputs.keys() & kept.keys()):
         raise EdlError(
             ErrorCode.MODEL_CONTRACT,
