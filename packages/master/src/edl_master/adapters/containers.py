@@ -23,7 +23,7 @@ from typing import Any
 from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
-from edl_master.core.failure_policy import how_ended
+from edl_master.core.failure_policy import PREEMPTING, how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_proto.local import job_directory
@@ -39,7 +39,6 @@ _WAIT_S = 20.0
 _AWAY_S = 30.0
 """A companion that was killed is replaced within this time, on a busy machine too."""
 
-_TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 _CALL_ERRORS = (OSError, CallRefusedError)
 
 
@@ -226,7 +225,7 @@ class LocalContainers:
                 instance=container.instance,
                 exit_code=code,
                 signal=by,
-                preempted=by in _TAKEN_AWAY and not container.asked and not memory,
+                preempted=by in PREEMPTING and not container.asked and not memory,
                 log_tail=tail,
                 attempt=container.attempt,
             )

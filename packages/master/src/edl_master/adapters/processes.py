@@ -28,7 +28,7 @@ from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
-from edl_master.core.failure_policy import how_ended
+from edl_master.core.failure_policy import PREEMPTING, how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_proto.files import replace_file
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 
 _CLOSE_MARGIN_S = 10.0  # a process cannot refuse SIGKILL, but a disk may hold it for a while
 _REAP_S = 5.0
-_TAKEN_AWAY = (signal.SIGTERM, signal.SIGKILL)
 
 
 @dataclass(slots=True)
@@ -316,7 +315,7 @@ class LocalProcesses:
             process.record.unlink()
         code, by = _how_ended(status)
         log_tail = worker_logs.tail(process.log_path, process.log_start)
-        taken_away = status is None or by in _TAKEN_AWAY
+        taken_away = status is None or by in PREEMPTING
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
             # Not a preemption: the next process would end in the same way.
             taken_away = False

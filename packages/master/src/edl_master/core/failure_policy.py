@@ -113,6 +113,10 @@ _SIGNALS = {
     15: "SIGTERM",
 }
 _KILLS = frozenset({1, 2, 9, 15})
+
+PREEMPTING = frozenset({9, 15})
+"""Signals by which an instance is taken away; a preemption, unless the master sent them."""
+
 _SIGNALLED = 128
 _HIGHEST_SIGNAL = 64
 
