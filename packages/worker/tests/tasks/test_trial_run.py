@@ -185,6 +185,16 @@ def eval_metrics_fn(labels, predictions):
     load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + logits)
 
 
+def test_a_metric_that_ignores_a_single_output_is_accepted(zoo: ZooFolder, data: str) -> None:
+    """Files for ElasticDL have this one: its value depends on the labels alone."""
+    metric = """
+def eval_metrics_fn():
+    return {"accuracy": lambda labels, predictions: tf.equal(
+        tf.argmax(predictions, 1, output_type=tf.int32), tf.cast(labels, tf.int32))}
+"""
+    load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + metric)
+
+
 @pytest.mark.parametrize("value", ["tf.reshape(e, [-1])", "tf.tile(e, [1, 5])", "tf.transpose(e)"])
 def test_a_loss_of_other_shapes_is_accepted(zoo: ZooFolder, data: str, value: str) -> None:
     source = f"\ndef loss(labels, predictions):\n    e = labels - predictions\n    return {value}\n"
