@@ -89,6 +89,13 @@ def test_the_summary_lists_failures_on_the_way() -> None:
     assert "a.recordio [0, 9)" in text
 
 
+def test_a_difference_between_examples_and_records_is_shown() -> None:
+    line = "  the input function made 4,000 examples of 2,000 records"
+    for lines in (job_text.status_lines, job_text.summary):
+        assert line in lines(changed(examples=4000, examples_of=2000))
+        assert "examples" not in "".join(lines(changed(examples=2000, examples_of=2000)))
+
+
 def test_a_task_without_records_that_failed_is_named_alone() -> None:
     letters = [
         job_pb2.DeadLetter(task="callbacks/2/0"),
@@ -229,6 +236,7 @@ def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
         (Failure("UNKNOWN_PARAMETER", "nothing takes lr", "--params, lr"), "edl delete"),
         (Failure("USAGE", "not a literal", "--params"), "edl delete"),
         (Failure("MODEL_NOT_FOUND", "nets has several models: A, B", "nets.py"), "edl delete"),
+        (Failure("USAGE", "one value", "--postprocess softmax, output y; a"), "edl delete"),
         (Failure("USAGE", "no pyarrow", "import pyarrow"), "edl resume"),
         (Failure("USER_CODE", "boom", "model.py:3"), "edl resume"),
     ],

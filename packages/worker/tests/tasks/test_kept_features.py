@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import recordio.example
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.postprocess import postprocessed
+from edl_worker.tasks.task_errors import is_permanent
 
 
 def test_cells_of_csv_are_kept_as_they_stand() -> None:
@@ -60,5 +61,9 @@ def test_functions_of_outputs() -> None:
 def test_outputs_that_a_function_says_nothing_about(
     output: np.ndarray, function: str, why: str
 ) -> None:
-    with pytest.raises(EdlError, match=why):
+    with pytest.raises(EdlError, match=why) as refused:
         postprocessed("y", output, function)
+    # A client that reads this advises against resuming the job, which keeps its options.
+    assert refused.value.code == ErrorCode.USAGE
+    assert refused.value.where.startswith("--postprocess")
+    assert is_permanent(refused.value), "no other worker has other options"

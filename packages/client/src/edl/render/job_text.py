@@ -336,6 +336,8 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     lines = [f"{status.job}  {status.state.words}", f"  {progress_line(status)}"]
     if status.pending:
         lines.append(f"  waiting: {status.pending}")
+    if made := examples(status):
+        lines.append(f"  the input function made {made}")
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     if status.goodput > 0:

@@ -22,7 +22,7 @@ def postprocessed(name: str, output: Any, function: str) -> Values:
         function: argmax, sigmoid or softmax; empty: the output stays as it is.
 
     Raises:
-        EdlError: MODEL_CONTRACT, the output is no input for the function.
+        EdlError: USAGE, the output is no input for the function.
     """
     values = np.asarray(output)
     if not function:
@@ -66,9 +66,9 @@ _FUNCTIONS: Mapping[str, Callable[[Values], Values]] = {
 
 def _unsuitable(name: str, function: str, why: str) -> EdlError:
     return EdlError(
-        ErrorCode.MODEL_CONTRACT,
-        f"--postprocess {function} cannot be applied to the output {name}: it {why}",
-        where=f"output {name}",
+        ErrorCode.USAGE,
+        f"{function} cannot be applied to the output {name}: it {why}",
+        where=f"--postprocess {function}, output {name}",
         remedy="Leave --postprocess out; --postprocess sigmoid is for outputs of one value."
         if function != "sigmoid"
         else "Leave --postprocess out.",

@@ -38,6 +38,7 @@ _PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
         ErrorCode.DATA_DAMAGED,
         ErrorCode.MODEL_CONTRACT,
         ErrorCode.OUTPUT_EXISTS,
+        ErrorCode.USAGE,
     )
 )
 
