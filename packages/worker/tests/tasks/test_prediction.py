@@ -17,6 +17,10 @@ import recordio.example
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
+from edl_worker.codec.jobs import decode_job
+from edl_worker.model_file import ContractErrors
+from edl_worker.tasks.loaded_model import load
+from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 
 
 def predictions(
@@ -89,6 +93,23 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
     wanted = np.argmax(model.predict(x, verbose=0), axis=-1)
     assert [record["label"].tolist() for record in records] == [[n] for n in labels[7:33]]
     assert [record["prediction"].tolist() for record in records] == [[n] for n in wanted[7:33]]
+
+
+def test_the_trial_of_a_prediction_finds_a_function_that_suits_no_output(
+    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = predict_job(job, exported[0])
+    predict.prediction.postprocess = "softmax"
+    loaded = load(decode_job(predict), {"worker_id": 0})
+    run_trial(loaded)
+    monkeypatch.setattr(
+        type(loaded.infer), "__call__", lambda infer, batch: np.zeros((batch.size, 1))
+    )
+    for trial in (run_trial, run_trial_at_start):
+        with pytest.raises(ContractErrors, match="softmax cannot be applied") as refused:
+            trial(loaded)
+        (error,) = refused.value.errors
+        assert error.code == ErrorCode.USAGE
 
 
 def test_a_feature_with_the_name_of_an_output_cannot_be_kept(

@@ -68,10 +68,7 @@ def predict(
                 predictions += batch.size
                 if predictions > wanted:
                     break
-                outputs = {
-                    name: postprocessed(name, value, postprocessing.postprocess)
-                    for name, value in named_outputs(infer(batch), output_names).items()
-                }
+                outputs = written_outputs(infer(batch), output_names, postprocessing.postprocess)
                 # The shorter comes first, so that nothing is taken from the other in vain.
                 for record, kept in zip(
                     rows(outputs, batch.size), postprocessing.kept, strict=False
@@ -82,6 +79,18 @@ def predict(
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
     return TaskResult(records=predictions, minibatches=minibatches, examples=predictions)
+
+
+def written_outputs(outputs: Any, output_names: Sequence[str], postprocess: str) -> dict[str, Any]:
+    """What a job writes of the outputs of a model, by name.
+
+    Raises:
+        EdlError: USAGE, an output is no input for the function ``postprocess``.
+    """
+    return {
+        name: postprocessed(name, value, postprocess)
+        for name, value in named_outputs(outputs, output_names).items()
+    }
 
 
 def named_outputs(outputs: Any, output_names: Sequence[str]) -> dict[str, Any]:

@@ -159,7 +159,9 @@ def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
     try:
         if batch.labels is None:
             with _explained(loaded, "the model raised"):
-                outputs = prediction.named_outputs(infer(batch), loaded.output_names)
+                outputs = prediction.written_outputs(
+                    infer(batch), loaded.output_names, loaded.job.prediction.postprocess
+                )
                 for _ in prediction.rows(outputs, batch.size):
                     pass
             return {}
