@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
+import zoo_quality
 from results_file import ResultsFile
 
 from bench.__main__ import names
@@ -129,3 +131,27 @@ def test_a_later_call_goes_on_from_the_results_of_an_earlier_one(tmp_path: Path)
     assert found["commit"]
     assert second.find(model="a", seed=3) is None
     assert len(path.read_text().splitlines()) == 3
+
+
+RESULTS = Path(__file__).parents[1] / "bench" / "results"
+
+
+def test_each_model_of_the_zoo_has_learned_in_each_measured_run() -> None:
+    """From ten seeds, with one worker and with three, asynchronously and synchronously."""
+    results = ResultsFile(RESULTS / "zoo_quality.jsonl", ("model", "workers", "update", "seed"))
+    for model, trial in zoo_quality.ZOO.items():
+        for (workers, update), seed in itertools.product(zoo_quality.MODES, range(10)):
+            run = {"model": model, "workers": workers, "update": update, "seed": seed}
+            found = results.find(**run)
+            assert found is not None, run
+            assert found["metric"] == trial.metric
+            assert trial.learned(found["value"]), found
+
+
+def test_kills_were_measured_to_cost_no_quality() -> None:
+    """From ten seeds each, with and without kills, after enough epochs to learn the digits."""
+    results = ResultsFile(RESULTS / "quality.jsonl", ("update", "seed", "kills"))
+    for update, seed, kills in itertools.product(("async", "sync"), range(10), (0, 8)):
+        found = results.find(update=update, seed=seed, kills=kills)
+        assert found is not None, (update, seed, kills)
+        assert found["accuracy"] > 0.97
