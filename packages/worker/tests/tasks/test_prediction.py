@@ -128,10 +128,12 @@ def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
             writer.write(recordio.example.encode(features | {"prediction": 1}))
     task = predictions(tmp_path / "named.recordio", tmp_path / "parts", (0, 8))
     master = start_master(predict, [task])
-    assert start_worker(master).wait() == 0
-    failed = master.received.failed[0]
+    assert start_worker(master).wait() == 1, "before its first task"
+    (failed,) = master.received.failed
     assert failed.permanent
     assert "the feature prediction cannot be kept" in failed.error.what
+    with pytest.raises(ContractErrors, match="the feature prediction cannot be kept"):
+        run_trial(load(decode_job(predict), {"worker_id": 0}))
 
 
 @pytest.mark.parametrize("function", ["doubled", "halved"])

@@ -5,7 +5,7 @@ It holds the outputs of the model, and the features of the record that the job k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,14 +132,23 @@ def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArra
 
 
 def _with_features(outputs: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    if twice := sorted(outputs.keys() & kept.keys()):
+    check_kept(outputs, kept)
+    return {**kept, **outputs}
+
+
+def check_kept(outputs: Iterable[str], kept: Iterable[str]) -> None:
+    """Check that no feature that is kept has the name of an output.
+
+    Raises:
+        EdlError: MODEL_CONTRACT, one has.
+    """
+    if twice := sorted({*outputs} & {*kept}):
         raise EdlError(
             ErrorCode.MODEL_CONTRACT,
             f"the feature {twice[0]} cannot be kept: an output of the model has the same name",
             where=f"--keep {','.join(kept)}",
             remedy="Rename the feature in the data, or the output in the model.",
         )
-    return {**kept, **outputs}
 
 
 def _miscounted(lease: Lease, wanted: int, got: int) -> EdlError:

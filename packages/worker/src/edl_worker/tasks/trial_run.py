@@ -162,6 +162,7 @@ def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
                 outputs = prediction.written_outputs(
                     infer(batch), loaded.output_names, loaded.job.prediction.postprocess
                 )
+                prediction.check_kept(outputs, loaded.job.prediction.keep)
                 for _ in prediction.rows(outputs, batch.size):
                     pass
             return {}
