@@ -185,12 +185,20 @@ def eval_metrics_fn(labels, predictions):
     load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + logits)
 
 
-def test_a_metric_that_ignores_a_single_output_is_accepted(zoo: ZooFolder, data: str) -> None:
-    """Files for ElasticDL have this one: its value depends on the labels alone."""
-    metric = """
+@pytest.mark.parametrize(
+    "value",
+    [
+        # Files for ElasticDL have this one.
+        "tf.equal(tf.argmax(predictions, 1, output_type=tf.int32), tf.cast(labels, tf.int32))",
+        "tf.reduce_mean(predictions) / tf.reduce_mean(labels)",
+        "labels",
+    ],
+    ids=["argmax of one output", "means", "labels alone"],
+)
+def test_a_metric_that_compares_no_pairs_is_accepted(zoo: ZooFolder, data: str, value: str) -> None:
+    metric = f"""
 def eval_metrics_fn():
-    return {"accuracy": lambda labels, predictions: tf.equal(
-        tf.argmax(predictions, 1, output_type=tf.int32), tf.cast(labels, tf.int32))}
+    return {{"mine": lambda labels, predictions: {value}}}
 """
     load(zoo, data, FLAT + MODEL + 'loss = "mse"\n' + metric)
 

@@ -3,7 +3,8 @@
 Such a loss compares each label with each output. Its mean looks like that of any other loss, so a
 model trains without an error and learns nothing. A function that compares each output with its own
 label changes its value if labels change places; one that compares all pairs does not. Neither does
-one that ignores the outputs, such as the ``argmax`` of a single one, which compares nothing.
+one that compares nothing, such as the difference of two means, but its value is the same for labels
+of the outputs' shape.
 """
 
 from __future__ import annotations
@@ -58,11 +59,14 @@ def _shape(tensor: tf.Tensor) -> str:
 
 
 def _unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set[str]:
-    """Names of the values that depend on labels and outputs, but not on which belong together."""
+    """Names of the values that depend on a label, but not on which example it belongs to.
+
+    Left out are those that labels of the outputs' shape would not change.
+    """
     suspects, cleared = set[str](), set[str]()
     for low, high in _OUTPUTS:
         try:
-            paired, swapped, *constant = _trials(measure, labels, outputs, position, low, high)
+            paired, swapped, *others = _trials(measure, labels, outputs, position, low, high)
         except Exception:
             continue  # these values do not suit the function; other trials report what it raises
         for name, value in paired.items():
@@ -70,7 +74,7 @@ def _unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set
                 continue
             if not np.isclose(value, swapped[name], 1e-5, 0):
                 cleared.add(name)
-            elif not any(np.isclose(value, each[name], 1e-5, 0) for each in constant):
+            elif not any(np.isclose(value, each[name], 1e-5, 0) for each in others):
                 suspects.add(name)
     return suspects - cleared
 
@@ -78,22 +82,14 @@ def _unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set
 def _trials(
     measure: Measure, labels: Any, outputs: Any, position: int, low: float, high: float
 ) -> list[dict[str, float]]:
-    """Values for labels of these outputs, swapped labels, labels of 0, and outputs of ``low``."""
+    """Values for the outputs' labels; for those swapped; all 0; and of the outputs' shape."""
+    made_outputs = tf.nest.map_structure(lambda each: _two_valued(each, low, high), outputs)
     made_labels = [_two_valued(each, 0.0, 1.0) for each in tf.nest.flatten(labels)]
-    made_outputs = [_two_valued(each, low, high) for each in tf.nest.flatten(outputs)]
-    label, output = made_labels[position], made_outputs[position]
+    label, shape = made_labels[position], tf.nest.flatten(made_outputs)[position].shape
     trials = []
-    for made_label, made_output in (
-        (label, output),
-        (tf.roll(label, 1, 0), output),
-        (tf.zeros_like(label), output),
-        (label, tf.gather(output, [0, 0, 0])),
-    ):
-        made_labels[position], made_outputs[position] = made_label, made_output
-        values = measure(
-            tf.nest.pack_sequence_as(labels, made_labels),
-            tf.nest.pack_sequence_as(outputs, made_outputs),
-        )
+    for one in (label, tf.roll(label, 1, 0), tf.zeros_like(label), tf.reshape(label, shape)):
+        made_labels[position] = one
+        values = measure(tf.nest.pack_sequence_as(labels, made_labels), made_outputs)
         trials.append({name: _number(value) for name, value in values.items()})
     return trials
 
