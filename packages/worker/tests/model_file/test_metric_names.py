@@ -11,6 +11,7 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import ErrorCode
 from edl_worker.model_file import Batch, ContractErrors, ModelFile
+from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
 
 FEATURES = np.array([[0, 1], [2, 0], [1, 1], [3, 2]], np.float32)
 LABELS = np.array([[0], [1], [3], [2]], np.float32)
@@ -28,7 +29,6 @@ def load(zoo: ZooFolder, metrics: str) -> ModelFile:
     [
         "def eval_metrics_fn():\n    return {'loss': tf.keras.metrics.MeanAbsoluteError()}",
         "def eval_metrics_fn():\n    return {'loss': lambda labels, predictions: labels}",
-        "def eval_metrics_fn(predictions, labels):\n    return {'loss': labels - predictions}",
         "metrics = [tf.keras.metrics.MeanAbsoluteError(name='loss')]",
         "weighted_metrics = [tf.keras.metrics.MeanAbsoluteError(name='loss')]",
     ],
@@ -43,6 +43,27 @@ def test_a_metric_with_the_name_of_the_loss_is_refused(zoo: ZooFolder, metrics: 
     name = "eval_metrics_fn" if "def" in metrics else metrics.partition(" ")[0]
     assert error.where.startswith(f"{zoo.root}/mine.py")
     assert error.where.endswith(f", {name}")
+
+
+@pytest.mark.parametrize("value", ["labels - predictions", "tf.keras.metrics.MeanAbsoluteError()"])
+def test_values_of_a_batch_may_have_the_name_of_the_loss(zoo: ZooFolder, value: str) -> None:
+    """As in files for ElasticDL. It is no loss for edl, whose callbacks see the loss itself."""
+    file = load(
+        zoo,
+        f"def eval_metrics_fn(predictions, labels):\n    return {{'loss': {value}, 'second': 2.0}}",
+    )
+    with pytest.warns(CompatibilityWarning, match="a value loss, which is reported as metric_loss"):
+        file.build(BATCH)
+    outputs = file.predict(BATCH.features)
+    measured = file.new_metrics()
+    measured.add(BATCH, lambda batch: outputs)
+    values = measured.result()
+    assert list(values) == list(file.metric_names)
+    errors = LABELS - np.asarray(outputs)
+    expected = np.abs(errors) if "MeanAbsolute" in value else errors
+    assert values["metric_loss"] == pytest.approx(expected.mean(), rel=1e-5)
+    assert values["second"] == 2.0
+    assert values["loss"] > 0
 
 
 def test_a_metric_with_the_name_of_the_loss_needs_no_data_to_be_refused(zoo: ZooFolder) -> None:

@@ -23,6 +23,9 @@ AS_IN_KERAS = ""
 """Name of the metric that stands for all metrics of lists: its values have the names of Keras, and
 it takes sample weights."""
 
+LOSS = "loss"
+"""Name of the value of the loss in an evaluation."""
+
 FormName = Literal["instance", "class", "function", "spec"]
 OutputsProcessor = Callable[[Any, int], None]
 """Gets the outputs of a minibatch and the number of the worker."""

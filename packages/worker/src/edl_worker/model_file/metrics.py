@@ -17,13 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from edl_worker.model_file.batch import Batch
-from edl_worker.model_file.description import AS_IN_KERAS, ModelFileDescription
+from edl_worker.model_file.description import AS_IN_KERAS, LOSS, ModelFileDescription
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
 
 MetricStates = list[tuple[str, list[np.ndarray]]]
-
-LOSS = "loss"
 
 # Name to total and weight of a batch.
 _Means = dict[str, tuple[Any, Any]]

@@ -12,11 +12,13 @@ from edl_worker.model_file.adapters.integer_labels import with_wide_labels
 from edl_worker.model_file.adapters.output_metrics import is_by_output, metrics_by_output
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.description import AS_IN_KERAS, MetricDefinitions
+from edl_worker.model_file.description import AS_IN_KERAS, LOSS, MetricDefinitions
 from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.tensorflow_internals import compiled_metrics
 from elasticdl.python.common.constants import Mode
+
+RENAMED_LOSS = "metric_loss"
 
 
 def no_metrics() -> MetricDefinitions:
@@ -136,9 +138,23 @@ def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
                 f"returned {type_with_article(values)}",
                 "Return a dictionary of metric name to value.",
             )
-        return values
+        return _beside_the_loss(bound.definition, values)
 
     return batch_values
+
+
+def _beside_the_loss(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values with another name for one called ``loss``, which edl measures itself.
+
+    Files for ElasticDL have it: there it was the only loss of an evaluation.
+    """
+    if LOSS not in values or RENAMED_LOSS in values:
+        return values
+    compatibility.warn_once(
+        f"{definition.signature} returns a value {LOSS}, which is reported as {RENAMED_LOSS}: edl "
+        "measures the loss itself"
+    )
+    return {RENAMED_LOSS if name == LOSS else name: value for name, value in values.items()}
 
 
 def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
