@@ -189,6 +189,32 @@ def test_an_option_without_effect_is_refused(values: dict[str, Any], needs: str)
     assert needs in refused(Verb.TRAIN, {**TRAIN, **values}).what
 
 
+@pytest.mark.parametrize(
+    ("option", "place", "output"),
+    [
+        ("checkpoint_dir", "runs/m", "runs/m"),
+        ("checkpoint_dir", "runs/m/checkpoints", "./runs/../runs/m"),
+        ("checkpoint_dir", "s3://b/m/checkpoints", "s3://b/m/"),
+        ("tensorboard_dir", "/work/runs/m/boards", "runs/m"),
+        ("data_cache", "~/m/cache", "/home/ada/m"),
+    ],
+)
+def test_a_job_writes_nothing_into_its_output_before_its_end(
+    option: str, place: str, output: str
+) -> None:
+    problem = refused(Verb.TRAIN, {**TRAIN, option: place, "output": output})
+    assert BY_NAME[option].flag in problem.what
+    assert "--output" in problem.what
+    assert problem.where == f"--{option}"
+    beside = problem.remedy.split()[-1]
+    assert made(Verb.TRAIN, {**TRAIN, option: beside, "output": output})
+
+
+def test_an_output_may_be_next_to_checkpoints_and_among_them() -> None:
+    for output in ("run", "runs/m"):
+        assert made(Verb.TRAIN, {**TRAIN, "checkpoint_dir": "runs", "output": output})
+
+
 def test_in_a_settings_file_such_an_option_waits_for_its_jobs() -> None:
     given = {name: Given(value, name) for name, value in TRAIN.items()}
     given["grads_to_wait"] = Given(2, "edl.toml", explicit=False)

@@ -102,6 +102,7 @@ def build(
             values[option.name] = tuple(absolute(part, cwd, environ) for part in value)
         else:
             values[option.name] = _location(option, value, given, cwd, environ)
+    conflicts.check_places(given, values)
     requested = any(name in given and given[name].explicit for name in conflicts.IMAGE_OPTIONS)
     named_by = given.get("builder")
     return Submission(

@@ -18,6 +18,12 @@ from edl_proto.images.names import pinned_name
 IMAGE_OPTIONS = ("image", "builder", "repository")
 """Options that ask for an image."""
 
+_WRITTEN_BEFORE_THE_OUTPUT = {
+    "checkpoint_dir": "checkpoints",
+    "tensorboard_dir": "tensorboard",
+    "data_cache": "cache",
+}
+
 
 def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     """Check the values of all options of the verb against each other.
@@ -43,6 +49,29 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
         needed = " or ".join(one.name for one in PLATFORMS.values() if one.runs_in_image)
         for option in IMAGE_OPTIONS:
             _needs(option, f"--platform {needed}", given)
+
+
+def check_places(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    """Check that the job writes nothing into the place where its output will appear.
+
+    Without this check, a job would train to its end, and only then find the place taken.
+
+    Args:
+        values: of all options of the verb, with absolute places.
+
+    Raises:
+        Problem: USAGE, naming the option and where it was set.
+    """
+    output = str(values.get("output", "")).rstrip("/")
+    for option, suffix in _WRITTEN_BEFORE_THE_OUTPUT.items():
+        place = values.get(option, "")
+        if output and f"{place}/".startswith(f"{output}/"):
+            flag = BY_NAME[option].flag
+            raise usage(
+                f"{flag} {place} is in --output {output}, which must not exist until the job ends",
+                where=given[option].where,
+                remedy=f"Name a folder next to the output: {flag} {output}-{suffix}",
+            )
 
 
 def _check_name(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
