@@ -96,6 +96,18 @@ def test_a_difference_between_examples_and_records_is_shown() -> None:
         assert "examples" not in "".join(lines(changed(examples=2000, examples_of=2000)))
 
 
+def test_parameter_servers_that_ended_with_their_job_are_no_problem() -> None:
+    def text(restarts: int) -> str:
+        servers = [ParameterServerStatus(n, "gone", restarts=restarts) for n in (0, 1)]
+        return "\n".join(
+            job_text.summary(changed(state=JobState.SUCCEEDED, servers=tuple(servers)))
+        )
+
+    assert "gone" not in text(0)
+    assert "problems" not in text(0)
+    assert "problems: 2 parameter server restarts" in text(2)
+
+
 def test_a_task_without_records_that_failed_is_named_alone() -> None:
     letters = [
         job_pb2.DeadLetter(task="callbacks/2/0"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from edl.core import quantities
@@ -121,10 +120,12 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         lines.append(f"  {quantities.plural(status.steps, 'step')}{epochs}")
     if made := examples(status):
         lines.append(f"  the input function made {made}")
+    server_restarts = max((server.restarts for server in status.servers), default=0)
     troubles = [
         quantities.plural(count, what)
         for count, what in (
             (status.master_restarts, "master restart"),
+            (server_restarts, "parameter server restart"),
             (status.preemptions, "preemption"),
             (status.worker_failures, "worker failure"),
         )
@@ -136,8 +137,6 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         lines.append(f"  problems: {', '.join(troubles)}")
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
-    if status.servers:
-        lines.append(f"  parameter servers {servers(status)}")
     if status.dead_letters:
         failed = quantities.plural(len(status.dead_letters), "task")
         lines.append(f"  NOT done: {failed} failed in every attempt")
@@ -314,16 +313,6 @@ def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
         str(worker.restarts),
         f"{quantities.duration(heard)} ago" if heard >= 0 else "-",
     )
-
-
-def servers(status: JobStatus) -> str:
-    """Number and states of the parameter servers, and how often they restarted."""
-    counts = Counter(server.state for server in status.servers)
-    states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    restarts = max(server.restarts for server in status.servers)
-    if not restarts:
-        return states
-    return f"{states}; restarted {'once' if restarts == 1 else f'{restarts} times'}"
 
 
 def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
