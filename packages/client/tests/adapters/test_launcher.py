@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,3 +47,24 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     assert starts.read_text() == "xx"
     assert supervision.supervisor_pid(tidy.job_dir("late")) is None
     eventually(lambda: not supervision.has_master(tidy.job_dir("late")), "the second one is gone")
+
+
+@pytest.mark.parametrize(
+    ("withdraw", "what", "remedy"),
+    [
+        (lambda store: supervision.release(store.path("early")), "stopped", "edl resume early"),
+        (lambda store: store.delete("early"), "deleted", "Submit"),
+    ],
+)
+def test_a_job_that_another_command_withdraws_while_it_starts_is_not_waited_for(
+    tmp_path: Path, withdraw: Callable[[JobStore], None], what: str, remedy: str
+) -> None:
+    store = JobStore(tmp_path / "jobs", ProcessRuntime())
+    spec = job_pb2.JobSpec(name="early", type=job_pb2.TRAIN)
+    assert store.create("early", spec, supervisor_command(), shlex.split(FAKE_JOB))
+    withdraw(store)
+    with pytest.raises(EdlError) as caught:
+        LocalLauncher(store, shlex.split(FAKE_JOB)).start("early", deadline_s=0.5)
+    assert caught.value.code == ErrorCode.STOPPED
+    assert f"was {what} before its master listened" in caught.value.what
+    assert remedy in caught.value.remedy

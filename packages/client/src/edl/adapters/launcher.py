@@ -115,8 +115,9 @@ class LocalLauncher:
             former: the last master of a job that is resumed.
 
         Raises:
-            EdlError: what the master says is wrong, or MASTER_LOST if it ended without a
-                word or none listens in time; nothing of the job runs then.
+            EdlError: what the master says is wrong; MASTER_LOST if it ended without a word or
+                none listens in time; STOPPED if another command stopped or deleted the job.
+                Nothing of the job runs then.
         """
         try:
             return self._await(name, deadline_s, former)
@@ -139,6 +140,8 @@ class LocalLauncher:
                 return record
             if over:
                 raise self._start_error(name)
+            if not supervision.is_wanted(path):
+                raise self._withdrawn(name)
             if time.monotonic() > deadline:
                 raise EdlError(
                     ErrorCode.MASTER_LOST,
@@ -148,6 +151,16 @@ class LocalLauncher:
                     detail=master_log_tail(self._store.path(name)),
                 )
             time.sleep(_POLL_S)
+
+    def _withdrawn(self, name: str) -> EdlError:
+        """No supervisor will start a master: ``edl stop --now`` or ``edl delete`` forbade it."""
+        kept = self._store.has(name)
+        return EdlError(
+            ErrorCode.STOPPED,
+            f"job {name} was {'stopped' if kept else 'deleted'} before its master listened",
+            where=str(self._store.path(name)),
+            remedy=f"edl resume {name} starts it again." if kept else "Submit the job again.",
+        )
 
     def _start_error(self, name: str) -> EdlError:
         """Why a job is over before any of its masters listened."""
