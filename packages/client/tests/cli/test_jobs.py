@@ -373,6 +373,8 @@ def test_stop_now_ends_a_job_whose_master_does_not_answer(tidy: Edl) -> None:
     os.kill(master_pid(tidy, "frozen"), signal.SIGSTOP)
     done = tidy("stop", "frozen", "--now", "-o", "json")
     assert done.json["state"] == "LOST"
+    assert "job frozen was ended at once" in done.json["error"]["what"]
+    assert done.json["error"]["remedy"] == "edl resume frozen starts it again."
 
 
 def test_wait_ends_with_the_code_of_the_job(tidy: Edl) -> None:

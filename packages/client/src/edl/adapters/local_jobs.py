@@ -45,7 +45,7 @@ from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory, output_reservation
+from edl_proto.local import job_directory, output_reservation, supervision
 from edl_proto.v1 import job_pb2
 
 if TYPE_CHECKING:
@@ -201,14 +201,19 @@ class LocalJobBackend:
             ended += len(over)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""
+        what = f"the master of job {status.job} is gone and left no final status{also}"
+        remedy = "If the system killed it (out of memory?), correct that."
+        if supervision.is_released(path):  # anything else, its supervisor would have mended
+            what = f"job {status.job} was ended at once, as by edl stop --now{also}"
+            remedy = ""
         return replace(
             status,
             state=JobState.LOST,
             failure=Failure(
                 code="MASTER_LOST",
-                what=f"the master of job {status.job} is gone and left no final status{also}",
+                what=what,
                 where=str(log_file(self._store.path(status.job))),
-                remedy="If the system killed it (out of memory?), correct that.",
+                remedy=remedy,
                 detail=master_log_tail(self._store.path(status.job), ERROR_LINES),
             ),
         )
