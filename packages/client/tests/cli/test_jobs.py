@@ -14,7 +14,7 @@ from conftest import Edl, eventually, stand_in_for_check
 from running_jobs import alive, master_pid, running_job, status
 
 from edl.adapters.job_service_client import CALL_S
-from edl_proto.local import supervision
+from edl_proto.local import job_directory, supervision
 
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",
@@ -249,7 +249,7 @@ def test_a_job_that_nobody_watches_is_lost_with_its_master(tidy: Edl) -> None:
     """As with jobs of earlier versions."""
     tidy.begin("alone", "--num-workers", "2")
     eventually(lambda: supervisor(tidy, "alone"), "a supervisor")
-    supervision.release(tidy.job_dir("alone"))
+    (tidy.job_dir("alone") / job_directory.SUPERVISOR).unlink()
     eventually(lambda: supervisor(tidy, "alone") is None, "its supervisor ends")
     os.kill(master_pid(tidy, "alone"), signal.SIGKILL)
     done = tidy.run("wait", "alone", "-o", "json")
