@@ -151,6 +151,11 @@ def loss(labels, predictions):
             "loss_scale_factor=2.0",
         ),
         (
+            "optimizer = tf.keras.optimizers.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))",
+            ErrorCode.OPTIMIZER_UNSUPPORTED,
+            "with the policy mixed_float16, compile(...) puts it around SGD",
+        ),
+        (
             "class Warm(tf.keras.optimizers.schedules.LearningRateSchedule):\n"
             "    def __call__(self, step): return tf.math.rsqrt(step + 1.0)\n"
             "optimizer = tf.keras.optimizers.Adam(Warm())",

@@ -59,6 +59,15 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
         EdlError: OPTIMIZER_UNSUPPORTED.
     """
     name = type(optimizer).__name__
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        inner = type(optimizer.inner_optimizer).__name__
+        raise _unsupported(
+            f"{signature} gives {name}, and the master does not scale losses; "
+            f"with the policy mixed_float16, compile(...) puts it around {inner}",
+            place,
+            'Use the policy "mixed_bfloat16", which needs no scaling, or '
+            "compile(..., auto_scale_loss=False).",
+        )
     if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
         raise _unsupported(
             f"{signature} gives {name}, whose update rule the master does not implement",
