@@ -138,12 +138,12 @@ def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
                 f"returned {type_with_article(values)}",
                 "Return a dictionary of metric name to value.",
             )
-        return _beside_the_loss(bound.definition, values)
+        return _with_renamed_loss(bound.definition, values)
 
     return batch_values
 
 
-def _beside_the_loss(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_renamed_loss(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Values with another name for one called ``loss``, which edl measures itself.
 
     Files for ElasticDL have it: there it was the only loss of an evaluation.
