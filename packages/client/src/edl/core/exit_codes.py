@@ -8,7 +8,7 @@ from edl.core.exit_numbers import DECLINED, INTERRUPTED, UNREAD, UNWRITABLE
 
 MEANINGS: dict[int, str] = {
     0: "the command succeeded",
-    1: "the job failed, or edl doctor found something missing",
+    1: "the job or its trial run failed, or edl doctor found something missing",
     2: "wrong option, argument or setting",
     3: "data: missing, empty, unreadable or damaged",
     4: "model file: missing, broken, or unsuitable for the data",
