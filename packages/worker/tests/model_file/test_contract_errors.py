@@ -130,6 +130,7 @@ def loss(labels, predictions):
         ("def optimizer():\n    pass", ErrorCode.MODEL_CONTRACT, "returned None"),
         ("def optimizer(lr):\n    pass", ErrorCode.MODEL_CONTRACT, "needs lr"),
         ("def optimizer():\n    return 1 / 0", ErrorCode.MODEL_CONTRACT, "ZeroDivisionError"),
+        ("def optimizer():\n    exit('x')", ErrorCode.MODEL_CONTRACT, "raised SystemExit: x"),
         (
             "def optimizer():\n    return tf.keras.optimizers.Lamb()",
             ErrorCode.OPTIMIZER_UNSUPPORTED,

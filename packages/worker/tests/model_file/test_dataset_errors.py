@@ -104,6 +104,31 @@ def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
     assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'to_number')}, parse"
 
 
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("raise SystemExit('no vocabulary')", "raised SystemExit: no vocabulary"),
+        ("raise Wrong", "raised Wrong"),
+    ],
+)
+def test_a_dataset_function_that_exits_or_raises_what_has_no_text(
+    zoo: ZooFolder, body: str, what: str
+) -> None:
+    write(
+        zoo,
+        dataset_fn="class Wrong(Exception):\n"
+        "    def __str__(self):\n"
+        "        raise RuntimeError\n"
+        f"def dataset_fn(dataset, mode):\n    {body}",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == ErrorCode.USER_CODE
+    assert caught.value.what.endswith(what)
+    assert caught.value.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', body)}, dataset_fn"
+
+
 def test_records_of_different_shapes(zoo: ZooFolder) -> None:
     write(
         zoo,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.errors import place_of
+from edl_worker.model_file.errors import exits_as_errors, place_of
 
 Role = Literal[
     "model",
@@ -171,7 +171,8 @@ class BoundFunction:
         arguments = {
             name: given[argument] for name, argument in self.arguments.items() if argument in given
         }
-        return self.function(**arguments, **self.constants)
+        with exits_as_errors():
+            return self.function(**arguments, **self.constants)
 
 
 def bind(

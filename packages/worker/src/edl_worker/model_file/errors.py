@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -56,6 +57,22 @@ class ContractErrors(EdlError):
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)
+
+
+class ProcessExit(Exception):
+    """A definition raised ``SystemExit``, its cause, which may not end the worker.
+
+    An error of the model file like any other: those who catch ``Exception`` report it.
+    """
+
+
+@contextlib.contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """A context in which user code that exits raises ``ProcessExit``."""
+    try:
+        yield
+    except SystemExit as exit:
+        raise ProcessExit from exit
 
 
 class DefinitionRaised(Exception):
@@ -159,7 +176,10 @@ def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
 
 def message_of(error: BaseException) -> str:
     """What an error says in one line, without what Keras and TensorFlow add."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # the user's own class may be wrong as well
+        return ""
     keras = _KERAS_MESSAGE.search(text)
     if keras:
         text = keras.group(1)
@@ -258,6 +278,8 @@ def user_code_error(
     """
     if isinstance(error, EdlError):
         return error
+    if isinstance(error, ProcessExit) and error.__cause__ is not None:
+        error = error.__cause__
     frames = user_frames(error, root)
     message = message_of(error)
     name = type(error).__name__
