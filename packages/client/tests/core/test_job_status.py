@@ -71,20 +71,21 @@ def test_more_done_than_there_is_stays_at_the_whole() -> None:
     assert changed(records_total=0).fraction == 0.0
 
 
-def test_the_summary_lists_failures_on_the_way() -> None:
-    text = "\n".join(
-        job_text.summary(
-            changed(
-                state=JobState.SUCCEEDED,
-                master_restarts=3,
-                preemptions=2,
-                worker_failures=1,
-                records_replayed=64,
-                dead_letters=("training/1/3: a.recordio [0, 9)",),
-            )
-        )
+def test_failures_on_the_way_are_listed() -> None:
+    status = changed(
+        state=JobState.SUCCEEDED,
+        master_restarts=3,
+        preemptions=2,
+        worker_failures=1,
+        records_replayed=64,
+        dead_letters=("training/1/3: a.recordio [0, 9)",),
     )
-    assert "3 master restarts, 2 preemptions, 1 worker failure, 64 records computed again" in text
+    for lines in (job_text.summary(status), job_text.status_lines(status)):
+        text = "\n".join(lines)
+        assert (
+            "3 master restarts, 2 preemptions, 1 worker failure, 64 records computed again" in text
+        )
+    text = "\n".join(job_text.summary(status))
     assert "NOT done: 1 task" in text
     assert "a.recordio [0, 9)" in text
 

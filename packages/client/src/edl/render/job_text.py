@@ -120,21 +120,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         lines.append(f"  {quantities.plural(status.steps, 'step')}{epochs}")
     if made := examples(status):
         lines.append(f"  the input function made {made}")
-    server_restarts = max((server.restarts for server in status.servers), default=0)
-    troubles = [
-        quantities.plural(count, what)
-        for count, what in (
-            (status.master_restarts, "master restart"),
-            (server_restarts, "parameter server restart"),
-            (status.preemptions, "preemption"),
-            (status.worker_failures, "worker failure"),
-        )
-        if count
-    ]
-    if status.records_replayed:
-        troubles.append(f"{quantities.plural(status.records_replayed, 'record')} computed again")
-    if troubles:
-        lines.append(f"  problems: {', '.join(troubles)}")
+    lines.extend(_problems(status))
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
     if status.dead_letters:
@@ -329,6 +315,7 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
         lines.append(f"  the input function made {made}")
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
+    lines.extend(_problems(status))
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
     if status.table_rows:
@@ -344,6 +331,24 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     if not status.state.is_over:
         lines.extend(f"  {line}" for line in waits(status))
     return [one_line(line) for line in lines]
+
+
+def _problems(status: JobStatus) -> list[str]:
+    """What went wrong on the way, and was mended: at most one line."""
+    server_restarts = max((server.restarts for server in status.servers), default=0)
+    counts = [
+        quantities.plural(count, what)
+        for count, what in (
+            (status.master_restarts, "master restart"),
+            (server_restarts, "parameter server restart"),
+            (status.preemptions, "preemption"),
+            (status.worker_failures, "worker failure"),
+        )
+        if count
+    ]
+    if status.records_replayed:
+        counts.append(f"{quantities.plural(status.records_replayed, 'record')} computed again")
+    return [f"  problems: {', '.join(counts)}"] if counts else []
 
 
 def waits(status: JobStatus) -> list[str]:

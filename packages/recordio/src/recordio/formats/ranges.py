@@ -77,6 +77,6 @@ class RangeReader(ABC):
             yield block
         if found < stop:
             raise RecordError(
-                f"{self.uri}: records {start} to {stop} were requested, but the file ends after "
-                f"{found}; has the file changed?"
+                f"{self.uri}: records {start} to {stop - 1} were requested, but the file ends "
+                f"after {found}; has the file changed?"
             )
