@@ -88,6 +88,17 @@ class DockerEnvironment:
         return docker.DockerClient(base_url=self.engine, version="auto", timeout=300)
 
 
+def said_in(container: Any, command: Sequence[str]) -> str:
+    """What a command prints in a running container, to either stream.
+
+    The engine may lose what a process prints if the process ends at once: then it is repeated.
+    """
+    for _ in range(10):
+        if output := container.exec_run(list(command)).output:
+            return str(output.decode())
+    raise AssertionError(f"{command} prints nothing in {container.name}")
+
+
 class NoEngine(Exception):
     """It could not be started; the message says why."""
 
