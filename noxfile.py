@@ -179,6 +179,12 @@ def zoo_quality(session: nox.Session) -> None:
     session.run("python", "tools/zoo_quality.py", *session.posargs, external=True)
 
 
+@nox.session(**in_workspace)
+def elasticdl_zoo(session: nox.Session) -> None:
+    """ElasticDL's own model files, unmodified: --checkout PATH [--state NAME] [FILE...]."""
+    session.run("python", "tools/elasticdl_zoo.py", *session.posargs, external=True)
+
+
 @nox.session(tags=["test"], **in_workspace)
 def integration(session: nox.Session) -> None:
     """The product as a whole, through its command line; also with an engine, and on a cluster.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,9 +20,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
+import elasticdl_zoo
 import zoo_quality
+from elasticdl_data import TRIALS, trial
 from results_file import ResultsFile
 
+import recordio
+import recordio.example
 from bench.__main__ import names
 from bench.measure import started
 from edl_proto.v1 import job_pb2
@@ -155,3 +163,40 @@ def test_kills_were_measured_to_cost_no_quality() -> None:
         found = results.find(update=update, seed=seed, kills=kills)
         assert found is not None, (update, seed, kills)
         assert found["accuracy"] > 0.97
+
+
+def test_a_metric_or_the_loss_says_how_far_a_model_is_from_chance() -> None:
+    chance = {"loss": math.log(4), "accuracy": 0.25, "probs_auc": 0.5}
+    assert elasticdl_zoo.progress(chance, 4) == pytest.approx(0)
+    for name, perfect in (("loss", 0), ("accuracy", 1), ("probs_auc", 1)):
+        assert elasticdl_zoo.progress({**chance, name: perfect}, 4) == pytest.approx(1)
+    assert elasticdl_zoo.progress({"loss": -50.0, "dummy_metric": 9.0}, 4) == 0
+
+
+def test_files_of_elasticdl_that_only_help_others_are_not_trained(tmp_path: Path) -> None:
+    for name in ("cifar10/data_parser.py", "cifar10/cifar10_subclass.py", "mnist/mnist_train.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert elasticdl_zoo.files_of(tmp_path) == ["cifar10/cifar10_subclass"]
+
+
+@pytest.mark.parametrize("file", [name.replace("*", "") for name in TRIALS if "resnet" not in name])
+def test_labels_of_the_data_for_elasticdls_files_are_balanced(file: str, tmp_path: Path) -> None:
+    chosen = trial(file)
+    assert chosen is not None
+    records = chosen.write(tmp_path)
+    labels = list(_labels(tmp_path / "train"))
+    assert len(labels) == records
+    counts = Counter(labels)
+    assert len(counts) == chosen.classes
+    assert min(counts.values()) > 0.7 * records / chosen.classes
+
+
+def _labels(folder: Path) -> Iterator[int]:
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".csv":
+            yield from (int(row[-1]) for row in list(csv.reader(path.open()))[1:])
+            continue
+        for record in recordio.Reader(str(path)):
+            features = recordio.example.decode(record)
+            yield int(features.get("label", features.get("target"))[0])
