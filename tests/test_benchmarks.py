@@ -185,7 +185,7 @@ IRIS = "odps_iris_dnn_model/odps_iris_dnn_model"
 @pytest.mark.parametrize("file", ["mnist/mnist_subclass", "deepctr/wdl", IRIS])
 def test_data_for_elasticdls_files_have_as_many_of_each_label(file: str, tmp_path: Path) -> None:
     """An accuracy above that of chance then means that a model has learned."""
-    chosen = elasticdl_data.trial(file)
+    chosen = elasticdl_data.trial(tmp_path / f"{file}.py", tmp_path)
     assert chosen is not None
     records = chosen.write(tmp_path)
     labels = list(_labels(tmp_path / "train"))
@@ -203,3 +203,16 @@ def _labels(folder: Path) -> Iterator[int]:
         source = recordio.open_source(str(path))
         for record in source.read(0, source.count()):
             yield int(recordio.example.decode(record)["label"][0])
+
+
+def test_the_page_counts_what_was_measured_of_elasticdls_files() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "elasticdl.md").read_text()
+    lines = (RESULTS / "elasticdl_zoo.jsonl").read_text().splitlines()
+    newest = {(row["state"], row["file"]): row for row in map(json.loads, lines)}
+    for state in {state for state, _ in newest}:
+        rows = [row for (its, _), row in newest.items() if its == state]
+        trained = [row for row in rows if row["trained"]]
+        assert all(row["records_trained"] == row["records"] * row["epochs"] for row in trained)
+        assert all(row["message"] for row in rows if not row["trained"])
+        learned = sum(row["learned"] for row in trained)
+        assert f"| `{state}` | {len(rows)} | {len(trained)} | {learned} |" in page, state

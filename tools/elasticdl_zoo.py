@@ -55,8 +55,8 @@ def progress(metrics: Mapping[str, float], classes: int) -> float:
 
 def files_of(zoo: Path) -> list[str]:
     """The files with a model, as paths in the model zoo without ``.py``."""
-    paths = (path.relative_to(zoo).with_suffix("") for path in zoo.rglob("*.py"))
-    return sorted(path.as_posix() for path in paths if trial(path.as_posix()))
+    paths = (path for path in zoo.rglob("*.py") if trial(path, zoo))
+    return sorted(path.relative_to(zoo).with_suffix("").as_posix() for path in paths)
 
 
 def measure(zoo: Path, file: str, chosen: Trial, place: Path) -> dict[str, Any]:
@@ -149,8 +149,9 @@ def main() -> int:
     results = ResultsFile(chosen.results, ("state", "file"))
     rows = []
     for file in files:
-        what = trial(file)
-        if what is None or not (zoo / f"{file}.py").is_file():
+        path = zoo / f"{file}.py"
+        what = trial(path, zoo) if path.is_file() else None
+        if what is None:
             parser.error(f"{file} is no file with a model below {zoo}")
         with tempfile.TemporaryDirectory() as folder:
             result = measure(zoo, file, what, Path(folder))
