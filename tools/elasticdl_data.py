@@ -235,7 +235,7 @@ TRIALS = {
     "cifar10*/cifar10_subclass": _CIFAR10,
     "cifar10/cifar10_mob*netv2": Trial(_coloured_digits, classes=10, epochs=1),
     "cifar10/cifar10_resnet50": Trial(_coloured_digits, classes=10, epochs=5),
-    "resnet50_subclass/resnet50_subclass": Trial(_photographs(jpeg=True), classes=10, epochs=1),
+    "resnet50_subclass/resnet50_subclass": Trial(_photographs(jpeg=True), classes=10, epochs=10),
     "imagenet_resnet50/imagenet_resnet50": Trial(_photographs(jpeg=True), classes=10, epochs=1),
     "odps_iris_dnn_model/odps_iris_dnn_model": Trial(_rows(_IRIS, "class", 3), 3, epochs=20),
     "heart_functional_api/heart_functional_api": Trial(_examples(_HEART, "target"), 2, epochs=10),

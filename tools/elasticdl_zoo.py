@@ -8,7 +8,8 @@ evaluated after each epoch.
     ./dev elasticdl_zoo --checkout elasticdl --keep-going           also after one that fails
     ./dev elasticdl_zoo --checkout elasticdl deepctr/wdl            this one
 
-``bench/results/elasticdl_zoo.jsonl`` has what was measured, with the commit of each run.
+``bench/results/elasticdl_zoo.jsonl`` has what was measured of each state, with the commit of each
+run; docs/elasticdl.md counts it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def main() -> int:
     )
     parser.add_argument("file", nargs="*", help="as mnist/mnist_subclass; by default all")
     parser.add_argument("--checkout", type=Path, required=True, metavar="PATH")
-    parser.add_argument("--state", default="", metavar="NAME", help="of the checkout, in results")
+    parser.add_argument(
+        "--state", metavar="NAME", help="of the checkout, in the results; without it, none is kept"
+    )
     parser.add_argument("--keep-going", action="store_true", help="after a file is not trained")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     chosen = parser.parse_args()
@@ -146,7 +149,7 @@ def main() -> int:
     files = chosen.file or files_of(zoo)
     if not files:
         parser.error(f"no file of ElasticDL with a model below {zoo}")
-    results = ResultsFile(chosen.results, ("state", "file"))
+    results = ResultsFile(chosen.results if chosen.state else None, ("state", "file"))
     rows = []
     for file in files:
         path = zoo / f"{file}.py"
