@@ -315,10 +315,10 @@ def test_a_worker_that_finds_no_master_says_so(
 def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
-    job.model.dataset_fn = "faulty.ending"
+    job.model.dataset_fn = "faulty.unexpected"
     master = start_master(job, [two_tasks(points)])
     assert start_process(master.address).wait(WAIT_S) == 70
     (failed,) = master.received.failed
     assert failed.error.code == ErrorCode.INTERNAL
     assert not failed.permanent
-    assert "SystemExit" in failed.error.what
+    assert "NoException" in failed.error.what

@@ -71,5 +71,9 @@ def endless(labels, predictions):
     return points_loss(labels, predictions) + tf.stop_gradient(tf.reshape(waited, []))
 
 
-def ending(dataset, mode):
-    raise SystemExit(3)
+class NoException(BaseException):
+    """What nobody who catches errors of model files expects, as an error of edl would be."""
+
+
+def unexpected(dataset, mode):
+    raise NoException
