@@ -40,6 +40,12 @@ def load(seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return images.astype(np.float32), digits.target[order].astype(np.int64)
 
 
+def colour(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Images ``[n, 32, 32, 3]`` float32, each in a colour of its own."""
+    colours = np.random.default_rng(1).uniform(0.4, 1.0, (len(images), 1, 1, 3))
+    return (upsample(images, 32)[..., None] * colours).astype(np.float32)
+
+
 def records(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> list[bytes]:
     return [
         recordio.example.encode({"image": image.reshape(-1), "label": np.array([label])})

@@ -152,11 +152,8 @@ def _digits(place: Path) -> int:
 
 
 def _coloured_digits(place: Path) -> int:
-    """Digits of 32×32 pixels, each in a colour of its own."""
     images, labels = digits.load()
-    colours = np.random.default_rng(1).uniform(0.4, 1.0, (len(images), 1, 1, 3))
-    pixels = digits.upsample(images, 32)[..., None] * colours
-    return _split(place, digits.records(pixels.astype(np.float32), labels))
+    return _split(place, digits.records(digits.colour(images), labels))
 
 
 def _photographs(jpeg: bool) -> Write:

@@ -82,7 +82,7 @@ def measure(zoo: Path, file: str, chosen: Trial, place: Path) -> dict[str, Any]:
         return {
             "trained": False,
             "state_of_job": result.get("state", "REFUSED"),
-            "message": _public(message or done.stderr[-2000:], zoo, place),
+            "message": _without_folders(message or done.stderr[-2000:], zoo, place),
         }
     status = json.loads(_edl("status", name, "-o", "json", environment=environment).stdout)
     losses = next(curve["points"] for curve in status["curves"] if curve["name"] == "loss")
@@ -98,7 +98,9 @@ def measure(zoo: Path, file: str, chosen: Trial, place: Path) -> dict[str, Any]:
         "metrics": {name: round(value, 4) for name, value in result["metrics"].items()},
         "progress": round(far, 3),
         "learned": far >= LEARNED,
-        "warnings": [_public(warning, zoo, place) for warning in result.get("warnings", ())],
+        "warnings": [
+            _without_folders(warning, zoo, place) for warning in result.get("warnings", ())
+        ],
     }
 
 
@@ -108,7 +110,7 @@ def _edl(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedPr
     )
 
 
-def _public(text: str, zoo: Path, place: Path) -> str:
+def _without_folders(text: str, zoo: Path, place: Path) -> str:
     """Without folders of this machine."""
     return text.replace(str(zoo), "model_zoo").replace(str(place), "")
 

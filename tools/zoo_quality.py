@@ -111,11 +111,8 @@ def _digits() -> list[bytes]:
 
 
 def _coloured_digits() -> list[bytes]:
-    """Digits of 32×32 pixels, each in a colour of its own."""
     images, labels = digits.load()
-    large = digits.upsample(images, 32)
-    colours = np.random.default_rng(1).uniform(0.4, 1.0, (len(large), 1, 1, 3))
-    return digits.records((large[..., None] * colours).astype(np.float32), labels)
+    return digits.records(digits.colour(images), labels)
 
 
 def _salaries() -> list[bytes]:

@@ -88,7 +88,7 @@ class DockerEnvironment:
         return docker.DockerClient(base_url=self.engine, version="auto", timeout=300)
 
 
-def said_in(container: Any, command: Sequence[str]) -> str:
+def exec_output(container: Any, command: Sequence[str]) -> str:
     """What a command prints in a running container, to either stream.
 
     The engine may lose what a process prints if the process ends at once: then it is repeated.

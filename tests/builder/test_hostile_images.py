@@ -18,7 +18,7 @@ from conftest import Edl, eventually
 from edl_proto.local import container_calls
 
 from .conftest import of_jobs
-from .docker_environment import DockerEnvironment, said_in
+from .docker_environment import DockerEnvironment, exec_output
 
 PROBE = Path(__file__).with_name("hostile_probe.py")
 TOKEN = "c0ffee-not-for-containers"
@@ -142,7 +142,7 @@ def test_hostile_code_of_an_image_in_the_container_of_a_master(
         " mv $it moved; ln -sfn / $it; done; "
         f"rm logs/master.log; ln -s {secret} logs/master.log; ls -l . logs"
     )
-    tried = said_in(master, ["sh", "-c", script])
+    tried = exec_output(master, ["sh", "-c", script])
     assert tried.count("busy") >= 5, tried
     assert f"master.log -> {secret}" in tried
     for name in ("logs", "snapshots", "containers", "spec.json", "supervisor.lock"):

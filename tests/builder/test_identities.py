@@ -35,7 +35,7 @@ from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, task_pb2
 
 from .closed_job import Closed
-from .docker_environment import DockerEnvironment, said_in
+from .docker_environment import DockerEnvironment, exec_output
 
 WAIT_S = 200.0
 NOBODY = 65534
@@ -172,7 +172,7 @@ def check_files(closed: Closed, refused: Counter[str]) -> None:
         {f"{folder}/worker-1": False},
         {str(folder): False, f"{folder}/master": False, f"{folder}/server-0": False},
     ]
-    said = said_in(master, ["find", str(folder), "-type", "f"]).split()
+    said = exec_output(master, ["find", str(folder), "-type", "f"]).split()
     assert sorted(said) == [f"{folder}/{name}/identity.pem" for name in ("master", "server-0")]
     tried = master.exec_run(["sh", "-c", f"cd {folder} && echo x > master/x; rm -r ../identity"])
     assert tried.exit_code != 0
@@ -378,7 +378,7 @@ def check_renewal(closed: Closed) -> None:
         os.utime(path, (long_ago, long_ago))
         identities.renew()
         assert path.read_bytes() != before
-        said = said_in(container, ["sha256sum", str(path)]).split()[0]
+        said = exec_output(container, ["sha256sum", str(path)]).split()[0]
         assert said == hashlib.sha256(path.read_bytes()).hexdigest()
     # New connections in all directions: that worker's container is replaced.
     worker.kill()

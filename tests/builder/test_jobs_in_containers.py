@@ -18,7 +18,7 @@ from conftest import Edl, eventually, read_all
 from edl_proto.v1 import model_pb2
 
 from .conftest import of_jobs
-from .docker_environment import DockerEnvironment, said_in
+from .docker_environment import DockerEnvironment, exec_output
 
 MNIST = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api")
 
@@ -120,7 +120,7 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     for name in ("spec.json", "supervisor.json", "container.json", "containers"):
         assert writable[str(place / name)] is False
     assert master.attrs["Config"]["Image"] == edl.env["EDL_BASE_IMAGE"]
-    said = said_in(
+    said = exec_output(
         master, ["sh", "-c", f"echo x > {place}/spec.json; rm -rf {place}/supervisor.json"]
     )
     assert "Read-only" in said

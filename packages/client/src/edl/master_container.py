@@ -110,7 +110,7 @@ def run(job_dir: Path) -> int:
         _write_down(job_dir, container)
         if not runs and supervision.is_released(job_dir):
             return job_directory.DIRECTORY_TAKEN  # stopped before anybody could know this process
-        _watch_supervisor(job_dir)
+        supervision.SupervisorWatch(job_dir).start(_CHECK_EVERY_S)
         try:
             workers = WorkerContainers(spec, job_dir, identities, stores)
             with CallListener(job_dir, workers.handle):
@@ -137,22 +137,6 @@ def _hold_lock(job_dir: Path) -> IO[str] | None:
         file.close()
         return None
     return file
-
-
-def _watch_supervisor(job_dir: Path) -> None:
-    """Start the job's supervisor whenever it has none, as long as this process lives."""
-    watch = supervision.SupervisorWatch(job_dir)
-
-    def check() -> None:
-        while True:
-            time.sleep(_CHECK_EVERY_S)
-            try:
-                if watch.check():
-                    log.warning("the job has no supervisor: starting one")
-            except Exception:  # such as an error of the disk: the next check may succeed
-                log.exception("checking the job's supervisor failed")
-
-    threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
 
 
 def _watch_end(job_dir: Path, container: container_engine.Container, stay_s: float) -> None:

@@ -100,11 +100,10 @@ def test_a_disk_that_is_full_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     event_log = EventLog(path)
     add(event_log, 1)
-    full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  (the event log closes it)
-    real, event_log._file = event_log._file, full
-    with pytest.raises(EdlError) as caught:
-        event_log.flush()
-    full.close()
+    with open("/dev/full", "wb", buffering=0) as full:
+        real, event_log._file = event_log._file, full
+        with pytest.raises(EdlError) as caught:
+            event_log.flush()
     assert caught.value.code in (ErrorCode.DISK_FULL, ErrorCode.OUTPUT_UNWRITABLE)
     event_log._file = real
     add(event_log, 1)

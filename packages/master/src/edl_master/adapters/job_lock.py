@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.files import replace_file
 from edl_proto.local import job_directory, process_identity, supervision
-
-log = logging.getLogger(__name__)
 
 _HEARTBEAT_EVERY_S = 1.0
 _CHECK_EVERY_S = 0.5
@@ -86,18 +82,7 @@ class JobLock:
         """
         if (self.path / job_directory.CONTAINER).exists():
             return
-        watch = supervision.SupervisorWatch(self.path, _SUPERVISOR_MISSING_S)
-
-        def check() -> None:
-            while True:
-                time.sleep(_CHECK_EVERY_S)
-                try:
-                    if watch.check():
-                        log.warning("the job has no supervisor: starting one")
-                except Exception:  # such as an error of the disk: the next check may succeed
-                    log.exception("checking the job's supervisor failed")
-
-        threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
+        supervision.SupervisorWatch(self.path, _SUPERVISOR_MISSING_S).start(_CHECK_EVERY_S)
 
     @contextlib.contextmanager
     def heartbeats(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from typing import IO, Any
 from edl_proto.files import open_appending, read_regular, replace_file
 from edl_proto.json_texts import parse_object
 from edl_proto.local import job_directory, ownership, process_environment
+
+log = logging.getLogger(__name__)
 
 FROZEN_S = 30.0
 """A supervisor without a heartbeat for so long is frozen; it records one twice a second."""
@@ -295,6 +298,20 @@ class SupervisorWatch:
             self._heartbeat = (heartbeat, now)
             return False
         return _apply(self._job_dir, now - self._heartbeat[1])
+
+    def start(self, every_s: float) -> None:
+        """Check in a thread, as long as this process lives, also after a check that failed."""
+
+        def check() -> None:
+            while True:
+                time.sleep(every_s)
+                try:
+                    if self.check():
+                        log.warning("the job has no supervisor: starting one")
+                except Exception:  # such as an error of the disk: the next check may succeed
+                    log.exception("checking the job's supervisor failed")
+
+        threading.Thread(target=check, name="supervisor-watch", daemon=True).start()
 
 
 def ensure(job_dir: Path) -> bool:
