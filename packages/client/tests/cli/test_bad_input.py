@@ -81,6 +81,7 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
         ("num_workers", "3:1"), ("num_workers", "0"), ("update", "later"),
         ("minibatch_size", "-4"), ("num_epochs", "many"), ("name", "No Good"),
         ("dashboard_port", "99999"), ("timeout", "later"), ("params", "a=b"),
+        ("params", "lr=__import__('os').getpid()"),
         ("grads_to_wait", "2"), ("data", " "), ("tensorboard_dir", "s3://bucket/kept"),
         ("model_zoo", "ssh://git.company.com/models"), ("output", "s3://"),
         ("data_cache", "s3://bucket/kept"), ("data_cache_size", "20"),

@@ -11,7 +11,7 @@ Acts = Callable[[State], Mapping[str, State]]
 
 
 def endless(starts: Iterable[State], acts: Acts[State], processes: Set[str]) -> Iterator[State]:
-    """The states that a run can be in again and again although no process waits for ever.
+    """The states that a weakly fair run, in which no process waits for ever, can repeat for ever.
 
     An endless run stays, in the end, in a set of states that lead to each other. If each process
     acts again and again, then in that set each of them has a step that does not leave it.
