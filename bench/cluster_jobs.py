@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.jobs import EDL, written
 from bench.measure import ROOT, Measure
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 EPOCHS, BATCH = 4, 64
 RECORDS = int(os.environ.get("EDL_BENCH_RECORDS", "32000"))

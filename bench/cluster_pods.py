@@ -26,8 +26,8 @@ from edl_master.adapters.pods import KubernetesPods
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import InstanceStarted
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import KubernetesApi
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import KubernetesApi
 
 PODS = int(os.environ.get("EDL_BENCH_PODS", "1000"))
 NODES = 20

@@ -29,11 +29,11 @@ import recordio
 import recordio.example
 from bench.measure import Measure
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local import job_directory
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = int(os.environ.get("EDL_BENCH_KILLS", "20"))

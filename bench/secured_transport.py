@@ -20,9 +20,9 @@ from typing import Any
 from bench.measure import paired, started
 from bench.transport import Plain, Worker, rate, sizes
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import IdentityFolder
 
 TLS_TARGET = 0.60
 

@@ -23,8 +23,8 @@ import pytest
 import recordio
 import recordio.example
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
+from edl_runtime.identity.folder import IdentityFolder
 from tests import database_servers
 from tests.database_servers import Server
 

@@ -21,7 +21,7 @@ from chaos import __main__ as program
 from chaos import actions
 from chaos.faults import EVERYTHING, FAULTS, schedule
 from chaos.job import Job
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 BY_NAME = {kind.name: kind for kind in FAULTS}
 ROWS = re.findall(

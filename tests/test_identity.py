@@ -19,9 +19,9 @@ from counting import check, records_trained, train
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
-from edl_proto.identity.page_key import metrics_token_file
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_runtime.identity.page_key import metrics_token_file
 from edl_testing.scrape import scrape
 
 TOTAL, EPOCHS = 6_011, 1

@@ -17,10 +17,10 @@ from counting import check, records_trained, train
 from test_identity import listening
 
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES
 from edl_proto.transport import channels
+from edl_runtime.identity.folder import IdentityFolder
 
 TOTAL, EPOCHS = 6_011, 1
 LONG_S = 200.0

@@ -18,7 +18,7 @@ from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 
 @pytest.fixture

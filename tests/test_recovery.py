@@ -18,7 +18,7 @@ from counting import check, event_kinds, records_trained, train
 
 import recordio
 import recordio.example
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 TOTAL, EPOCHS = 803, 2
 

@@ -12,8 +12,8 @@ from conftest import Edl, eventually
 from counting import check, event_kinds
 from held_loading import HeldLoading
 
-from edl_proto.json_texts import parse_object
-from edl_proto.local import supervision
+from edl_runtime.json_texts import parse_object
+from edl_runtime.local import supervision
 
 TOTAL, EPOCHS = 403, 2
 

@@ -19,12 +19,12 @@ from tests import dev_cache
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
 INSTALLED = ("edl-client", "edl-builder", "edl-master")
-"""With all that they need: proto and recordio, and no TensorFlow."""
+"""With all that they need: proto, runtime and recordio, and no TensorFlow."""
 
 CHECK = """
 import importlib.metadata as metadata, sys
 import edl, edl_builder.app, edl_master.app.master, edl_proto, elasticdl, recordio
-for name in ("client", "proto", "recordio", "builder", "master", "worker"):
+for name in ("client", "proto", "runtime", "recordio", "builder", "master", "worker"):
     found = metadata.distribution(f"edl-{name}")
     assert found.version == edl.__version__ == edl_proto.__version__, name
     assert any("LICENSE" in str(file) for file in found.files), name
@@ -159,7 +159,7 @@ def test_pip_finds_all_that_the_documented_command_needs(
     """For each Python; installing takes half a minute and 2 GB, so once is enough for that."""
     found = person(required_interpreter(version), INSTALL, PIP_DRY_RUN="1")
     (names,) = re.findall(r"^Would install (.*)$", found, re.MULTILINE)
-    for name in ("client", "master", "worker", "proto", "recordio"):
+    for name in ("client", "master", "worker", "proto", "runtime", "recordio"):
         assert f"edl-{name}-{release.version()}" in names.split()
     assert "tensorflow_cpu-" in names
 

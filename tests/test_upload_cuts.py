@@ -22,7 +22,7 @@ from counting import check, train
 from store_proxy import Fault, StoreProxy
 from store_servers import GoogleServer, S3Server, StoreServer
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 BUCKET, TOTAL, EPOCHS = "kept", 301, 1
 WAIT_S = 600.0

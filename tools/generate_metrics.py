@@ -37,8 +37,8 @@ from edl_master.metrics.processes import (
     SpansCollector,
     UsageCollector,
 )
-from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.process_usage import ProcessUsage
 from edl_worker.metrics import WorkerMetrics
 
 ROOT = Path(__file__).resolve().parent.parent

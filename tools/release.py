@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RELEASED = ("proto", "recordio", "client", "builder", "master", "worker")
+RELEASED = ("proto", "runtime", "recordio", "client", "builder", "master", "worker")
 """Folders of the distributions; the others are for tests."""
 
 _OWN = r"edl-(?:proto|recordio|client|builder|master|worker|testing)(?:\[[\w,-]+\])?"

@@ -13,16 +13,16 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 
-_OURS = ("edl-proto", "edl-recordio", "edl-master")
+_OURS = ("edl-proto", "edl-runtime", "edl-recordio", "edl-master")
 _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
-_WORKER = ("proto", "recordio", "master", "worker")
+_WORKER = ("proto", "runtime", "recordio", "master", "worker")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
-    "builder": (("proto", "builder"), "", ()),
-    "client": (("proto", "recordio", "client"), "", ()),
-    "master": (("proto", "recordio", "master"), "", ()),
+    "builder": (("proto", "runtime", "builder"), "", ()),
+    "client": (("proto", "runtime", "recordio", "client"), "", ()),
+    "master": (("proto", "runtime", "recordio", "master"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),
     "worker-gpu": (_WORKER, "gpu", _BASE_OF_ZOOS),

@@ -10,8 +10,8 @@ from typing import Any
 from conftest import Edl
 
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
+from edl_runtime.identity.folder import IdentityFolder
 
 from .conftest import of_jobs
 from .docker_environment import DockerEnvironment

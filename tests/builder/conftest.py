@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import Edl
 
-from edl_proto.local.containers import LABEL_JOB_DIR
+from edl_runtime.local.containers import LABEL_JOB_DIR
 
 _ROOT = Path(__file__).parents[2]
 # The suite that every engine passes, and its archives.

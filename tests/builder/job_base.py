@@ -21,6 +21,7 @@ from .docker_environment import DockerEnvironment
 
 _OURS: dict[str, tuple[str, ...]] = {
     "proto": (),
+    "runtime": (),
     "recordio": (),
     "master": (),
     "worker": ("cpu",),

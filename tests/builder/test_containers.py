@@ -16,16 +16,16 @@ from edl_master.adapters.containers import LocalContainers
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
-from edl_proto.local import job_directory
-from edl_proto.local.container_calls import CallListener, CallRefusedError, call
-from edl_proto.local.containers import (
+from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
+from edl_runtime.local.container_calls import CallListener, CallRefusedError, call
+from edl_runtime.local.containers import (
     LABEL_JOB,
     LABEL_JOB_DIR,
     LABEL_LOG_START,
     LABEL_ROLE,
     LABEL_WORKER,
 )
-from edl_proto.v1 import job_pb2
 
 from .docker_environment import DockerEnvironment
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually
 
-from edl_proto.local import container_calls
+from edl_runtime.local import container_calls
 
 from .conftest import of_jobs
 from .docker_environment import DockerEnvironment, exec_output

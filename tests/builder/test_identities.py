@@ -27,12 +27,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity import rules
 from edl_proto.identity.credentials import Peer
-from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import COORDINATOR, SHARD
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, task_pb2
+from edl_runtime.identity.folder import LIFETIME, IdentityFolder
 
 from .closed_job import Closed
 from .docker_environment import DockerEnvironment, exec_output

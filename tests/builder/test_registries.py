@@ -18,8 +18,8 @@ from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
-from edl_proto.images.registry import RegistryAccess
 from edl_proto.v1 import builder_pb2 as pb
+from edl_runtime.images.registry import RegistryAccess
 from tests.ports import free_port
 
 from .docker_environment import DockerEnvironment, started, until

@@ -18,8 +18,8 @@ from google.protobuf import json_format
 
 from edl.adapters.kubernetes.job_identities import NewIdentities
 from edl.core.cluster import identities
-from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 2

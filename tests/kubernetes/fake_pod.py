@@ -22,12 +22,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from edl_proto.errors import ErrorCode, ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_runtime.local import job_directory
 from edl_testing.fake_job import FakeJob
 
 RECORD_S = 0.3

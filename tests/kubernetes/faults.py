@@ -24,7 +24,7 @@ from cluster.layout import FIRST_SERVICE_ADDRESS
 from counting_job import CountingJob
 from counting_objects import WORKER_CPU_M
 
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 Inject = Callable[[CountingJob, Random], str]
 """Does it, and says to whom; empty: there was nobody."""

@@ -25,7 +25,7 @@ from edl.__main__ import run
 from edl.adapters.kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.core.cluster.choice import ClusterChoice
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]
 MODEL = """

@@ -12,9 +12,9 @@ from submitter import Submitter, eventually
 from edl.core.job_status import JobState
 from edl.core.options.kinds import WorkerRange
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_runtime.kubernetes import objects
 
 
 def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Submitter) -> None:

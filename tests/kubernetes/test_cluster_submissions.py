@@ -18,7 +18,7 @@ from submitter import Submitter, eventually
 
 from edl.adapters.kubernetes import job_creation
 from edl.adapters.kubernetes.start import JobStart
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 
 def test_bad_input_has_one_message_a_code_and_leaves_nothing(

@@ -12,7 +12,7 @@ import yaml
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MASTER, SUBMITTER = "edl-master", "edl-submitter"

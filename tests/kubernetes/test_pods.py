@@ -19,8 +19,8 @@ from edl_master.adapters.pods import KubernetesPods
 from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import InstanceId
 from edl_master.core.platform import Observation, Platform
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import KubernetesApi
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import KubernetesApi
 
 _SUITE = Path(__file__).parents[2] / "packages/master/tests/conformance/platform_suite.py"
 

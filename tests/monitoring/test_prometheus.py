@@ -21,8 +21,8 @@ from prometheus_client import start_http_server
 
 from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.processes import CertificateCollector
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
+from edl_runtime.identity.folder import IdentityFolder
 from tests.monitoring.builder_service import Builder, running_builder
 from tests.monitoring.dashboard_pictures import draw
 from tests.monitoring.prometheus_server import Prometheus, running

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from conftest import ROOT, Edl, eventually, write_numbers
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 NAME = "my-job"
 

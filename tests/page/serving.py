@@ -12,8 +12,8 @@ from typing import Self
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.page_access import PageAccess
 from edl_master.core.timeline_summary import JobTimes
-from edl_proto.identity.page_key import PageKey
 from edl_proto.v1.job_pb2 import Event, JobStatus
+from edl_runtime.identity.page_key import PageKey
 from page import timelines
 
 KEY = PageKey.create()

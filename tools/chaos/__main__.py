@@ -21,7 +21,7 @@ from chaos.certificates import ShortLivedCertificates
 from chaos.disk import small_disk
 from chaos.faults import FAULTS, MOST_SERVERS, Fault, schedule
 from chaos.job import Job
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 SHORT_S = 30.0
 """A job that would be left undisturbed so soon is not begun."""

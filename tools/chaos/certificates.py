@@ -9,7 +9,7 @@ from pathlib import Path
 
 _SITE = """
 import datetime
-from edl_proto.identity import folder
+from edl_runtime.identity import folder
 
 folder.LIFETIME = datetime.timedelta(seconds={seconds})
 folder.RENEW_EVERY_S = {seconds} / 20

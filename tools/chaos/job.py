@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EDL = str(Path(sys.executable).parent / "edl")

@@ -29,10 +29,10 @@ from edl.adapters.log_tail import Tail
 from edl.adapters.store_credentials import StoreAccess
 from edl.supervisor import GAVE_UP, Supervisor
 from edl_proto.errors import EdlError
-from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory, process_identity, supervision
-from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.local import job_directory, process_identity, supervision
+from edl_runtime.local.job_status import read_status
 
 DEEP = "[" * 200_000
 

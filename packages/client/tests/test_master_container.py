@@ -15,10 +15,10 @@ from recording_engine import RecordingEngine
 from edl import master_container
 from edl.adapters import container_engine
 from edl.adapters.store_credentials import StoreAccess
-from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory, supervision
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import LIFETIME, IdentityFolder
+from edl_runtime.local import job_directory, supervision
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from edl import supervisor
 from edl.adapters import processes
 from edl.core import supervision as core
 from edl.supervisor import GAVE_UP, Supervisor
-from edl_proto.local import process_identity, supervision
-from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import process_identity, supervision
+from edl_runtime.local.job_status import read_status
 
 FINISH = """printf '{"state": "SUCCEEDED"}' > $2/status.json\n"""
 

@@ -16,8 +16,8 @@ from edl_master.metrics.processes import (
     WorkerCounters,
     usage_of_servers,
 )
-from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.process_usage import ProcessUsage
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

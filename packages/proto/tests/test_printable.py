@@ -8,9 +8,9 @@ import unicodedata
 
 import pytest
 
-from edl_proto.monitoring import logs
-from edl_proto.monitoring.log_lines import LogEntry, as_text, parse
 from edl_proto.printable import one_line, visible
+from edl_runtime.monitoring import logs
+from edl_runtime.monitoring.log_lines import LogEntry, as_text, parse
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from tests import debian_base, dev_cache, image_packages
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGES: dict[str, tuple[str, ...]] = {
-    "proto": ("kubernetes",),
+    "proto": (),
+    "runtime": ("kubernetes",),
     "recordio": (),
     "client": (),
     "master": (),

@@ -14,7 +14,7 @@ from edl_builder.config import builder_config
 from edl_builder.core.failure import BuilderError
 from edl_proto.errors import ErrorCode
 from edl_proto.file_limit import raise_limit
-from edl_proto.monitoring import logs
+from edl_runtime.monitoring import logs
 
 _FAILED, _USAGE = 1, 2
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from edl_builder.core.build import Build, Phase
 from edl_builder.core.failure import Reason
-from edl_proto.monitoring.process_usage import usage_of_this_process
+from edl_runtime.monitoring.process_usage import usage_of_this_process
 
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1200, 3600)
 

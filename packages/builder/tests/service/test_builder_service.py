@@ -43,9 +43,9 @@ from edl_builder.control import build_work
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
-from edl_proto.monitoring.span_export import SpanExport, SpanRecord
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
+from edl_runtime.monitoring.span_export import SpanExport, SpanRecord
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fakes import FakeEngine, FakeRegistry
 from edl_builder.control import engine_monitor
 from edl_builder.control.engine_monitor import EngineMonitor
 from edl_builder.metrics import Metrics
-from edl_proto.monitoring.server import MonitoringServer
+from edl_runtime.monitoring.server import MonitoringServer
 
 DEADLINE_S = 200.0
 

@@ -22,8 +22,8 @@ from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.json_texts import parse_message, parse_object
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
+from edl_runtime.json_texts import parse_message, parse_object
 
 JOB_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
     Verb.TRAIN: job_pb2.TRAIN,
@@ -245,7 +245,7 @@ def decode_timeline(lines: Iterable[str | bytes]) -> list[TimelineSpan]:
     """Spans in the order of their beginnings; damaged lines are left out.
 
     Args:
-        lines: as ``edl_proto.local.job_directory.TIMELINE`` describes them.
+        lines: as ``edl_runtime.local.job_directory.TIMELINE`` describes them.
     """
     spans = [span for line in lines if (span := _span(line)) is not None]
     return sorted(spans, key=lambda span: span.at)

@@ -12,8 +12,8 @@ from edl.codec import JOB_TYPES
 from edl.core.options import options_of
 from edl.core.options.kinds import StepRange, WorkerRange
 from edl.core.submission import HOST, Submission
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
 
 WORKER_CRASHES = 3
 """In a row without progress of the job: a fourth attempt would not be different."""

@@ -34,18 +34,18 @@ from google.protobuf import json_format
 from edl.adapters import container_engine, job_identities, store_credentials
 from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto.errors import EdlError
-from edl_proto.identity.folder import RENEW_EVERY_S, IdentityFolder
-from edl_proto.local import job_directory, ownership, process_identity, supervision
-from edl_proto.local.container_calls import CallListener
-from edl_proto.local.containers import (
+from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import RENEW_EVERY_S, IdentityFolder
+from edl_runtime.local import job_directory, ownership, process_identity, supervision
+from edl_runtime.local.container_calls import CallListener
+from edl_runtime.local.containers import (
     LABEL_JOB,
     LABEL_JOB_DIR,
     LABEL_ROLE,
     PASSED_VARIABLE_PREFIXES,
 )
-from edl_proto.monitoring import logs
-from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
-from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring import logs
+from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 log = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from edl.use_cases.statement_checks import (
     source_of_trained,
 )
 from edl.use_cases.statement_jobs import StatementJobs
-from edl_proto.images.names import IMAGE_ZOO
+from edl_runtime.images.names import IMAGE_ZOO
 
 _ZOOS = ("model_zoo", IMAGE_ZOO)
 # Small tables need many passes: so many records are seen at least, but in 100 passes at most.

@@ -1,7 +1,7 @@
 """``python -m edl.supervisor --job-dir DIR``: the parent of each master of one job.
 
 Light, since it lives as long as the job: no gRPC, no protobuf. It may be killed at any moment:
-the next supervisor (``edl_proto.local.supervision``) finds the master that runs and observes it
+the next supervisor (``edl_runtime.local.supervision``) finds the master that runs and observes it
 to its end. What it decides, and when, is in ``edl.core.supervision``; the protocol is in
 docs/adr/0016.
 """
@@ -25,10 +25,10 @@ from edl.adapters import processes
 from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import recorded_workers
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
-from edl_proto.files import open_appending
-from edl_proto.local import job_directory, process_identity, supervision
-from edl_proto.monitoring import logs
-from edl_proto.timestamps import rfc3339
+from edl_runtime.files import open_appending
+from edl_runtime.local import job_directory, process_identity, supervision
+from edl_runtime.monitoring import logs
+from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

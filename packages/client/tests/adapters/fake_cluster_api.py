@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edl_proto.kubernetes.api import Listing
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
-from edl_proto.timestamps import rfc3339
+from edl_runtime.kubernetes.api import Listing
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.timestamps import rfc3339
 
 Happens = Callable[[str], object]
 

@@ -21,11 +21,11 @@ from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError
 from edl_proto.transport import channels
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError
 
 SECRETS = "/api/v1/namespaces/team/secrets"
 

@@ -14,9 +14,9 @@ from edl.adapters.kubernetes.job_creation import JobCreation
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
-from edl_proto.timestamps import rfc3339
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.timestamps import rfc3339
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
 SECRET = "/api/v1/namespaces/team/secrets/edl-digits"

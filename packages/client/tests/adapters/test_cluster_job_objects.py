@@ -11,9 +11,9 @@ from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import Listing
-from edl_proto.kubernetes.api_errors import ApiError
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import Listing
+from edl_runtime.kubernetes.api_errors import ApiError
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
 

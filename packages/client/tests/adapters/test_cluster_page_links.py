@@ -9,8 +9,8 @@ from typing import Any, cast
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.page_links import page_link
 from edl.adapters.kubernetes.session import ClusterSession
-from edl_proto.identity.page_key import PageKey
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 class Cluster:

@@ -12,9 +12,9 @@ from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.refusals import refusal
 from edl.core.job_log import LogChoice
 from edl_proto.errors import ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
-from edl_proto.timestamps import parse_rfc3339
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.timestamps import parse_rfc3339
 
 
 def pod(name: str, created: int = 0, *, ready: bool = False, **state: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import credential_programs
+from edl_runtime.kubernetes import credential_programs
 
 
 def session(

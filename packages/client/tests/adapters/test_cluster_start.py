@@ -16,8 +16,8 @@ from edl.adapters.kubernetes.start import JobStart
 from edl.core.cluster.choice import ClusterChoice
 from edl.core.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects as protocol
 from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects as protocol
 
 READY: dict[str, Any] = {
     "metadata": {"name": "m", "creationTimestamp": "2026-01-01T00:00:00Z"},

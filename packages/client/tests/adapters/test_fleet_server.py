@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from edl.adapters.fleet_server import FleetServer
-from edl_proto.identity.page_key import PageKey
+from edl_runtime.identity.page_key import PageKey
 
 WAIT_S = 120.0
 OTHER = PageKey.create()

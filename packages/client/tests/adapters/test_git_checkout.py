@@ -10,7 +10,7 @@ import pytest
 
 from edl.adapters import git_checkout
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model import git_source
+from edl_runtime.model import git_source
 
 
 def test_a_link_that_leads_out_of_a_repository_is_refused(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from edl.adapters.job_store import JobStore
 from edl.adapters.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local_processes import ProcessRuntime
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import supervision
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import supervision
 
 
 def test_a_restarted_master_that_never_listens_is_ended_too(

@@ -21,8 +21,8 @@ from edl.adapters.prometheus import Prometheus, ScrapeTarget, scrape_target
 from edl.core.job_backend import StatusReport
 from edl.core.job_status import JobState, JobStatus, Verb
 from edl_proto.errors import EdlError
-from edl_proto.identity.page_key import metrics_token_file
-from edl_proto.local import job_directory
+from edl_runtime.identity.page_key import metrics_token_file
+from edl_runtime.local import job_directory
 
 
 class Metrics:

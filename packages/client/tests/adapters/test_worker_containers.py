@@ -11,10 +11,10 @@ import pytest
 from edl.adapters import container_engine
 from edl.adapters.store_credentials import provide
 from edl.adapters.worker_containers import WorkerContainers
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local.container_calls import CallRefusedError
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local.container_calls import CallRefusedError
 
 NAME = "edl-boxed-worker-3-0-0123abcd"
 

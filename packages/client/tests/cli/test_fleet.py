@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually
 
-from edl_proto.identity.page_key import PageKey
+from edl_runtime.identity.page_key import PageKey
 
 WAIT_S = 120.0
 

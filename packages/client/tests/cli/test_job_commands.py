@@ -15,8 +15,8 @@ import pytest
 from conftest import Edl, eventually
 from running_jobs import alive, master_pid, running_job, status
 
-from edl_proto.identity.page_key import PageKey
-from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.monitoring.log_lines import LogEntry, as_json, as_text
 
 # --- watching ------------------------------------------------------------------------------
 

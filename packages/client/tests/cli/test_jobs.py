@@ -14,7 +14,7 @@ from conftest import Edl, eventually, stand_in_for_check
 from running_jobs import alive, master_pid, running_job, status
 
 from edl.adapters.job_service_client import CALL_S
-from edl_proto.local import job_directory, supervision
+from edl_runtime.local import job_directory, supervision
 
 RESULT = {
     "job", "state", "records_trained", "steps", "epochs", "metrics", "seconds", "records_per_s",

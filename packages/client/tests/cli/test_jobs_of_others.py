@@ -11,7 +11,7 @@ from conftest import Edl
 
 from edl.adapters import git_checkout, image_record
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.git_source import GitSource, GitUrl
+from edl_runtime.model.git_source import GitSource, GitUrl
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.submission import Submission, build
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 
 @dataclass

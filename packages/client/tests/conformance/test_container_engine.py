@@ -16,7 +16,7 @@ from edl.adapters.container_engine import Container
 from edl.adapters.local_containers import local_containers
 from edl.adapters.local_jobs import LocalJobBackend
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 ENGINE = "unix:///nowhere"
 

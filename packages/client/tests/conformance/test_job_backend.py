@@ -28,10 +28,10 @@ from edl.core.options import Verb
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory, output_reservation
-from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
 from edl_proto.transport import channels
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.local import job_directory, output_reservation
+from edl_runtime.monitoring.log_lines import LogEntry, as_json, as_text
 
 
 @pytest.fixture(params=["processes", "containers"])

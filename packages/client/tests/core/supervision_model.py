@@ -21,7 +21,7 @@ from edl.core.supervision import (
     RestartPolicy,
     Supervision,
 )
-from edl_proto.local.supervision import FROZEN_S, SupervisorAction, supervisor_action
+from edl_runtime.local.supervision import FROZEN_S, SupervisorAction, supervisor_action
 
 OBSERVED_EVERY_S = 0.5
 NEW, STARTING, SERVING = "new", "starting", "serving"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edl.core.job_log import JobLogLine, LogChoice, LogFilter, LogReader, merge_by_time, parse_since
-from edl_proto.monitoring.log_lines import LogEntry, as_json, as_text
+from edl_runtime.monitoring.log_lines import LogEntry, as_json, as_text
 
 
 def said(at_s: float, level: str = "INFO", message: str = "x") -> str:

@@ -21,7 +21,7 @@ from edl.render.build_display import LiveBuild, PlainBuild
 from edl.render.live_display import LiveDisplay
 from edl.render.log_text import log_line_parts
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.monitoring.log_lines import LogEntry
+from edl_runtime.monitoring.log_lines import LogEntry
 
 TITLE = "\x1b]0;owned\x07"
 SHOWN = "\\x1b]0;owned\\x07"

@@ -6,7 +6,7 @@ import json
 
 from edl.core.job_log import LogReader
 from edl.render.log_text import log_line_object
-from edl_proto.monitoring.log_lines import LogEntry, as_json
+from edl_runtime.monitoring.log_lines import LogEntry, as_json
 
 CLAIMED: dict[str, str | int] = {
     "job": "another",

@@ -19,7 +19,7 @@ from edl.core.options import Given, Verb
 from edl.core.submission import Submission
 from edl.use_cases.job_submission import SubmissionPlan
 from edl_proto.errors import EdlError
-from edl_proto.model import model_params
+from edl_runtime.model import model_params
 
 MODELS = """
 class Table:

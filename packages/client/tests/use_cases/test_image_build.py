@@ -20,10 +20,10 @@ from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases.image_build import build
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
-from edl_proto.model.zoo_files import select
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
+from edl_runtime.model.zoo_files import select
 
 REPOSITORY = "registry.example.com/me/zoo"
 D = "sha256:" + "a" * 64

@@ -15,8 +15,8 @@ from edl_master.app.startup import run
 from edl_master.config.job_config import LOOPBACK
 from edl_master.reporting.finished_job import view
 from edl_proto.file_limit import raise_limit
-from edl_proto.local.parent_process import end_with_parent
-from edl_proto.monitoring import logs
+from edl_runtime.local.parent_process import end_with_parent
+from edl_runtime.monitoring import logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_in_pod() -> int:
     # The client of the cluster is an extra, and takes long to import.
     from edl_master.app import pod
-    from edl_proto.kubernetes import objects
-    from edl_proto.kubernetes.api import KubernetesApi
+    from edl_runtime.kubernetes import objects
+    from edl_runtime.kubernetes.api import KubernetesApi
 
     spec_file = Path(objects.SPEC_DIRECTORY, objects.SPEC_KEY)
     return pod.run(spec_file, Path(objects.STATE_DIRECTORY), KubernetesApi.in_cluster)

@@ -34,8 +34,8 @@ from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MOST_CALLBACK_STATE
-from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
+from edl_runtime.public_settings import without_passwords
 
 _TASK_TYPES = {
     task_pb2.TRAINING: TaskType.TRAINING,

@@ -18,8 +18,8 @@ from edl_master.adapters.containers import LocalContainers
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import LiveInstance
-from edl_proto.local import container_calls
-from edl_proto.local.container_calls import CallListener
+from edl_runtime.local import container_calls
+from edl_runtime.local.container_calls import CallListener
 
 LEFT = ("edl-job-worker-0-0-aaaaaaaa", "edl-job-worker-1-2-bbbbbbbb")
 

@@ -15,8 +15,8 @@ from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskType, Token
 from edl_master.core.tasks import TaskKey
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import output_reservation
 from edl_proto.v1 import model_pb2
+from edl_runtime.local import output_reservation
 
 DESCRIPTION = "trained_model.pb"
 

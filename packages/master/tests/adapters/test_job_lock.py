@@ -11,7 +11,7 @@ import pytest
 from edl_master.adapters import job_lock
 from edl_master.adapters.job_lock import JobLock
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, supervision
+from edl_runtime.local import job_directory, supervision
 
 
 def test_a_directory_is_held_by_one_master_at_a_time(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fakes.cluster import FakeApi, outage
 
 from edl_master.adapters import api_retry
 from edl_master.adapters.master_term import MasterTerm
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/team/leases/edl-job"
 OWNER = {"kind": "Job", "name": "edl-job", "uid": "u"}

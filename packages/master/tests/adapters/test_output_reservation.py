@@ -7,7 +7,7 @@ import pytest
 
 from edl_master.adapters.output_reservation import OutputReservation
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, output_reservation, supervision
+from edl_runtime.local import job_directory, output_reservation, supervision
 
 
 @pytest.fixture

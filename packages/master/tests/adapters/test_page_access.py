@@ -12,7 +12,7 @@ import pytest
 
 from edl_master.adapters import page_access
 from edl_master.adapters.page_access import Answer, Granted, PageAccess, PageRequest
-from edl_proto.identity.page_key import LINK_LIFETIME_S, SESSION_LIFETIME_S, PageKey
+from edl_runtime.identity.page_key import LINK_LIFETIME_S, SESSION_LIFETIME_S, PageKey
 
 NOW = 1_790_000_000.0
 OWN = "http://127.0.0.1:7000/"

@@ -15,8 +15,8 @@ import pytest
 from edl_master.adapters.http import StatusServer
 from edl_master.adapters.page_access import PageAccess
 from edl_master.core.timeline_summary import JobTimes
-from edl_proto.identity.page_key import PageKey
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.page_key import PageKey
 
 
 class Source:

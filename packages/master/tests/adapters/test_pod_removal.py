@@ -15,8 +15,8 @@ from edl_master.adapters.pod_template import PodTemplate
 from edl_master.adapters.pods import KubernetesPods
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable
 
 PODS = "/api/v1/namespaces/team/pods"
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}

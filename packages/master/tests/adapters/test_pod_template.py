@@ -6,7 +6,7 @@ import pytest
 
 from edl_master.adapters.pod_template import PodTemplate, PriorityMix
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
 

@@ -27,8 +27,8 @@ from edl_master.core.events import (
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
 from edl_master.core.pod_status import Cause
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError
 
 PODS = "/api/v1/namespaces/team/pods"
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}

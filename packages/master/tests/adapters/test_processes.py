@@ -29,7 +29,7 @@ from edl_master.adapters.processes import LocalProcesses, limit_threads
 from edl_master.core.events import InstanceExited, InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import Platform
-from edl_proto.local import process_identity
+from edl_runtime.local import process_identity
 
 INSTANCE = Path(platform_suite.__file__).with_name("instance.py")
 

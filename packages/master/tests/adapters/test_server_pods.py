@@ -13,7 +13,7 @@ from edl_master.adapters.server_pods import ServerPods
 from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Observation
-from edl_proto.kubernetes.api import ApiError
+from edl_runtime.kubernetes.api import ApiError
 
 LONG_S = 120.0
 

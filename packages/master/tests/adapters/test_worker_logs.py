@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edl_master.adapters import worker_logs
-from edl_proto.monitoring.log_lines import LogEntry, as_json
+from edl_runtime.monitoring.log_lines import LogEntry, as_json
 
 
 def test_the_end_of_a_log_has_no_notices_of_tensorflow(tmp_path: Path) -> None:

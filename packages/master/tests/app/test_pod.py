@@ -17,14 +17,14 @@ from edl_master.adapters import api_retry, former_masters
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import pod, startup
 from edl_master.app.host_environment import HostEnvironment
-from edl_proto.identity.authority import Authority
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
-from edl_proto.identity.page_key import PageKey
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.authority import Authority
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError
+from edl_runtime.local import job_directory
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-job"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/team/leases/edl-job"

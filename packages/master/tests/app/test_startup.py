@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edl_master.app import startup
-from edl_proto.local import job_directory, supervision
+from edl_runtime.local import job_directory, supervision
 
 
 def test_a_master_leaves_a_job_that_was_stopped_while_it_started(tmp_path: Path) -> None:

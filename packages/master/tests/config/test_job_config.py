@@ -11,9 +11,9 @@ from fakes.jobs import complete_spec
 from edl_master.config import job_config
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import IdentityFolder
 
 
 def training(**fields: object) -> job_pb2.TrainingSpec:

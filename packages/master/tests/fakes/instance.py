@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from fakes.threads import ThreadInstance
 
-from edl_proto.local import process_identity
+from edl_runtime.local import process_identity
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 

@@ -18,11 +18,11 @@ from edl_master.config import job_config
 from edl_master.config.job_config import Config, Intervals
 from edl_master.core.platform import Platform
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local import job_directory
 from edl_testing.fake_worker import Weights, WorkerBehavior
 
 DEADLINE_S = 120.0

@@ -13,7 +13,7 @@ from edl_master.core.timeline import PhaseSpan
 from edl_master.core.timeline_summary import JobTimes
 from edl_master.reporting.finished_job import FinishedJob
 from edl_master.reporting.timeline_lines import to_lines
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 
 @pytest.fixture

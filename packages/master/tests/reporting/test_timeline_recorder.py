@@ -13,7 +13,7 @@ from edl_master.core.identifiers import InstanceId, TaskKey, TaskType, Token, Wo
 from edl_master.core.timeline import SpanOutcome
 from edl_master.reporting import timeline_recorder
 from edl_master.reporting.timeline_recorder import TimelineRecorder
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 W0, FIRST, TASK = WorkerId(0), InstanceId("first"), TaskKey(TaskType.TRAINING, 1, 3)
 

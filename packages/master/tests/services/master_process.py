@@ -17,8 +17,8 @@ from fakes import instance
 from fakes.jobs import DEADLINE_S
 from google.protobuf import json_format
 
-from edl_proto.local import process_identity
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import process_identity
 
 RECORDS = 106
 

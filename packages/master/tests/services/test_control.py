@@ -24,8 +24,8 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.settings import MOST_WORKERS
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.page_key import PageKey
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.page_key import PageKey
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 from edl_testing.scrape import scrape
 

@@ -31,12 +31,12 @@ from edl_master.core.events import HeldLease
 from edl_master.parameters import push_codec
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ParametersStub
 from edl_proto.v1 import error_pb2, job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local import job_directory
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 WAIT_S = 100.0

@@ -15,8 +15,8 @@ import pytest
 from fakes.jobs import DEADLINE_S, training_spec
 from master_process import Master, failed, until
 
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
 
 
 @pytest.fixture

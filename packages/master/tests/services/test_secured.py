@@ -20,15 +20,15 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_master.app import threads
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity import authority
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES
-from edl_proto.local import job_directory
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS, ParametersStub
 from edl_proto.v1 import job_pb2, job_pb2_grpc, parameters_pb2, task_pb2, task_pb2_grpc
+from edl_runtime.identity import authority
+from edl_runtime.identity.folder import LIFETIME, IdentityFolder
+from edl_runtime.local import job_directory
 from edl_testing.fake_worker import WorkerBehavior
 
 WAIT_S = 200.0

@@ -13,7 +13,7 @@ from edl_master.adapters.job_directory import JobDirectory
 from edl_master.app import startup
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.recovery.restart import SUPERSEDED
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 from edl_testing.fake_worker import WorkerBehavior
 
 

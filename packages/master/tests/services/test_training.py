@@ -24,8 +24,8 @@ from fakes.jobs import (
 from fakes.threads import Died
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_runtime.local import job_directory
 from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 SIZES = (37, 64, 5)

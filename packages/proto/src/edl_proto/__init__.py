@@ -1,3 +1,3 @@
-"""What the pieces of edl share: messages, stubs, errors, raw parameter streams, tensor codec."""
+"""The wire between edl's services: messages, stubs, errors, tensor codec, secured channels."""
 
 __version__ = "0.1.0"

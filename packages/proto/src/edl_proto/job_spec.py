@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
 
 _ALWAYS = (
@@ -72,7 +71,7 @@ def require(spec: job_pb2.JobSpec, paths: Iterable[str]) -> None:
         raise EdlError(
             ErrorCode.USAGE,
             f"the job's specification is incomplete: {', '.join(missing)}",
-            where=job_directory.SPEC,
+            where="spec.json",
             remedy="Submit the job with edl, or set these fields.",
         )
 

@@ -20,13 +20,13 @@ import pytest
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import LIFETIME, IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport.endpoints import connect_tcp
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_runtime.identity.folder import LIFETIME, IdentityFolder
 
 WAIT_S = 200.0
 ALL = (Role.MASTER, None), (Role.WORKER, 0), (Role.CLIENT, None)

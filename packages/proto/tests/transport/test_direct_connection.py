@@ -18,7 +18,6 @@ import pytest
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import channels, parameters, raw_calls
@@ -32,6 +31,7 @@ from edl_proto.transport.direct_connection import (
 from edl_proto.transport.endpoints import connect_local, connect_tcp
 from edl_proto.transport.listener import Listener
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_runtime.identity.folder import IdentityFolder
 
 WAIT_S = 200.0
 ECHO, REFUSE, WAIT, LATE = range(4)

@@ -15,7 +15,6 @@ from edl_proto import unix_socket
 from edl_proto.errors import ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import listener as direct_listener
@@ -23,6 +22,7 @@ from edl_proto.transport.direct_connection import Connection
 from edl_proto.transport.endpoints import connect_local
 from edl_proto.transport.listener import Listener
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_runtime.identity.folder import IdentityFolder
 
 WAIT_S = 200.0
 CALLER = Identity("w", Role.WORKER, 0)

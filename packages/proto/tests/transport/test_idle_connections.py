@@ -19,7 +19,6 @@ import pytest
 from edl_proto.errors import ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES, AccessRule
 from edl_proto.transport import listener as direct_listener
@@ -27,6 +26,7 @@ from edl_proto.transport import open_connections
 from edl_proto.transport.direct_connection import Connection
 from edl_proto.transport.endpoints import connect_tcp
 from edl_proto.transport.listener import Listener
+from edl_runtime.identity.folder import IdentityFolder
 
 WAIT_S = 200.0
 IDLE = 4096

@@ -35,17 +35,17 @@ import grpc
 from google.protobuf import json_format
 
 from edl_proto.errors import ErrorCode, ErrorInterceptor
-from edl_proto.files import replace_file
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory, process_identity
-from edl_proto.local.parent_process import end_with_parent
-from edl_proto.timestamps import rfc3339
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
+from edl_runtime.files import replace_file
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.local import job_directory, process_identity
+from edl_runtime.local.parent_process import end_with_parent
+from edl_runtime.timestamps import rfc3339
 
 RECORDS = 1000
 STEP = 250

@@ -25,8 +25,8 @@ import recordio
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Peer
-from edl_proto.model.trained_model import TRAINED_MODEL
 from edl_proto.v1 import model_pb2, parameters_pb2, task_pb2
+from edl_runtime.model.trained_model import TRAINED_MODEL
 from edl_testing.fake_session import CALL_S, WAIT_S, FakeSession, WorkerInstance, ref
 
 Weights = npt.NDArray[np.float32]

@@ -6,8 +6,8 @@ import json
 import urllib.request
 from pathlib import Path
 
-from edl_proto.identity.page_key import metrics_token_file
-from edl_proto.local import job_directory
+from edl_runtime.identity.page_key import metrics_token_file
+from edl_runtime.local import job_directory
 
 
 def scrape(job_dir: Path, timeout_s: float = 200.0) -> str:

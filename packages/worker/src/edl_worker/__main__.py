@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 
 from edl_proto.errors import EdlError
-from edl_proto.local.parent_process import end_with_parent
-from edl_proto.monitoring import logs
+from edl_runtime.local.parent_process import end_with_parent
+from edl_runtime.monitoring import logs
 from edl_worker import config
 from edl_worker.core import exit_codes
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from edl_proto.monitoring.process_usage import usage_of_this_process
+from edl_runtime.monitoring.process_usage import usage_of_this_process
 from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.core.tasks import TaskType
 

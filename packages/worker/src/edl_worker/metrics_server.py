@@ -12,7 +12,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from edl_proto.monitoring.server import MonitoringServer
+from edl_runtime.monitoring.server import MonitoringServer
 
 
 class MetricsServer:

@@ -11,7 +11,7 @@ import pytest
 from example_data import example
 from plain_loop import batches, evaluate, train
 
-from edl_proto.model.model_params import format_params
+from edl_runtime.model.model_params import format_params
 from edl_worker.model_file import ModelFile, ModelReference, load_model_file
 from elasticdl.python.common.constants import Mode
 

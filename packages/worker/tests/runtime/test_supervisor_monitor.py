@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 from edl_worker.concurrency.shared_state import Departure, SharedState
 from edl_worker.runtime.supervisor_monitor import OVER_S, SupervisorMonitor
 

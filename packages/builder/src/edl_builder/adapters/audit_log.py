@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edl_builder.core.call_record import CallRecord
-from edl_proto.timestamps import rfc3339
+from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

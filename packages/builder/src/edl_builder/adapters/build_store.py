@@ -19,8 +19,8 @@ from edl_builder.core.failure import BuilderError, Failure, Reason
 from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
 from edl_builder.core.references import Reference
 from edl_builder.core.source_policy import AllowedSource
-from edl_proto.files import replace_file
-from edl_proto.model.git_source import GitSource, GitUrl
+from edl_runtime.files import replace_file
+from edl_runtime.model.git_source import GitSource, GitUrl
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
 from edl_builder.core.redaction import LONGEST_LINE, without_escapes
 from edl_builder.core.references import Reference
-from edl_proto.images.names import DOCKER_HUB
-from edl_proto.images.registry import RegistryAccess
+from edl_runtime.images.names import DOCKER_HUB
+from edl_runtime.images.registry import RegistryAccess
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import os
 import threading
 from pathlib import Path
 
-from edl_proto.files import replace_file
-from edl_proto.images.names import is_digest
+from edl_runtime.files import replace_file
+from edl_runtime.images.names import is_digest
 
 _MOST = 20_000
 """Records; of those that were not used for longest, the images are built again."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edl_builder.core.identifiers import Caller
 from edl_builder.core.quota import DailyUsage, Quota, Usage
-from edl_proto.files import replace_file
+from edl_runtime.files import replace_file
 
 log = logging.getLogger(__name__)
 

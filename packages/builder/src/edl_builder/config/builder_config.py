@@ -31,10 +31,10 @@ from edl_builder.core.build_request import RequestPolicy
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
-from edl_proto.images.names import is_on_this_machine
-from edl_proto.images.registry import RegistryAccess
-from edl_proto.images.signatures import SigningKey
 from edl_proto.unix_socket import LONGEST_PATH
+from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.images.registry import RegistryAccess
+from edl_runtime.images.signatures import SigningKey
 
 LOG_NBYTES = 4 << 20
 """Of one build; pip writes some 100 KiB."""

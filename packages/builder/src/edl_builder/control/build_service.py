@@ -30,7 +30,7 @@ from edl_builder.core.limits import ServiceLimits
 from edl_builder.core.ports import Engine, WriteLine
 from edl_builder.core.state_machine import BuildStateMachine
 from edl_builder.metrics import Metrics
-from edl_proto.timestamps import rfc3339
+from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

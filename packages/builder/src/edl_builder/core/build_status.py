@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from edl_builder.core.build import Build, BuildResult, Phase
 from edl_builder.core.failure import Failure
 from edl_builder.core.identifiers import BuildId, Key
-from edl_proto.timestamps import rfc3339
+from edl_runtime.timestamps import rfc3339
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from edl_proto.public_settings import without_passwords
+from edl_runtime.public_settings import without_passwords
 
 LONGEST_LINE = 4000
 """Characters of a line that are kept."""

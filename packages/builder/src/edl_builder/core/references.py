@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.identifiers import Key
-from edl_proto.images.names import DOCKER_HUB, is_digest
+from edl_runtime.images.names import DOCKER_HUB, is_digest
 
 LONGEST = 255
 

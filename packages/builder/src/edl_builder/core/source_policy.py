@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import matches
-from edl_proto.model.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
+from edl_runtime.model.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
 
 _HOST = re.compile(
     r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

@@ -16,10 +16,10 @@ from edl import codec
 from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input, read_input
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import is_on_this_machine
-from edl_proto.model.git_source import GitSource
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
+from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.model.git_source import GitSource
 
 TOKEN = "EDL_BUILDER_TOKEN"
 TOKEN_FILE = "EDL_BUILDER_TOKEN_FILE"

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import read_regular
-from edl_proto.images.names import is_on_this_machine
-from edl_proto.json_texts import parse_object
-from edl_proto.local import job_directory
-from edl_proto.local.container_calls import CallRefusedError
-from edl_proto.local.containers import LABEL_JOB_DIR, LABEL_ROLE
+from edl_runtime.files import read_regular
+from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.json_texts import parse_object
+from edl_runtime.local import job_directory
+from edl_runtime.local.container_calls import CallRefusedError
+from edl_runtime.local.containers import LABEL_JOB_DIR, LABEL_ROLE
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 

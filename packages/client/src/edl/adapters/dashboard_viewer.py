@@ -16,7 +16,7 @@ from typing import BinaryIO
 from edl.adapters.job_store import START_DEADLINE_S
 from edl.adapters.launcher import master_command
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 _LEAVE_S = 5.0
 _DETAIL_LINES = 20

@@ -19,7 +19,7 @@ from edl.core.platforms import KUBERNETES
 from edl.core.problem import usage
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model import model_params
+from edl_runtime.model import model_params
 
 _PARAMETER = "schema"
 

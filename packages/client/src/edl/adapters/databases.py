@@ -21,7 +21,7 @@ from edl.core.locations import user_path
 from edl.core.problem import usage
 from edl.core.sql_tokens import dialect_of
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.public_settings import without_passwords
+from edl_runtime.public_settings import without_passwords
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine

@@ -1,7 +1,7 @@
 """Serves the page of all jobs on the loopback interface, to the browser that has its link.
 
-The link opens the page once, like that of a job (``edl_proto.identity.page_key``); its key lives as
-long as this server. A click on a job leads to a fresh link of the job's own page.
+The link opens the page once, like that of a job (``edl_runtime.identity.page_key``); its key
+lives as long as this server. A click on a job leads to a fresh link of the job's own page.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.page_key import SESSION_LIFETIME_S, PageKey
-from edl_proto.monitoring.http_server import BoundedHttpServer
+from edl_runtime.identity.page_key import SESSION_LIFETIME_S, PageKey
+from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 _HOST = "127.0.0.1"
 _COOKIE = "edl-fleet"

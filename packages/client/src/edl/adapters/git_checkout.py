@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, ownership
-from edl_proto.model.git_source import GitSource
+from edl_runtime.local import job_directory, ownership
+from edl_runtime.model.git_source import GitSource
 
 _FETCH_S = 300.0
 _LOOK_S = 0.1

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edl_proto.local import job_directory
-from edl_proto.local.ownership import is_own_file
+from edl_runtime.local import job_directory
+from edl_runtime.local.ownership import is_own_file
 
 
 def add(image: str) -> None:

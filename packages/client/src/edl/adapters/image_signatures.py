@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from edl.adapters.input_files import read_input
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import is_on_this_machine, repository_of
-from edl_proto.images.signatures import PROVENANCE, PublicKeys, read_public_keys
+from edl_runtime.images.names import is_on_this_machine, repository_of
+from edl_runtime.images.signatures import PROVENANCE, PublicKeys, read_public_keys
 
 if TYPE_CHECKING:
-    from edl_proto.images.attachments import Attachments
-    from edl_proto.images.registry import RegistryAccess
+    from edl_runtime.images.attachments import Attachments
+    from edl_runtime.images.registry import RegistryAccess
 
 _FLAG = "--image-public-key"
 
@@ -60,8 +60,8 @@ def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
 def _attachments(image: str) -> Iterator[Attachments]:
     """What is signed about an image; in the context, errors of its registry become EdlErrors."""
     # It needs the package requests, which comes with each platform that has images.
-    from edl_proto.images.attachments import Attachments
-    from edl_proto.images.registry import RegistryClient, RegistryError
+    from edl_runtime.images.attachments import Attachments
+    from edl_runtime.images.registry import RegistryClient, RegistryError
 
     registry = repository_of(image).registry
     try:
@@ -91,7 +91,7 @@ def _read(key_file: str) -> PublicKeys:
 
 def _access(registry: str) -> RegistryAccess:
     """The user's own access to a registry: that of ``docker login``."""
-    from edl_proto.images.registry import RegistryAccess
+    from edl_runtime.images.registry import RegistryAccess
 
     stored = _login(registry)
     return RegistryAccess(

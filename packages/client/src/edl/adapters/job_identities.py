@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local import job_directory
 
 _FIRST_WORKERS = 16
 """Workers that get their identities from the client; later ones get them from who starts them."""

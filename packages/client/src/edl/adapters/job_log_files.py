@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from edl.adapters.log_tail import tail
-from edl_proto.local import job_directory
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.local import job_directory
+from edl_runtime.monitoring.log_lines import readable
 
 
 def log_file(job_dir: Path, worker: int | None = None) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from edl.adapters import processes
 from edl.adapters.processes import LocalInstance
-from edl_proto.files import read_regular
-from edl_proto.json_texts import parse_object
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_runtime.files import read_regular
+from edl_runtime.json_texts import parse_object
+from edl_runtime.local import job_directory, process_identity, supervision
 
 
 def recorded_workers(path: Path) -> list[LocalInstance]:

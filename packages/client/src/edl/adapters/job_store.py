@@ -25,12 +25,12 @@ from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import flush, open_regular, read_regular
-from edl_proto.json_texts import parse_message, parse_object
-from edl_proto.local import job_directory, ownership, supervision
-from edl_proto.local.job_status import read_status
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
+from edl_runtime.files import flush, open_regular, read_regular
+from edl_runtime.json_texts import parse_message, parse_object
+from edl_runtime.local import job_directory, ownership, supervision
+from edl_runtime.local.job_status import read_status
+from edl_runtime.timestamps import rfc3339
 
 _DRAFT = re.compile(r"\.(new|old)-\w{8}")
 
@@ -88,7 +88,7 @@ class JobStore:
     """Directories of jobs below ``$EDL_HOME/jobs``.
 
     Args:
-        root: folder of all jobs; by default that of ``edl_proto.local.job_directory``.
+        root: folder of all jobs; by default that of ``edl_runtime.local.job_directory``.
         runtime: finds the processes of a job.
     """
 

@@ -18,7 +18,7 @@ from edl.adapters.job_log_files import log_file, master_log_tail
 from edl.adapters.job_processes import end_supervision
 from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, supervision
+from edl_runtime.local import job_directory, supervision
 
 _POLL_S = 0.02
 _ENSURE_EVERY_S = 1.0

@@ -23,10 +23,10 @@ from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import is_on_this_machine
-from edl_proto.local import job_directory
-from edl_proto.monitoring.log_lines import readable
 from edl_proto.unix_socket import LONGEST_PATH
+from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.local import job_directory
+from edl_runtime.monitoring.log_lines import readable
 
 _START_S = 60.0
 _END_S = 20.0

@@ -21,9 +21,9 @@ from edl.core.platforms import DOCKER
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
-from edl_proto.images.names import IMAGE_ZOO
-from edl_proto.local import job_directory, process_identity
 from edl_proto.v1 import job_pb2
+from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.local import job_directory, process_identity
 
 
 class ContainerRuntime:

@@ -25,10 +25,10 @@ from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import open_appending, replace_file
-from edl_proto.local import job_directory, supervision
-from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
+from edl_runtime.files import open_appending, replace_file
+from edl_runtime.local import job_directory, supervision
+from edl_runtime.local.job_status import read_status
 
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend

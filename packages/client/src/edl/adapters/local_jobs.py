@@ -44,9 +44,9 @@ from edl.core.job_status import (
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.page_key import PageKey
-from edl_proto.local import job_directory, output_reservation, supervision
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.local import job_directory, output_reservation, supervision
 
 if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient

@@ -14,8 +14,8 @@ from edl.adapters.processes import LocalInstance
 from edl.core.platforms import PROCESSES
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
-from edl_proto.local import process_identity
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import process_identity
 
 
 class ProcessRuntime:

@@ -11,8 +11,8 @@ from edl import codec
 from edl.adapters.job_store import StoredJob
 from edl.core.job_backend import MasterUnreachable
 from edl.core.timeline import TimelineSpan
-from edl_proto.files import open_regular
-from edl_proto.local import job_directory
+from edl_runtime.files import open_regular
+from edl_runtime.local import job_directory
 
 if TYPE_CHECKING:
     from edl.adapters.job_service_client import JobServiceClient

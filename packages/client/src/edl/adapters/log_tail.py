@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl_proto.files import open_regular
+from edl_runtime.files import open_regular
 
 _CHUNK = 256 << 10
 _LONGEST_LINE = 1 << 20

@@ -22,7 +22,7 @@ from edl.core.problem import Problem
 from edl.core.quantities import size
 from edl.core.submission import HOST
 from edl_proto.errors import EdlError
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 _IMPORT_S = 180.0
 _LEAST_FREE = 2 * 10**9
@@ -32,7 +32,8 @@ _OLDEST = (3, 11)
 _PROBE = """
 import importlib.metadata as m, json, sys
 found = {"python": sys.version.split()[0]}
-for name in ("edl-master", "edl-worker", "edl-proto", "edl-recordio", "numpy", "numba"):
+own = ("edl-master", "edl-worker", "edl-proto", "edl-runtime", "edl-recordio")
+for name in (*own, "numpy", "numba"):
     try:
         found[name] = m.version(name)
     except m.PackageNotFoundError:
@@ -75,7 +76,7 @@ def _python() -> Diagnostic:
 
 def _packages() -> Iterator[Diagnostic]:
     own = version_of("edl-client")
-    for name in ("edl-client", "edl-proto", "edl-recordio"):
+    for name in ("edl-client", "edl-proto", "edl-runtime", "edl-recordio"):
         version = version_of(name)
         if version is None:
             yield Diagnostic(name, DiagnosticGrade.MISSING, "not installed", f"pip install {name}")

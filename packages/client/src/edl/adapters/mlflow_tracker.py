@@ -21,8 +21,8 @@ import yaml
 
 from edl.core.tracking import KerasModel, Measurement, RunEnd, TrackerUnavailable
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.public_settings import without_passwords
-from edl_proto.timestamps import rfc3339
+from edl_runtime.public_settings import without_passwords
+from edl_runtime.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

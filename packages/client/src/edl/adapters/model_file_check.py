@@ -16,9 +16,9 @@ from edl import codec
 from edl.adapters.launcher import lacks_module, python
 from edl.core.job_status import Failure
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import process_identity
-from edl_proto.local.log_notices import without_notices
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import process_identity
+from edl_runtime.local.log_notices import without_notices
 
 IDLE_S = 180.0
 """A check that computes nothing for so long waits for something that does not come."""

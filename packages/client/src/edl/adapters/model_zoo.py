@@ -13,7 +13,7 @@ from edl.core.parameter_values import Parameter
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.zoo_folders import places_of
+from edl_runtime.model.zoo_folders import places_of
 
 _OVERRIDES = (
     "input_fn",

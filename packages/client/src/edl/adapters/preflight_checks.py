@@ -18,7 +18,7 @@ from edl.core.options import Verb
 from edl.core.platforms import PROCESSES
 from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, output_reservation
+from edl_runtime.local import job_directory, output_reservation
 
 _LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
 

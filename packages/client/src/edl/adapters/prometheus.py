@@ -33,11 +33,11 @@ from edl.adapters.log_tail import tail
 from edl.core.job_backend import StatusReport
 from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
-from edl_proto.identity.page_key import metrics_token_file
-from edl_proto.local import job_directory
-from edl_proto.local.parent_process import ending_with_parent
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.files import replace_file
+from edl_runtime.identity.page_key import metrics_token_file
+from edl_runtime.local import job_directory
+from edl_runtime.local.parent_process import ending_with_parent
+from edl_runtime.monitoring.log_lines import readable
 
 _HOST = "127.0.0.1"
 _START_S = 120.0

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edl.adapters.input_files import read_input
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
 
 _AWS_KEYS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",

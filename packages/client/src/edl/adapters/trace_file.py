@@ -13,7 +13,7 @@ from edl.core.locations import scheme
 from edl.core.problem import usage
 from edl.core.trace import origin
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import open_regular, replace_file
+from edl_runtime.files import open_regular, replace_file
 
 
 def check_trace(place: str, job: str) -> None:

@@ -18,7 +18,8 @@ from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.core.tracking import KerasModel
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import (
+from edl_proto.v1 import model_pb2
+from edl_runtime.model.trained_model import (
     MODEL_ZOO,
     MOST_DESCRIPTION_BYTES,
     PARAMETERS,
@@ -28,7 +29,6 @@ from edl_proto.model.trained_model import (
     check_zoo,
     file_of,
 )
-from edl_proto.v1 import model_pb2
 
 _DEEPEST = 100
 """Folders within a model zoo."""

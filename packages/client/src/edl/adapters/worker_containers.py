@@ -21,11 +21,12 @@ from typing import Any
 from edl.adapters import container_engine
 from edl.adapters.store_credentials import StoreAccess
 from edl_proto.errors import EdlError
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
-from edl_proto.local.container_calls import CallRefusedError
-from edl_proto.local.containers import (
+from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.local import job_directory
+from edl_runtime.local.container_calls import CallRefusedError
+from edl_runtime.local.containers import (
     LABEL_ATTEMPT,
     LABEL_JOB,
     LABEL_JOB_DIR,
@@ -33,7 +34,6 @@ from edl_proto.local.containers import (
     LABEL_ROLE,
     LABEL_WORKER,
 )
-from edl_proto.v1 import job_pb2
 
 MOST = 1024
 """Containers of one job at a time."""

@@ -11,8 +11,8 @@ from edl.core.quantities import plural, size
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
-from edl_proto.model import zoo_files
-from edl_proto.model.zoo_files import ZooFiles
+from edl_runtime.model import zoo_files
+from edl_runtime.model.zoo_files import ZooFiles
 
 _MANY_NBYTES = 16_000_000
 _MANY_FILES = 500

@@ -216,7 +216,7 @@ def _serve_all(
     from edl.adapters.prometheus import Prometheus, scrape_target
     from edl.render import errors, terminal
     from edl.use_cases.fleet import Fleet, repeated
-    from edl_proto.local import job_directory
+    from edl_runtime.local import job_directory
 
     # As with Ctrl-C, no Prometheus is left behind; nohup has SIGHUP ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -12,7 +12,7 @@ from edl.conversion.queries import query_source
 from edl.conversion.source import ConversionOptions, ExampleSource
 from edl.core.formats import SourceFormat
 from edl.core.problem import usage
-from edl_proto.public_settings import without_passwords
+from edl_runtime.public_settings import without_passwords
 
 _EXAMPLE = "edl data convert --from postgresql://me@host/db --query 'SELECT …' --to data"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from edl.core.job_status import Failure
 from edl.core.quantities import duration, size
 from edl.core.submission import Submission
-from edl_proto.model.git_source import GitSource
+from edl_runtime.model.git_source import GitSource
 
 
 @dataclass(frozen=True, slots=True)

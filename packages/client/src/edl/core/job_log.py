@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from edl.core.quantities import parse_duration
-from edl_proto.monitoring.log_lines import LEVELS, LogEntry, parse
-from edl_proto.timestamps import parse_rfc3339
+from edl_runtime.monitoring.log_lines import LEVELS, LogEntry, parse
+from edl_runtime.timestamps import parse_rfc3339
 
 ERROR_LINES = 15
 """Lines of a log that an error quotes."""

@@ -11,7 +11,7 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
-from edl_proto.images.names import IMAGE_ZOO
+from edl_runtime.images.names import IMAGE_ZOO
 
 _MAGIC = re.compile(r"[*?\[{]")
 _NEVER_WITHIN = (

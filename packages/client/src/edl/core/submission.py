@@ -19,8 +19,8 @@ from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions
 from edl.core.platforms import PLATFORMS
 from edl.core.problem import usage
-from edl_proto.model import git_source
-from edl_proto.model.git_source import GitSource
+from edl_runtime.model import git_source
+from edl_runtime.model.git_source import GitSource
 
 HOST = "127.0.0.1"
 """Address of local jobs; no other machine can reach it."""

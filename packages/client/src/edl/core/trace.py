@@ -12,7 +12,7 @@ from typing import Any
 
 from edl.core.job_status import JobEvent
 from edl.core.timeline import PHASES, TimelineSpan
-from edl_proto.timestamps import parse_rfc3339
+from edl_runtime.timestamps import parse_rfc3339
 
 _MASTER, _TASKS, _PHASES = 1, 2, 3
 """Numbers of the processes that a trace shows: tracks of one kind are together."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from edl.core.job_status import JobState
-from edl_proto.public_settings import public_settings
-from edl_proto.timestamps import parse_rfc3339
+from edl_runtime.public_settings import public_settings
+from edl_runtime.timestamps import parse_rfc3339
 
 _PLACES_OF_FILES = ("job_dir", "submitted_at", "containers", "kubernetes")
 """What says how the job's files and pods are made; pods may have secrets in their variables."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from edl.core.job_log import JobLogLine
 from edl_proto.printable import indented
-from edl_proto.timestamps import rfc3339
+from edl_runtime.timestamps import rfc3339
 
 _ROLES = {"master": ("cyan",), "server": ("magenta",), "worker": ("green", "blue")}
 _LEVELS = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}

@@ -20,8 +20,8 @@ from edl.core.image_build import (
     BuiltImage,
 )
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import pinned_name, repository_of
 from edl_proto.printable import one_line
+from edl_runtime.images.names import pinned_name, repository_of
 
 _TICK_S = 0.2
 _MOST = 1000

@@ -16,9 +16,9 @@ from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.submission import build as build_submission
 from edl.use_cases.image_build import BuildDisplay, build
-from edl_proto.model import zoo_files
-from edl_proto.model.git_source import GitSource
-from edl_proto.model.trained_model import MODEL_ZOO
+from edl_runtime.model import zoo_files
+from edl_runtime.model.git_source import GitSource
+from edl_runtime.model.trained_model import MODEL_ZOO
 
 
 def fetched(job: Submission) -> Path | None:

@@ -21,7 +21,7 @@ from edl.core.submission import Submission, build
 from edl.core.trackers import TRACKERS
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.zoo_files import ZooFiles
+from edl_runtime.model.zoo_files import ZooFiles
 
 if TYPE_CHECKING:
     from edl.use_cases.image_build import BuildDisplay

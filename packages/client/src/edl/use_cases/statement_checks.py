@@ -20,7 +20,7 @@ from edl.core.sql_positions import SqlPositions
 from edl.core.sql_statements import Train
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import MODEL_ZOO
+from edl_runtime.model.trained_model import MODEL_ZOO
 
 _REAL = ("regressor.", "anomaly.")
 """Modules of the zoo whose models predict no integers."""

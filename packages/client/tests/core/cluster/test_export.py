@@ -12,7 +12,7 @@ from edl.core.cluster import export, manifest, pods
 from edl.core.cluster.pods import PodTemplates
 from edl.core.options import Given, Verb
 from edl.core.submission import Submission, build
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 NONE = PodTemplates()
 

@@ -12,9 +12,9 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
-from edl_proto.identity.page_key import PAGES, PageKey
-from edl_proto.kubernetes import objects
-from edl_proto.local.process_environment import THREADS
+from edl_runtime.identity.page_key import PAGES, PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.local.process_environment import THREADS
 
 IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64
 NONE = PodTemplates()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 # The same interface as zlib; its CRC-32 is about fourteen times as fast.
 from zlib_ng import zlib_ng as zlib
 
-from edl_proto.files import flush, open_regular, read_regular
+from edl_runtime.files import flush, open_regular, read_regular
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -29,7 +29,7 @@ from edl_master.adapters.checkpoint_files import (
 )
 from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import flush, read_regular
+from edl_runtime.files import flush, read_regular
 
 log = logging.getLogger(__name__)
 

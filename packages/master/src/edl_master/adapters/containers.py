@@ -26,8 +26,8 @@ from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNo
 from edl_master.core.failure_policy import PREEMPTING, how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_proto.local import job_directory
-from edl_proto.local.container_calls import CallRefusedError, call
+from edl_runtime.local import job_directory
+from edl_runtime.local.container_calls import CallRefusedError, call
 
 log = logging.getLogger(__name__)
 

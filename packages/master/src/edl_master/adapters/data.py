@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import recordio
 from edl_master.core.effects import Range
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.public_settings import without_passwords
 from edl_proto.v1 import task_pb2
+from edl_runtime.public_settings import without_passwords
 from recordio.storage.stored_file import RETRY_S
 
 _THREADS = 16

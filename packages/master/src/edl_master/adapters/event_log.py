@@ -14,8 +14,8 @@ from google.protobuf import json_format
 
 from edl_master.adapters.job_directory import to_json
 from edl_master.adapters.storage_errors import storage_error
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1.job_pb2 import Event
+from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from edl_master.adapters.job_output import is_of, model_of, output_exists
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import flush
-from edl_proto.model.trained_model import TRAINED_MODEL
+from edl_runtime.files import flush
+from edl_runtime.model.trained_model import TRAINED_MODEL
 from recordio.storage.stores import is_uri
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from edl_proto.files import flush
+from edl_runtime.files import flush
 
 _PIECE = 1 << 20
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")

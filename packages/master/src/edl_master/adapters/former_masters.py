@@ -16,10 +16,10 @@ from edl_master.adapters.pod_record import readable_end
 from edl_master.core import pod_status
 from edl_master.core.failure_policy import describe_exit
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
-from edl_proto.local import job_directory
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_runtime.local import job_directory
+from edl_runtime.monitoring.log_lines import readable
 
 MOST_FAILURES = 6
 """As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""

@@ -35,8 +35,8 @@ from edl_master.adapters.saved_page import saved_page
 from edl_master.adapters.tcp_ports import address_in_use
 from edl_master.adapters.timeline_json import timeline_json
 from edl_master.core.timeline_summary import JobTimes
-from edl_proto.monitoring.http_server import BoundedHttpServer
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 log = logging.getLogger(__name__)
 

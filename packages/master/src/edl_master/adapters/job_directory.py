@@ -16,10 +16,10 @@ from edl_master.adapters.job_lock import JobLock
 from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.identifiers import WorkerState
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
-from edl_proto.local import job_directory
-from edl_proto.local.job_status import FINAL_STATES
 from edl_proto.v1 import job_pb2
+from edl_runtime.files import replace_file
+from edl_runtime.local import job_directory
+from edl_runtime.local.job_status import FINAL_STATES
 
 _RESERVED_BYTES = 512 << 10
 """A status with full curves and a hundred workers is about a tenth of that."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
-from edl_proto.local import job_directory, process_identity, supervision
+from edl_runtime.files import replace_file
+from edl_runtime.local import job_directory, process_identity, supervision
 
 _HEARTBEAT_EVERY_S = 1.0
 _CHECK_EVERY_S = 0.5

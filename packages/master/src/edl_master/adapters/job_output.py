@@ -14,8 +14,8 @@ from edl_master.adapters import object_stores
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.events import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import TRAINED_MODEL, read_description
 from edl_proto.v1 import model_pb2
+from edl_runtime.model.trained_model import TRAINED_MODEL, read_description
 from recordio.storage.stores import is_uri
 
 

@@ -27,8 +27,8 @@ from collections.abc import Callable
 from typing import Any
 
 from edl_master.adapters.api_retry import TokenRejected, retry_until_answered
-from edl_proto.kubernetes.api import ApiError, JsonObject, KubernetesApi
-from edl_proto.timestamps import rfc3339
+from edl_runtime.kubernetes.api import ApiError, JsonObject, KubernetesApi
+from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edl_master.adapters.job_output import output_exists
 from edl_master.adapters.storage_errors import storage_error
-from edl_proto.local import output_reservation, supervision
+from edl_runtime.local import output_reservation, supervision
 
 
 class OutputReservation:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from edl_master.adapters.api_retry import retry_until_answered
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, JsonObject, KubernetesApi
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, JsonObject, KubernetesApi
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Who may see the page of a job, and its metrics: decided before anything is looked up.
 
-A link (``edl_proto.identity.page_key``) is exchanged for a cookie once. Whoever clicks the same
+A link (``edl_runtime.identity.page_key``) is exchanged for a cookie once. Whoever clicks the same
 link again is sent to the page, where the cookie of his browser decides.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from edl_master.adapters.storage_errors import storage_error
-from edl_proto.identity.page_key import SESSION_LIFETIME_S, PageKey
-from edl_proto.local import job_directory
+from edl_runtime.identity.page_key import SESSION_LIFETIME_S, PageKey
+from edl_runtime.local import job_directory
 
 log = logging.getLogger(__name__)
 

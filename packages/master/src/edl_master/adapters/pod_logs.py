@@ -12,10 +12,10 @@ from edl_master.adapters import worker_logs
 from edl_master.adapters.pod_record import PodRecord
 from edl_master.core.events import InstanceInspected
 from edl_master.core.identifiers import InstanceId
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
-from edl_proto.local import job_directory
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_runtime.local import job_directory
+from edl_runtime.monitoring.log_lines import readable
 
 _LINES = 10_000
 _LAST_LINES = 20

@@ -10,9 +10,9 @@ from typing import Any
 
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.pod_status import PodEnd, StartProblem
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError
+from edl_runtime.monitoring.log_lines import readable
 
 FIRST_RETRY_S = 1.0
 _START_TIMEOUT_S = 60.0

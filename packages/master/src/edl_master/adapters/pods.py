@@ -28,8 +28,8 @@ from edl_master.core.events import InstanceExited, InstanceNotStarted, InstanceP
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_master.core.pod_status import PodEnd, StartProblem
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 
 log = logging.getLogger(__name__)
 

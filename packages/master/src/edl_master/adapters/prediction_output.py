@@ -19,8 +19,8 @@ from edl_master.core.effects import Range
 from edl_master.core.events import HeldLease
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
-from edl_proto.files import flush, replace_file
-from edl_proto.local import job_directory
+from edl_runtime.files import flush, replace_file
+from edl_runtime.local import job_directory
 from recordio.storage.stores import is_uri
 
 

@@ -31,8 +31,8 @@ from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNo
 from edl_master.core.failure_policy import PREEMPTING, how_ended
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_proto.files import replace_file
-from edl_proto.local import process_environment, process_identity
+from edl_runtime.files import replace_file
+from edl_runtime.local import process_environment, process_identity
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
+from edl_runtime.files import replace_file
 
 _MOST_PACKED = 1 << 26
 _MOST_UNPACKED = 1 << 28

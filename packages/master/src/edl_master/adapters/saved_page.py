@@ -21,8 +21,8 @@ from edl_master.adapters.job_directory import to_json
 from edl_master.adapters.timeline_json import timeline_json
 from edl_master.core.timeline_summary import JobTimes
 from edl_proto.errors import EdlError
-from edl_proto.files import replace_file
 from edl_proto.v1 import job_pb2
+from edl_runtime.files import replace_file
 from recordio.storage.stores import is_uri
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl_proto.local import job_directory
+from edl_runtime.local import job_directory
 
 MOST_BYTES = 32 << 20
 """Of one file. Then it becomes the former one, and takes that one's place."""

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from edl_master.core.identifiers import WorkerId
-from edl_proto.local.log_notices import without_notices
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.local.log_notices import without_notices
+from edl_runtime.monitoring.log_lines import readable
 
 _TAIL_LINES = 40
 _TAIL_BYTES = 32 << 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.server_group.processes import ServerLauncher, local_servers
-from edl_proto.identity.folder import IdentityFolder
+from edl_runtime.identity.folder import IdentityFolder
 
 
 def _incarnation() -> str:

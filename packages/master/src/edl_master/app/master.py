@@ -31,8 +31,8 @@ from edl_master.recovery.restart import RESTART, SUPERSEDED, SUSPENDED
 from edl_master.reporting.job_report import JobReport
 from edl_master.server_group.processes import ParameterServers
 from edl_proto.errors import EdlError
-from edl_proto.local import process_identity
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import process_identity
 
 log = logging.getLogger(__name__)
 

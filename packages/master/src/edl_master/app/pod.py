@@ -43,14 +43,14 @@ from edl_master.recovery.restart import inherited_lock
 from edl_master.reporting.status_codec import failed_status
 from edl_master.server_group.processes import Arguments, ServerInstances
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.files import replace_file
-from edl_proto.identity.folder import IdentityFolder
-from edl_proto.identity.page_key import PageKey
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
-from edl_proto.local import job_directory
-from edl_proto.monitoring import logs
 from edl_proto.v1 import job_pb2
+from edl_runtime.files import replace_file
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_runtime.local import job_directory
+from edl_runtime.monitoring import logs
 
 log = logging.getLogger(__name__)
 

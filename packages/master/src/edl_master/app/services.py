@@ -67,10 +67,10 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
-from edl_proto.monitoring.process_usage import usage_of_this_process
-from edl_proto.monitoring.span_export import SpanExport
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
+from edl_runtime.monitoring.process_usage import usage_of_this_process
+from edl_runtime.monitoring.span_export import SpanExport
 
 
 class MasterServices:

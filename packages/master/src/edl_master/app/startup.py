@@ -25,8 +25,8 @@ from edl_master.recovery.restart import (
 )
 from edl_master.reporting.status_codec import failed_status
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, output_reservation, supervision
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory, output_reservation, supervision
 
 log = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restart import is_rollback
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory, output_reservation
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2, task_pb2
+from edl_runtime.local import job_directory, output_reservation
+from edl_runtime.timestamps import rfc3339
 from recordio.storage.stores import is_uri
 
 _SNAPSHOTS_KEPT = 2

@@ -19,7 +19,7 @@ from edl_master.core.events import InstanceExited, InstancePending, Tick
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import InstanceStarted
 from edl_proto.errors import EdlError
-from edl_proto.identity.folder import RENEW_EVERY_S
+from edl_runtime.identity.folder import RENEW_EVERY_S
 
 log = logging.getLogger(__name__)
 

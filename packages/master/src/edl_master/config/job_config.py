@@ -17,11 +17,11 @@ from edl_master.codec import JOB_TYPES
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.folder import Identities, IdentityFolder, MountedIdentities
 from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.identity.folder import Identities, IdentityFolder, MountedIdentities
+from edl_runtime.local import job_directory
 from recordio.storage.stores import is_uri
 
 LOOPBACK = "127.0.0.1"

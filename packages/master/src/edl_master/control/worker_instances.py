@@ -13,9 +13,9 @@ from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory, process_environment
-from edl_proto.local.containers import PASSED_VARIABLE_PREFIXES
-from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
+from edl_runtime.local import job_directory, process_environment
+from edl_runtime.local.containers import PASSED_VARIABLE_PREFIXES
+from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from edl_master.core.parameters.figures import ServerFigures
 from edl_master.metrics.families import counters, gauges
-from edl_proto.monitoring.process_usage import ProcessUsage
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.process_usage import ProcessUsage
 
 _CPU = "edl_worker_cpu_seconds_total"
 CARRIED: Mapping[str, tuple[str, ...]] = {

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from edl_master.parameter_server.app import App
 from edl_proto.file_limit import raise_limit
-from edl_proto.local.parent_process import end_with_parent
-from edl_proto.monitoring import logs
+from edl_runtime.local.parent_process import end_with_parent
+from edl_runtime.monitoring import logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

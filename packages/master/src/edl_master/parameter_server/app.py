@@ -42,11 +42,11 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
-from edl_proto.monitoring import logs
-from edl_proto.monitoring.process_usage import usage_of_this_process
 from edl_proto.transport import channels
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
+from edl_runtime.monitoring import logs
+from edl_runtime.monitoring.process_usage import usage_of_this_process
 
 log = logging.getLogger(__name__)
 

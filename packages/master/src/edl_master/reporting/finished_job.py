@@ -17,9 +17,9 @@ from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.core.timeline_summary import JobTimes, TimelineSummary
 from edl_master.reporting.timeline_lines import read_lines
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.local import job_directory
-from edl_proto.local.job_status import read_status
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
+from edl_runtime.local.job_status import read_status
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from edl_master.reporting.job_settings import settings_of
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_master.reporting.worker_environments import WorkerEnvironments
-from edl_proto.monitoring.installed_versions import installed_versions
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.installed_versions import installed_versions
+from edl_runtime.timestamps import rfc3339
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from google.protobuf import json_format
 
-from edl_proto.public_settings import public_settings
 from edl_proto.v1 import job_pb2
+from edl_runtime.public_settings import public_settings
 
 _NOT_SHOWN = ("name", "output", "job_dir", "containers", "kubernetes")
 """What a status says elsewhere, and how pods are made, whose variables may be secrets."""

@@ -12,8 +12,8 @@ from edl_master.core.effects import JobPhase
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
 from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
-from edl_proto.timestamps import rfc3339
 from edl_proto.v1 import job_pb2
+from edl_runtime.timestamps import rfc3339
 
 _JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
 

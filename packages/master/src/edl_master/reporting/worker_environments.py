@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from edl_proto.monitoring.installed_versions import NAMES
 from edl_proto.printable import visible
+from edl_runtime.monitoring.installed_versions import NAMES
 
 _LONGEST = 100
 _WORKERS_NAMED = 8

@@ -18,9 +18,9 @@ from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
 from edl_master.server_group.group import ParameterServerGroup
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
-from edl_proto.local import job_directory
 from edl_proto.transport import endpoints
 from edl_proto.v1 import job_pb2
+from edl_runtime.local import job_directory
 
 _SILENCE_S = 5.0
 """A server without a heartbeat for so long is frozen or cut off: it misses ten of them. A busy

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model import model_params
+from edl_runtime.model import model_params
 
 _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
 

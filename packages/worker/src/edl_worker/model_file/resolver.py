@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.zoo_folders import places_of
+from edl_runtime.model.zoo_folders import places_of
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.forms.model_definition import ModelDefinition

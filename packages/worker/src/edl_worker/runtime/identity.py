@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from edl_proto.local import process_identity
+from edl_runtime.local import process_identity
 from edl_worker.core.registration import WorkerIdentity
 
 

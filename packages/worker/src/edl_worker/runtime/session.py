@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.monitoring import logs
+from edl_runtime.monitoring import logs
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
 from edl_worker.core.job import JobDescription

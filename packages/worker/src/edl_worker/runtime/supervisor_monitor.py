@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from edl_proto.local import supervision
+from edl_runtime.local import supervision
 from edl_worker.concurrency.shared_state import Departure, SharedState
 
 log = logging.getLogger(__name__)

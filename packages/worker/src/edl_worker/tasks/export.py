@@ -19,10 +19,10 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
-from edl_proto.files import flush
-from edl_proto.model import zoo_files
-from edl_proto.model.trained_model import MODEL_ZOO, PARAMETERS
-from edl_proto.timestamps import rfc3339
+from edl_runtime.files import flush
+from edl_runtime.model import zoo_files
+from edl_runtime.model.trained_model import MODEL_ZOO, PARAMETERS
+from edl_runtime.timestamps import rfc3339
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription

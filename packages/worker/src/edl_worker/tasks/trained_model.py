@@ -12,7 +12,7 @@ from pathlib import Path
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.model.trained_model import (
+from edl_runtime.model.trained_model import (
     MODEL_ZOO,
     PARAMETERS,
     TRAINED_MODEL,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import grpc
 
 from edl_proto.errors import EdlError
-from edl_proto.monitoring.installed_versions import installed_versions
 from edl_proto.v1 import task_pb2_grpc
+from edl_runtime.monitoring.installed_versions import installed_versions
 from edl_worker.codec import jobs, tasks
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission, Registration

@@ -44,9 +44,9 @@ from edl.core.platforms import KUBERNETES
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.monitoring.log_lines import readable
 from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
 
 _PAGE_POLL_S = 2.0
 

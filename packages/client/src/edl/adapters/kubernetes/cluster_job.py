@@ -16,9 +16,9 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.timeline import TimelineSpan
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.json_texts import parse_message, parse_object
-from edl_proto.kubernetes import objects
 from edl_proto.v1 import job_pb2
+from edl_runtime.json_texts import parse_message, parse_object
+from edl_runtime.kubernetes import objects
 
 SUBMISSION_S = 300.0
 """A submission that takes longer was interrupted."""

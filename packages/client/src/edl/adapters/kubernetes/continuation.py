@@ -22,9 +22,9 @@ from edl.core.job_status import JobState, JobStatus, new_submission
 from edl.core.locations import scheme
 from edl.job_spec import export_fields, start_fields
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.local import job_directory
 from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
+from edl_runtime.local import job_directory
 
 _START_S = 600.0
 _POLL_S = 0.5

@@ -28,9 +28,9 @@ from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say, silent
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.page_key import PageKey
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _UNRELEASED_S = 60.0
 """A Job of another submission that is seen for so long and is not released was left behind."""

@@ -17,10 +17,10 @@ from edl.adapters.kubernetes.session import ClusterSession
 from edl.core.cluster import identities
 from edl.core.cluster.identities import IdentitySecret
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.folder import IdentityFolder
 from edl_proto.identity.names import Identity, Role
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _ROLES = {objects.WORKER: Role.WORKER, objects.SERVER: Role.SERVER}
 
@@ -39,7 +39,7 @@ class NewIdentities:
     """
 
     def __init__(self, job: str, authority: bytes = b"") -> None:
-        from edl_proto.identity.authority import Authority
+        from edl_runtime.identity.authority import Authority
 
         self._job = job
         self._authority = Authority.load(authority) if authority else Authority.create(job)
@@ -55,7 +55,7 @@ class NewIdentities:
         }
 
     def _issue(self, identity: Identity) -> str:
-        from edl_proto.identity.authority import AUTHORITY_LIFETIME
+        from edl_runtime.identity.authority import AUTHORITY_LIFETIME
 
         return self._authority.issue(identity, AUTHORITY_LIFETIME).decode("ascii")
 

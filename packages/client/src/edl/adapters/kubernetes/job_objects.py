@@ -15,9 +15,9 @@ from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core import names
 from edl.core.cluster.templates import JsonObject
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _JOBS = "batch/v1 jobs"
 _SOON_S = 1

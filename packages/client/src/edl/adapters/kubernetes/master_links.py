@@ -16,7 +16,7 @@ from edl.adapters.kubernetes.port_forward import PortForward
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.core.job_backend import MasterUnreachable
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from edl.core.cluster.templates import JsonObject
-from edl_proto.kubernetes import objects
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
 
 _NEVER = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
 _NOT_YET = (

@@ -9,7 +9,7 @@ from edl.adapters.kubernetes.placement import KINDS
 from edl.adapters.kubernetes.session import ClusterConnection
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say, silent
-from edl_proto.kubernetes.api_errors import ApiError
+from edl_runtime.kubernetes.api_errors import ApiError
 
 _REMOVAL_S = 120.0
 """How long the objects of a deleted job of the same name may take to disappear."""

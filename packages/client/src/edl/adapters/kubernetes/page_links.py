@@ -7,9 +7,9 @@ import time
 
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterSession
-from edl_proto.identity.page_key import PageKey
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 def page_link(session: ClusterSession, job_objects: JobObjects, name: str, url: str) -> str:

@@ -25,10 +25,10 @@ from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.images.names import IMAGE_ZOO
-from edl_proto.kubernetes import objects
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_proto.v1 import job_pb2
+from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _UNBUILT = "image-to-be-built"
 """Stands for the image where objects are shown or checked before it is built."""

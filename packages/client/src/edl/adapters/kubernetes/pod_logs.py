@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
-from edl_proto.kubernetes import objects
-from edl_proto.timestamps import parse_rfc3339, rfc3339
+from edl_runtime.kubernetes import objects
+from edl_runtime.timestamps import parse_rfc3339, rfc3339
 
 ListPods = Callable[[], Sequence[JsonObject]]
 ReadLog = Callable[[str, Mapping[str, str]], str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl.core import names
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _ANONYMOUS = 'User "system:anonymous"'
 

@@ -17,10 +17,10 @@ from edl.adapters.kubernetes.refusals import (
 )
 from edl.core.cluster.choice import ClusterChoice
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes.api_errors import ApiError, ApiUnavailable, CredentialsMissing
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable, CredentialsMissing
 
 if TYPE_CHECKING:
-    from edl_proto.kubernetes.api import KubernetesApi
+    from edl_runtime.kubernetes.api import KubernetesApi
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod has its service account."""
@@ -108,7 +108,7 @@ class ClusterSession:
         try:
             from kubernetes import config
 
-            from edl_proto.kubernetes.api import KubernetesApi
+            from edl_runtime.kubernetes.api import KubernetesApi
         except ImportError as error:
             raise EdlError(
                 ErrorCode.USAGE,

@@ -22,8 +22,8 @@ from edl.adapters.kubernetes.start_progress import StartProgress
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.kubernetes import objects
-from edl_proto.monitoring.log_lines import readable
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
 
 _POLL_S = 0.3
 _LONGEST_POLL_S = 2.0

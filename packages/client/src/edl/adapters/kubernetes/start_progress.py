@@ -16,9 +16,9 @@ from edl.adapters.kubernetes.master_pods import (
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say
 from edl_proto.errors import EdlError
-from edl_proto.kubernetes import objects
-from edl_proto.monitoring.log_lines import readable
 from edl_proto.printable import clipped, one_line
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
 
 _BRIEF_S = 3.0
 """Every start goes through some phases; one that lasts so long is worth a sentence."""

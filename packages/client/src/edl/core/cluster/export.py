@@ -10,7 +10,7 @@ import copy
 
 from edl.core.cluster.manifest import QUEUE_LABEL, UNLIMITED
 from edl.core.cluster.templates import JsonObject
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 _KUBERNETES_OWN = ("controller-uid", "job-name")
 """Labels that Kubernetes has given to the pods of a Job; without their prefix."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edl.core.cluster.templates import JsonObject
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 NOT_SHOWN = "made at submission"
 """Stands in an annotation for keys where objects are shown or checked."""

@@ -10,8 +10,8 @@ from edl.core.cluster.pods import PodTemplates, master_pod, metadata
 from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
-from edl_proto.identity.page_key import PAGES
-from edl_proto.kubernetes import objects
+from edl_runtime.identity.page_key import PAGES
+from edl_runtime.kubernetes import objects
 
 UNLIMITED = 2**31 - 1
 """Restarts of a master: a disruption counts as a failure for the Job, but never ends it."""

@@ -13,9 +13,9 @@ from edl.core.cluster import templates
 from edl.core.cluster.templates import JsonObject
 from edl.core.options import cluster_kinds
 from edl.core.submission import Submission
-from edl_proto.kubernetes import objects
-from edl_proto.local.process_environment import THREADS
-from edl_proto.monitoring.log_lines import FORMAT_VARIABLE, JSON
+from edl_runtime.kubernetes import objects
+from edl_runtime.local.process_environment import THREADS
+from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
 """User and group of all processes; the group owns what volumes contain."""

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from edl.core.problem import Problem, usage
-from edl_proto.kubernetes import objects
+from edl_runtime.kubernetes import objects
 
 JsonObject = dict[str, Any]
 

@@ -195,7 +195,7 @@ class Pairs:
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
         if self.are_of_objects:
-            from edl_proto.kubernetes import objects  # help does not load it
+            from edl_runtime.kubernetes import objects  # help does not load it
 
             if objects.is_own_key(key):
                 raise ValueError(f"edl sets {key} itself")

@@ -118,7 +118,7 @@ class Params:
     annotation: str = "str | dict[str, object]"
 
     def read(self, value: object) -> str:
-        from edl_proto.model import model_params  # help needs no more than the table of options
+        from edl_runtime.model import model_params  # help needs no more than the table of options
 
         if isinstance(value, dict):
             value = model_params.format_params(value)

@@ -1,0 +1,196 @@
+"""The identities of a job as files: made by the client, completed and renewed while the job runs.
+
+``authority.pem`` is the job's authority. Next to it each identity has a folder, so that it can be
+mounted by itself, with the one file ``identity.pem``. A file's modification time is when it was
+signed. Importing the authority takes a tenth of a second, so nothing here does that at import.
+
+A process of the machine has the whole folder (``IdentityFolder``). A container sees the folders of
+its own identities in the same place (``MountedIdentities``), and never the authority.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Identity, Role
+from edl_runtime.files import replace_file
+
+LIFETIME = timedelta(days=1)
+"""Of a certificate."""
+
+RENEW_EVERY_S = 600.0
+"""How often who has the authority looks for certificates to renew."""
+
+_AUTHORITY = "authority.pem"
+_FILE = "identity.pem"
+
+
+class Identities(Protocol):
+    """Where processes of a job find what they prove their identities with."""
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        """The file of an identity, for a process that starts now.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+
+    def renew(self) -> None:
+        """Sign again what has lived for two thirds of its time, if that is done from here.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+
+    def first_expiry(self) -> float | None:
+        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
+
+
+class MountedIdentities:
+    """The files as a container sees them; a process of the machine signs and renews them.
+
+    Args:
+        path: of the folder.
+        job: name of the job.
+    """
+
+    def __init__(self, path: Path, job: str) -> None:
+        self._path = path
+        self._job = job
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        return _file(self._path, Identity(self._job, role, number))
+
+    def renew(self) -> None:
+        """Nothing to do: who mounted the files renews them."""
+
+    def first_expiry(self) -> float | None:
+        return _first_expiry(self._path, LIFETIME.total_seconds())
+
+
+class IdentityFolder:
+    """The files; a job whose folder exists is secured.
+
+    Args:
+        path: of the folder.
+        job: name of the job.
+        lifetime: of the certificates.
+
+    Raises:
+        EdlError: SYSTEM for every method that writes: the folder cannot be written, or is damaged.
+    """
+
+    def __init__(self, path: Path, job: str, lifetime: timedelta = LIFETIME) -> None:
+        self._path = path
+        self._job = job
+        self._lifetime_s = lifetime.total_seconds()
+        self._lock = threading.Lock()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the job is secured."""
+        return self._path.is_dir()
+
+    def create(self, identities: Iterable[tuple[Role, int | None]]) -> None:
+        """Make the folder with a new authority, and sign these identities."""
+        from edl_runtime.identity.authority import Authority
+
+        self.install(Authority.create(self._job).to_pem())
+        self._sign([Identity(self._job, role, number) for role, number in identities])
+
+    def install(self, authority: bytes) -> None:
+        """Make the folder with an authority that was made elsewhere.
+
+        Args:
+            authority: key and certificate, as ``Authority.to_pem`` gives them.
+        """
+        with self._writing():
+            self._path.mkdir(0o700)
+            replace_file(self._path / _AUTHORITY, authority, durable=True, is_private=True)
+
+    def file(self, role: Role, number: int | None = None) -> Path:
+        """Where the key and the certificate of an identity are, or will be."""
+        return _file(self._path, Identity(self._job, role, number))
+
+    def provide(self, role: Role, number: int | None = None) -> Path:
+        """The same, for a process that starts now: signed if it is not, or not for long any more.
+
+        Raises:
+            EdlError: SYSTEM.
+        """
+        identity = Identity(self._job, role, number)
+        with self._lock:
+            if self._is_due(identity):
+                self._sign([identity])
+        return self.file(role, number)
+
+    def first_expiry(self) -> float | None:
+        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
+        return _first_expiry(self._path, self._lifetime_s)
+
+    def renew(self) -> None:
+        """Sign again what has lived for two thirds of its time; else this only looks."""
+        with self._lock:
+            found = [self._identity_of(path.parent.name) for path in self._path.glob(f"*/{_FILE}")]
+            if due := [identity for identity in found if identity and self._is_due(identity)]:
+                self._sign(due)
+
+    def _identity_of(self, name: str) -> Identity | None:
+        role, _, number = name.partition("-")
+        try:
+            return Identity(self._job, Role(role), int(number) if number else None)
+        except ValueError:
+            return None
+
+    def _is_due(self, identity: Identity) -> bool:
+        try:
+            signed = _file(self._path, identity).stat().st_mtime
+        except OSError:
+            return True
+        # A signature in the future counts as due: the clock was wrong when it was made.
+        return not -60 < time.time() - signed < self._lifetime_s * 2 / 3
+
+    def _sign(self, identities: Iterable[Identity]) -> None:
+        from edl_runtime.identity.authority import Authority
+
+        with self._writing():
+            authority = Authority.load((self._path / _AUTHORITY).read_bytes())
+            for identity in identities:
+                path = _file(self._path, identity)
+                path.parent.mkdir(0o700, exist_ok=True)
+                former = path.read_bytes() if path.exists() else b""
+                lifetime = timedelta(seconds=self._lifetime_s)
+                replace_file(
+                    path, authority.issue(identity, lifetime, former), durable=True, is_private=True
+                )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise EdlError(
+                ErrorCode.SYSTEM,
+                f"the identities of job {self._job} cannot be written: {error}",
+                where=str(self._path),
+                remedy="Check the space there, and that the folder is yours alone.",
+            ) from error
+
+
+def _file(folder: Path, identity: Identity) -> Path:
+    return folder / identity.name / _FILE
+
+
+def _first_expiry(folder: Path, lifetime_s: float) -> float | None:
+    signed = []
+    for path in folder.glob(f"*/{_FILE}"):
+        with contextlib.suppress(FileNotFoundError):  # replaced at this moment
+            signed.append(path.stat().st_mtime)
+    return min(signed) + lifetime_s if signed else None

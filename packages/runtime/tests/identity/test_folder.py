@@ -1,0 +1,173 @@
+"""The files of a job's identities: who may read them, and when they are signed again."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.credentials import Credentials, Material
+from edl_proto.identity.names import Role
+from edl_runtime.identity.folder import LIFETIME, IdentityFolder, MountedIdentities
+
+WORKER = (Role.WORKER, 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> IdentityFolder:
+    folder = IdentityFolder(tmp_path / "identity", "w")
+    assert not folder.exists
+    folder.create([(Role.MASTER, None), (Role.CLIENT, None), WORKER])
+    assert folder.exists
+    return folder
+
+
+def age(path: Path, by: timedelta) -> None:
+    at = time.time() - by.total_seconds()
+    os.utime(path, (at, at))
+
+
+def test_nobody_else_can_read_anything(folder: IdentityFolder, tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        folder.provide(Role.VIEWER)
+    finally:
+        os.umask(mask)
+    found = [tmp_path / "identity", *(tmp_path / "identity").rglob("*")]
+    assert len(found) == 10
+    for path in found:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_certificate_says_who_and_for_what(folder: IdentityFolder) -> None:
+    usages = {}
+    for role, number in ((Role.MASTER, None), (Role.SERVER, 1), WORKER, (Role.CLIENT, None)):
+        content = folder.provide(role, number).read_bytes()
+        certificate = x509.load_pem_x509_certificate(content)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        path = role.value if number is None else f"{role}/{number}"
+        assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"edl://job/w/{path}"]
+        assert len(certificate.subject) == 0
+        usages[role] = set(
+            certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        )
+    serves, calls = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    assert usages == {
+        Role.MASTER: {serves},
+        Role.SERVER: {serves, calls},
+        Role.WORKER: {calls},
+        Role.CLIENT: {calls},
+    }
+
+
+def test_a_certificate_tolerates_clocks_that_differ(folder: IdentityFolder) -> None:
+    certificate = x509.load_pem_x509_certificate(folder.file(*WORKER).read_bytes())
+    apart = timedelta(minutes=5)
+    now = datetime.now(UTC)
+    assert certificate.not_valid_before_utc < now - apart
+    # A third of the lifetime is left when it is renewed.
+    assert certificate.not_valid_after_utc > now + LIFETIME * 2 / 3 + apart
+
+
+def test_only_what_is_old_is_signed_again(folder: IdentityFolder) -> None:
+    old, young = folder.file(*WORKER), folder.file(Role.MASTER)
+    age(old, LIFETIME * 0.7)
+    age(young, LIFETIME * 0.6)
+    before = Material(old), Material(young)
+    folder.renew()
+    after = Material(old), Material(young)
+    assert after[1].certificate == before[1].certificate
+    assert after[0].certificate != before[0].certificate
+    assert (after[0].key, after[0].authority) == (before[0].key, before[0].authority)
+
+
+def test_a_process_that_starts_gets_a_certificate_with_its_life_ahead(
+    folder: IdentityFolder,
+) -> None:
+    path = folder.file(*WORKER)
+    before = path.read_bytes()
+    assert folder.provide(*WORKER) == path
+    assert path.read_bytes() == before
+    age(path, LIFETIME)
+    folder.provide(*WORKER)
+    assert path.read_bytes() != before
+
+
+def test_what_was_signed_by_a_clock_in_the_future_is_signed_again(folder: IdentityFolder) -> None:
+    path = folder.file(*WORKER)
+    before = path.read_bytes()
+    age(path, -timedelta(days=300))
+    folder.renew()
+    assert path.read_bytes() != before
+
+
+def test_a_renewed_file_is_read_again(folder: IdentityFolder) -> None:
+    credentials = Credentials(folder.file(*WORKER))
+    first = credentials.current()
+    assert credentials.current() is first
+    age(folder.file(*WORKER), LIFETIME)
+    folder.renew()
+    second = credentials.current()
+    assert second is not first
+    folder.file(*WORKER).unlink()
+    assert credentials.current() is second, "while the file is gone"
+
+
+@pytest.mark.parametrize("harm", ["readable", "cut", "gone"])
+def test_a_file_that_cannot_be_used_is_refused_with_its_name(
+    folder: IdentityFolder, harm: str
+) -> None:
+    path = folder.file(*WORKER)
+    match harm:
+        case "readable":
+            path.chmod(0o604)
+        case "cut":
+            path.write_bytes(path.read_bytes()[:-40])
+        case "gone":
+            path.unlink()
+    with pytest.raises(EdlError) as caught:
+        Credentials(path)
+    assert (caught.value.code, caught.value.where) == (ErrorCode.FORBIDDEN, str(path))
+
+
+def test_a_container_finds_its_files_in_the_same_place_and_signs_nothing(
+    folder: IdentityFolder, tmp_path: Path
+) -> None:
+    path = folder.file(*WORKER)
+    mounted = MountedIdentities(tmp_path / "identity", "w")
+    (tmp_path / "identity" / "authority.pem").unlink()  # no container sees it
+    age(path, LIFETIME)
+    before = path.read_bytes()
+    mounted.renew()
+    assert mounted.provide(*WORKER) == path
+    assert path.read_bytes() == before
+    assert not mounted.provide(Role.WORKER, 4).exists()
+
+
+def test_a_folder_that_cannot_sign_says_so(folder: IdentityFolder, tmp_path: Path) -> None:
+    (tmp_path / "identity" / "authority.pem").write_bytes(b"nothing")
+    with pytest.raises(EdlError) as caught:
+        folder.provide(Role.WORKER, 4)
+    assert caught.value.code == ErrorCode.SYSTEM
+
+
+def test_an_authority_that_was_made_elsewhere_signs_here(
+    folder: IdentityFolder, tmp_path: Path
+) -> None:
+    authority = (tmp_path / "identity" / "authority.pem").read_bytes()
+    other = IdentityFolder(tmp_path / "other", "w")
+    other.install(authority)
+    assert (tmp_path / "other" / "authority.pem").stat().st_mode & 0o777 == 0o600
+    here, there = (Material(each.provide(Role.MASTER)) for each in (folder, other))
+    assert (here.authority, here.key != there.key) == (there.authority, True)
+    damaged = IdentityFolder(tmp_path / "damaged", "w")
+    damaged.install(authority[:-60])
+    with pytest.raises(EdlError) as caught:
+        damaged.provide(Role.MASTER)
+    assert caught.value.code == ErrorCode.SYSTEM
