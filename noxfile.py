@@ -67,11 +67,12 @@ def pytest(
 
 @nox.session(tags=["test"], **in_workspace)
 def lint(session: nox.Session) -> None:
-    """Style, format, and the limits of modules and classes."""
+    """Style, format, the limits of modules and classes, and the budgets of private idioms."""
     session.run("ruff", "check", ".", external=True)
     session.run("ruff", "format", "--check", ".", external=True)
     session.run("sh", "-n", "dev", external=True)
     session.run("python", "tools/structure.py", "--check", external=True)
+    session.run("python", "tools/words.py", "--check", external=True)
 
 
 @nox.session(tags=["test"], **in_workspace)
