@@ -20,13 +20,14 @@ def main() -> None:
     except KeyboardInterrupt:  # while modules were imported, before the command began
         code = INTERRUPTED
     # What is still buffered, for a reader that has left or a full disk, must not fail at
-    # interpreter exit.
+    # interpreter exit. That a warning cannot be written fails no command.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            code = code or (UNREAD if isinstance(error, BrokenPipeError) else UNWRITABLE)
+            if stream is sys.stdout:
+                code = code or (UNREAD if isinstance(error, BrokenPipeError) else UNWRITABLE)
     sys.exit(code)
 
 

@@ -269,7 +269,8 @@ def test_a_file_of_the_kernel_that_never_ends(attempt: Attempt, tmp_path: Path) 
         for place in ("/proc/kmsg", "t.csv"):
             done = attempt(*command, place)
             assert done.code == 3, done
-            assert "regular file" in done.err or "permitted" in done.err
+            # Only root may open it, and not in every container.
+            assert any(words in done.err for words in ("regular file", "denied", "permitted"))
 
 
 # --- the job's directory ------------------------------------------------------------------
@@ -317,7 +318,9 @@ def test_streams_that_are_closed_or_full(edl: Edl, redirection: str, code: int) 
         command = f'exec "$0" -m edl {words} {redirection}'
         done = subprocess.run(
             ["sh", "-c", command, sys.executable],
-            capture_output=True, text=True, env=edl.env, cwd=edl.place, timeout=200, check=False,
+            # Python keeps what it could not write, and tries again at its end, if it buffers.
+            env={**edl.env, "PYTHONUNBUFFERED": ""}, cwd=edl.place,
+            capture_output=True, text=True, timeout=200, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         refused_or_done(code, done.stderr, redirection)

@@ -19,18 +19,19 @@ _NUMBERS = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+))*")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~+@=-]+)+/?")
 _CREDENTIAL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_CLOUD_SERVICES = tuple(
+_REFUSED_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in (
         "168.63.129.16/32",  # Azure: metadata, DNS, health of every virtual machine
         "192.0.0.0/24",  # Oracle's metadata (192.0.0.192), and other special purposes
         "fec0::/10",  # site-local: old, and still routed in places
         "192.88.99.0/24",  # relays of 6to4
+        "2002::/16",  # 6to4, which is retired: where a packet goes is up to a relay
         "100.100.100.200/32",  # Alibaba's metadata
         "fd00:ec2::/32",  # Amazon's metadata and DNS over IPv6
     )
 )
-"""Addresses of machines in a cloud that Python counts, or once counted, as public."""
+"""Addresses that are refused, although some version of Python counts them as public."""
 
 
 _REMEDIES = {
@@ -152,14 +153,13 @@ def is_public(text: str) -> bool:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    if any(address in network for network in _CLOUD_SERVICES):
+    if any(address in network for network in _REFUSED_NETWORKS):
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
         if address.teredo is not None or address in _NAT64:
             return False
-        if inner is not None:
-            return is_public(str(inner))
+        if address.ipv4_mapped is not None:
+            return is_public(str(address.ipv4_mapped))
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
