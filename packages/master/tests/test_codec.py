@@ -99,7 +99,7 @@ def test_a_metric_state_comes_back_as_it_was(dtype: str, shape: tuple[int, ...])
     array = (np.arange(np.prod(shape)) % 2).reshape(shape).astype(dtype)
     sent = task_pb2.MetricState(name="auc", variables=[tensor.encode(array)])
     state = codec.metric_state_from(sent)
-    assert state.variables[0].shape == shape
+    assert state.variables[0].values.shape == shape
     assert codec.metric_state_to(state) == sent
 
 

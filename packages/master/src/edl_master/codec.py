@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from math import isfinite
 
-import numpy as np
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
 
 from edl_master.core import events
 from edl_master.core.effects import CallbackCall, LeaseGranted
-from edl_master.core.events import Addable, HeldLease, MetricState
+from edl_master.core.events import HeldLease
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import (
     AppliedCount,
@@ -25,6 +24,7 @@ from edl_master.core.identifiers import (
     Token,
     WorkerId,
 )
+from edl_master.core.metric_states import Addable, MetricState, add_up
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.shard_layout import ShardLayout
@@ -172,7 +172,7 @@ def lease_to(
         seed=lease.seed,
         frozen=lease.frozen,
         parameter_version=lease.version or 0,
-        metric_states=map(metric_state_to, lease.metric_states),
+        metric_states=map(metric_state_to, add_up(lease.metric_states)),
         part_path=part_path,
         export=export,
         callbacks=_call_to(lease.callbacks) if lease.callbacks is not None else None,
@@ -286,16 +286,13 @@ def _addable_from(message: task_pb2.Tensor) -> Addable:
         raise malformed(str(error)) from error
     if array.size > _MOST_STATE_NUMBERS:
         raise malformed(f"a metric's state of {array.size} numbers is too large")
-    return Addable(array.dtype.name, array.shape, tuple(array.ravel().tolist()))
+    return Addable(array.dtype.name, array)
 
 
 def metric_state_to(state: MetricState) -> task_pb2.MetricState:
     """The variables of one metric, as a message."""
-    arrays = (
-        np.array(variable.values, variable.dtype).reshape(variable.shape)
-        for variable in state.variables
-    )
-    return task_pb2.MetricState(name=state.name, variables=map(tensor.encode, arrays))
+    variables = [tensor.encode(variable.narrow) for variable in state.variables]
+    return task_pb2.MetricState(name=state.name, variables=variables)
 
 
 # --- workers and parameters ----------------------------------------------------------------

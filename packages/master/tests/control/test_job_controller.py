@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes.job_settings import job_settings
 
@@ -15,17 +16,20 @@ from edl_master.control import job_controller
 from edl_master.control.job_controller import CapturedState, GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
+    HeldLease,
     InstanceExited,
     LeaseRequested,
     OutputFinished,
     SnapshotTaken,
     StopRequested,
+    TaskCompleted,
     Tick,
     WorkerReady,
     WorkerRegistered,
 )
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.metric_states import Addable, MetricState, MetricStates, add_up
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.settings import JobType
@@ -188,6 +192,44 @@ def test_a_defect_while_the_job_fails_still_ends_it(
     assert end.phase is JobPhase.FAILED
     assert end.failure is not None
     assert "broken" in end.failure.what
+
+
+def test_metric_states_are_added_up_outside_of_the_lock(
+    external: RecordedEffects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = job_settings(JobType.EVALUATE, records_per_task=10, max_workers=2)
+    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
+    controller = JobController(JobStateMachine(settings, (40,)), plane, external)
+    make_ready(controller, 2)
+    begun, answered = threading.Event(), threading.Event()
+    sizes: list[int] = []
+
+    def add_slowly(addends: tuple[MetricStates, ...]) -> MetricStates:
+        begun.set()
+        assert answered.wait(LONG_S), "a lease waits for the sum"
+        sizes.append(len(addends))
+        return add_up(addends)
+
+    monkeypatch.setattr(job_controller, "add_up", add_slowly)
+    states = (MetricState("n", (Addable("float32", np.ones(3, np.float32)),)),)
+
+    def complete(number: int) -> None:
+        granted = controller.handle(ask(number))
+        assert isinstance(granted, GrantedLease)
+        held = HeldLease(granted.lease.task, granted.lease.token)
+        done = TaskCompleted(WorkerId(number), held, 1, 0, 10, 10, states)
+        assert controller.handle(done) is None
+
+    complete(0)
+    adding = threading.Thread(target=complete, args=(0,))
+    adding.start()
+    assert begun.wait(LONG_S)
+    other = controller.request_lease(ask(1), 0, lambda: True)
+    answered.set()
+    adding.join(LONG_S)
+    assert isinstance(other, GrantedLease)
+    complete(0)
+    assert sizes == [2, 2], "sums take the place of their addends"
 
 
 def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(

@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+import numpy as np
+
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
 from edl_master.core.failure import Failure
@@ -27,6 +29,13 @@ from edl_master.core.identifiers import (
     WorkerId,
 )
 from edl_master.core.job import JobStateMachine
+from edl_master.core.metric_states import (
+    Addable,
+    MetricState,
+    MetricStates,
+    add_up,
+    array_to_json,
+)
 from edl_master.core.settings import JobSettings, JobType
 
 
@@ -110,6 +119,8 @@ class World:
         self.restarts = restarts
         self.now = 0.0
         self.job = JobStateMachine(settings, data, validation)
+        self.adding_up: tuple[tuple[MetricStates, ...], MetricStates] = ((), ())
+        """Metric states, and their sum, which replaces them later."""
         self.plane = Plane(settings.minibatch_size)
         self.parts: set[TaskKey] = set()
         """Predictions on the disk, of tasks that the job has taken."""
@@ -134,6 +145,8 @@ class World:
 
     def tell(self, event: ev.Event) -> list[fx.Effect]:
         """Hand a fact to the state machine and carry out what it decides; return the effects."""
+        if self.random.random() < 0.3:
+            self._add_up_metrics()
         effects = self.job.handle(event, self.now)
         self.happened[type(event).__name__] += 1
         self.happened.update(type(effect).__name__ for effect in effects)
@@ -228,6 +241,12 @@ class World:
         assert 0.0 <= progress.goodput <= 1.0, view
         assert progress.records_done <= progress.records_total, view
 
+    def _add_up_metrics(self) -> None:
+        """Put a sum that was begun some events ago in its place, and begin another one."""
+        self.job.replace_metric_addends(*self.adding_up)
+        addends = self.job.metric_addends
+        self.adding_up = addends, add_up(addends)
+
     def _check_barrier(self, epoch: int) -> None:
         if self.settings.epoch_barrier:
             size = self.settings.records_per_task
@@ -237,7 +256,7 @@ class World:
 
     def _save(self) -> str:
         """Ledger first, then the plane, which may be ahead by minibatches, but not by tasks."""
-        ledger = json.dumps(self.job.snapshot())
+        ledger = json.dumps(self.job.snapshot(), default=array_to_json)
         if self.random.random() < 0.5:
             for process in self.processes:
                 self._push(process, quietly=True)
@@ -437,18 +456,18 @@ class World:
         held = ev.HeldLease(lease.task, lease.token)
         length = lease.records.stop - lease.records.start if lease.records else 0
         minibatches = applied = 0
-        states: tuple[ev.MetricState, ...] = ()
+        states: MetricStates = ()
         metrics: dict[str, float] = {}
         match lease.task.type:
             case TaskType.TRAINING:
                 minibatches = self._minibatches(lease)
                 applied = self.plane.counts.get(lease.task, AppliedCount()).minibatches
             case TaskType.EVALUATION:
-                states = (ev.MetricState("seen", (ev.Addable("int64", (), (float(length),)),)),)
+                states = (MetricState("seen", (Addable("int64", np.array(length)),)),)
             case TaskType.EVALUATION_SUMMARY:
-                (seen,) = lease.metric_states
-                self.scored.append(seen.variables[0].values[0])
-                metrics = {"seen": seen.variables[0].values[0]}
+                (seen,) = add_up(lease.metric_states)
+                self.scored.append(float(seen.variables[0].values))
+                metrics = {"seen": self.scored[-1]}
             case _:
                 pass
         return ev.TaskCompleted(

@@ -14,6 +14,7 @@ from edl_master.core import events as ev
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import InstanceId, TaskType, Version, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.metric_states import MetricState
 from edl_master.core.settings import JobType
 
 SETTINGS = job_settings(
@@ -76,7 +77,7 @@ class Play:
                     self.say(ev.MinibatchApplied(WORKER, held, 2, version, loss, 0))
                 done = replace(done, minibatches=2, applied=2)
             case TaskType.EVALUATION:
-                done = replace(done, metric_states=(ev.MetricState("n", ()),))
+                done = replace(done, metric_states=(MetricState("n", ()),))
             case TaskType.EVALUATION_SUMMARY:
                 done = replace(done, metrics={"accuracy": 0.1 * key.round})
             case TaskType.CALLBACKS:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes.job_settings import TIMINGS, job_settings
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from edl_master.core.evaluation import MetricStateMismatch, merge_states
-from edl_master.core.events import Addable, MetricState
 from edl_master.core.failure import Failure
 from edl_master.core.failure_policy import (
     CrashLoopDetector,
@@ -25,8 +21,6 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobType
 
 BOOM = Failure("USER_CODE", "boom", where="model.py:3", detail="Traceback")
-
-at_leisure = settings(deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -138,34 +132,3 @@ def test_preempted_workers_are_restarted_at_once_unless_it_never_ends() -> None:
     ]
     assert delays == [0, 0, 0, 0, 1, 2, 4, 30]
     assert restart_delay_s(ExitKind.LEFT, 1000, TIMINGS) == 0
-
-
-numbers = st.lists(st.integers(-1000, 1000).map(float), min_size=3, max_size=3)
-
-
-@at_leisure
-@given(tasks=st.lists(numbers, min_size=1, max_size=6), order=st.randoms())
-def test_states_add_up_in_any_order(tasks: list[list[float]], order: object) -> None:
-    merged: dict[str, MetricState] = {}
-    shuffled = list(tasks)
-    order.shuffle(shuffled)
-    for values in shuffled:
-        merged = merge_states(merged, (a_state("auc", values), a_state("count", [1.0])))
-    assert merged["auc"].variables[0].values == tuple(map(sum, zip(*tasks, strict=True)))
-    assert merged["count"].variables[0].values == (float(len(tasks)),)
-
-
-def a_state(name: str, values: list[float], dtype: str = "float32") -> MetricState:
-    return MetricState(name, (Addable(dtype, (len(values),), tuple(values)),))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [a_state("auc", [1.0]), a_state("auc", [1.0, 2.0], "int64"), MetricState("auc", ())],
-)
-def test_states_of_other_shapes_are_the_model_files_fault(other: MetricState) -> None:
-    merged = merge_states({}, (a_state("auc", [1.0, 2.0]),))
-    with pytest.raises(MetricStateMismatch) as caught:
-        merge_states(merged, (other,))
-    assert caught.value.failure.code == "MODEL_CONTRACT"
-    assert "auc" in caught.value.failure.what

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fakes.job_settings import job_settings
 
 from edl_master.core import effects as fx
@@ -50,6 +51,13 @@ from edl_master.core.identifiers import (
     WorkerId,
 )
 from edl_master.core.job import JobStateMachine
+from edl_master.core.metric_states import (
+    Addable,
+    MetricState,
+    MetricStates,
+    add_up,
+    array_to_json,
+)
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.view import JobView
 
@@ -133,7 +141,7 @@ def tell(effect: fx.Effect) -> str:
                 line += f": file {records.file} [{records.start}, {records.stop})"
             if frozen:
                 line += f", frozen {frozen} at version {version}"
-            for state in states:
+            for state in add_up(states):
                 line += f", {state.name} {' '.join(_numbers(state))}"
             return line + (f", after {lease.crashes} crashes" if lease.crashes else "")
         case fx.WaitForWork(_, reason):
@@ -179,9 +187,9 @@ def tell(effect: fx.Effect) -> str:
             return f"end {phase}{_failure(failure)}"
 
 
-def _numbers(state: ev.MetricState) -> Iterator[str]:
+def _numbers(state: MetricState) -> Iterator[str]:
     for variable in state.variables:
-        for value in variable.values:
+        for value in variable.values.flat:
             yield f"{value:g}"
 
 
@@ -292,7 +300,7 @@ class Player:
     def _restore(self, **changes: Any) -> None:
         assert self.job is not None
         assert self.made is not None
-        saved = json.loads(json.dumps(self.job.snapshot()))
+        saved = json.loads(json.dumps(self.job.snapshot(), default=array_to_json))
         settings, data, validation = self.made
         self.job = JobStateMachine.restore(replace(settings, **changes), data, validation, saved)
 
@@ -446,7 +454,7 @@ class Player:
         """``accuracy 3 4`` are metric states or values, ``4 predictions`` is their number,
         ``without x`` is what a trained model lacks."""
         training = held.task.type is TaskType.TRAINING
-        states: tuple[ev.MetricState, ...] = ()
+        states: MetricStates = ()
         warnings: tuple[str, ...] = ()
         metrics: dict[str, float] = {}
         records = self.ranges.get(held.task, 0)
@@ -460,8 +468,8 @@ class Player:
                 if held.task.type is TaskType.EVALUATION_SUMMARY:
                     metrics = {name: values[0]}
                 else:
-                    addable = ev.Addable("float32", (len(values),), values)
-                    states = (ev.MetricState(name, (addable,)),)
+                    addable = Addable("float32", np.float32(values))
+                    states = (MetricState(name, (addable,)),)
         minibatches = self._minibatches(held.task) if training else 0
         applied = self.applied.get(held.task, 0)
         return ev.TaskCompleted(

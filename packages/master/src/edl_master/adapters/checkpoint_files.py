@@ -20,6 +20,7 @@ import numpy.typing as npt
 # The same interface as zlib; its CRC-32 is about fourteen times as fast.
 from zlib_ng import zlib_ng as zlib
 
+from edl_master.core.metric_states import array_to_json
 from edl_runtime.files import flush, open_regular, read_regular
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -83,7 +84,7 @@ class Checkpoint:
     """What was kept.
 
     Attributes:
-        documents: JSON-able values by name.
+        documents: JSON-able values by name; those to write may hold arrays.
         arrays: arrays by name; read ones are in memory.
         name: of its directory, for messages.
         taken: when it was complete.
@@ -151,7 +152,9 @@ def write_files(
     """
     files = {}
     for key, value in checkpoint.documents.items():
-        files[f"{key}.json"] = _write(directory / f"{key}.json", json.dumps(value).encode())
+        files[f"{key}.json"] = _write(
+            directory / f"{key}.json", json.dumps(value, default=array_to_json).encode()
+        )
     arrays = {}
     for i, (key, array) in enumerate(checkpoint.arrays.items()):
         arrays[key] = f"array-{i:04d}.npy"

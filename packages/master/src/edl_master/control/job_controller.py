@@ -51,10 +51,12 @@ from edl_master.core.events import (
     MinibatchApplied,
     ParametersFrozen,
     SnapshotSkipped,
+    TaskCompleted,
 )
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.metric_states import add_up
 from edl_master.core.outcome import JobEnd
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
@@ -154,6 +156,7 @@ class JobController:
         # A restored job has worked before.
         self._started = clock() - job.view(clock()).seconds
         self._changed = threading.Condition()
+        self._adding_up = threading.Lock()
         self._waiting_requests = 0
         self._end: JobEnd | None = None
 
@@ -163,7 +166,19 @@ class JobController:
             answer = self._handle_safely(event)
             if not isinstance(event, _NO_NEW_TASKS):
                 self._changed.notify_all()
-            return answer
+        if isinstance(event, TaskCompleted) and event.metric_states:
+            self._add_up_metrics()
+        return answer
+
+    def _add_up_metrics(self) -> None:
+        """Add up metric states outside of the job lock: one may have a million numbers."""
+        with self._adding_up:
+            with self._changed:
+                addends = self._job.metric_addends
+            if len(addends) > 1:
+                total = add_up(addends)
+                with self._changed:
+                    self._job.replace_metric_addends(addends, total)
 
     def request_lease(
         self, request: LeaseRequested, wait_s: float, is_wanted: Callable[[], bool]

@@ -13,7 +13,6 @@ from edl_master.core.effects import (
     Severity,
     WaitForWork,
 )
-from edl_master.core.evaluation import MetricStateMismatch
 from edl_master.core.events import (
     CallbackReply,
     HeartbeatReceived,
@@ -26,6 +25,7 @@ from edl_master.core.events import (
 from edl_master.core.identifiers import TaskType, WorkerId, WorkerState
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.leases import Lease
+from edl_master.core.metric_states import MetricStateMismatch
 from edl_master.core.permutation import task_seed
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.tasks import OpenTask

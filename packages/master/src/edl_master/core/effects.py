@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from edl_master.core.events import HeldLease, MetricState
+from edl_master.core.events import HeldLease
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
+from edl_master.core.metric_states import MetricStates
 
 
 class JobPhase(StrEnum):
@@ -62,7 +63,8 @@ class LeaseGranted:
     seed: int
     frozen: str = ""
     version: Version | None = None
-    metric_states: tuple[MetricState, ...] = ()
+    metric_states: tuple[MetricStates, ...] = ()
+    """Of all tasks of an evaluation, for its summary; the holder gets their sum."""
     callbacks: CallbackCall | None = None
     learning_rate: float | None = None
     """What callbacks have set, for local steps; None: as the optimizer says."""

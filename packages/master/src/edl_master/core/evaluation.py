@@ -7,7 +7,7 @@ version, adding up the metric states of its tasks, and waiting for one worker to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeGuard
 
@@ -19,51 +19,15 @@ from edl_master.core.effects import (
     ReleaseFrozen,
     Severity,
 )
-from edl_master.core.events import Addable, MetricState
-from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType, Version
 from edl_master.core.ledger import Ledger
+from edl_master.core.metric_states import (
+    MetricStates,
+    check_addable,
+    states_from_document,
+    states_to_document,
+)
 from edl_master.core.tasks import Round, TaskPartition
-
-
-class MetricStateMismatch(Exception):
-    """Metric states of two tasks cannot be added; carries the failure for the user."""
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(what)
-        self.failure = Failure(
-            "MODEL_CONTRACT",
-            f"Metric {name!r} has {what} in different evaluation tasks.",
-            remedy="A metric's variables must keep their shape and dtype while they are updated.",
-        )
-
-
-def merge_states(
-    merged: Mapping[str, MetricState], states: tuple[MetricState, ...]
-) -> dict[str, MetricState]:
-    """Add states element by element to those of the same names.
-
-    Raises:
-        MetricStateMismatch: the variables of a metric differ in number, shape or dtype.
-    """
-    result = dict(merged)
-    for state in states:
-        before = result.get(state.name)
-        result[state.name] = _add(before, state) if before else state
-    return result
-
-
-def _add(one: MetricState, other: MetricState) -> MetricState:
-    if len(one.variables) != len(other.variables):
-        raise MetricStateMismatch(one.name, "different numbers of variables")
-    variables = []
-    for a, b in zip(one.variables, other.variables, strict=True):
-        if a.dtype != b.dtype or a.shape != b.shape or len(a.values) != len(b.values):
-            what = f"variables of {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
-            raise MetricStateMismatch(one.name, what)
-        values = tuple(x + y for x, y in zip(a.values, b.values, strict=True))
-        variables.append(Addable(a.dtype, a.shape, values))
-    return MetricState(one.name, tuple(variables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +40,23 @@ class AwaitingFreeze:
 
 @dataclass(slots=True)
 class Evaluating:
-    """Its tasks are leased; their metric states are added to ``merged``."""
+    """Its tasks are leased; their metric states are ``addends`` until the owner adds them up."""
 
     number: int
     frozen: str
     version: Version | None
     tasks: int = 0
-    merged: dict[str, MetricState] = field(default_factory=dict)
+    addends: tuple[MetricStates, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Summarizing:
-    """All tasks are done; one worker computes values from the merged states."""
+    """All tasks are done; one worker computes values from the sum of the states."""
 
     number: int
     frozen: str
     version: Version | None
-    merged: dict[str, MetricState]
+    addends: tuple[MetricStates, ...]
 
 
 class Evaluations:
@@ -149,7 +113,7 @@ class Evaluations:
         self._begin(self._take_number(), frozen, version)
 
     def is_frozen(self, name: str, version: Version) -> bool:
-        """The frozen version is there; False when it is not one of an evaluation."""
+        """Note that the frozen version is there; False when it is not one of an evaluation."""
         match self._running:
             case AwaitingFreeze(number, wanted) if wanted == name:
                 self._begin(number, name, version)
@@ -180,26 +144,47 @@ class Evaluations:
                 number = self._take_number()
                 self._running = AwaitingFreeze(number, _own_name(number))
                 self._emit(FreezeParameters(self._running.name))
-            case Evaluating(number, frozen, version, tasks, merged) if not self._ledger.is_open(
+            case Evaluating(number, frozen, version, tasks, addends) if not self._ledger.is_open(
                 TaskType.EVALUATION, number
             ):
                 if tasks:
-                    self._running = Summarizing(number, frozen, version, merged)
+                    self._running = Summarizing(number, frozen, version, addends)
                     self._ledger.open_round(Round(TaskType.EVALUATION_SUMMARY, number, None))
                 else:
                     self._end(None)
             case _:
                 pass
 
-    def collect(self, states: tuple[MetricState, ...]) -> None:
-        """Add what one task of the running evaluation counted.
+    def collect(self, states: MetricStates) -> None:
+        """Take what one task of the running evaluation counted; ``addends`` has it from now on.
 
         Raises:
             MetricStateMismatch: it cannot be added to what the tasks before it counted.
         """
-        assert isinstance(self._running, Evaluating)
-        self._running.merged = merge_states(self._running.merged, states)
-        self._running.tasks += 1
+        running = self._running
+        assert isinstance(running, Evaluating)
+        known = {state.name: state for addend in running.addends for state in addend}
+        for state in states:
+            check_addable(known.setdefault(state.name, state), state)
+        if states:
+            running.addends += (states,)
+        running.tasks += 1
+
+    @property
+    def addends(self) -> tuple[MetricStates, ...]:
+        """What the tasks of the running evaluation counted; only the sum of all matters."""
+        return self._running.addends if isinstance(self._running, Evaluating) else ()
+
+    def replace_addends(self, addends: tuple[MetricStates, ...], total: MetricStates) -> None:
+        """Put the sum of the first addends in their place, if they are still there.
+
+        Args:
+            addends: what ``addends`` was before.
+            total: their sum.
+        """
+        # States are equal if they are identical: another evaluation may have begun since.
+        if isinstance(self._running, Evaluating) and self.addends[: len(addends)] == addends:
+            self._running.addends = (total, *self.addends[len(addends) :])
 
     def finish(self, metrics: Mapping[str, float]) -> None:
         """The summary of the running evaluation is done."""
@@ -230,13 +215,13 @@ class Evaluations:
         if running.frozen == _own_name(running.number):
             self._emit(ReleaseFrozen(running.frozen))
 
-    def task_input(self) -> tuple[str, Version | None, tuple[MetricState, ...]]:
-        """The input of a task of the running evaluation: frozen name, version, merged states."""
+    def task_input(self) -> tuple[str, Version | None, tuple[MetricStates, ...]]:
+        """The input of a task of the running evaluation: frozen name, version, addends."""
         match self._running:
             case Evaluating(frozen=frozen, version=version):
                 return frozen, version, ()
-            case Summarizing(frozen=frozen, version=version, merged=merged):
-                return frozen, version, tuple(merged.values())
+            case Summarizing(frozen=frozen, version=version, addends=addends):
+                return frozen, version, addends
             case running:
                 raise AssertionError(f"no evaluation has tasks: {running}")
 
@@ -253,7 +238,7 @@ class Evaluations:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the next master needs, as JSON-able values.
+        """Return what the next master needs: JSON-able values, and arrays of metric states.
 
         An evaluation of a trained model continues. One of a frozen version starts again, because
         that version ended with the master.
@@ -293,54 +278,23 @@ def _survives_restart(
 
 
 def _running_to_json(running: Evaluating | Summarizing) -> dict[str, Any]:
-    """An evaluation of a trained model as JSON-able values."""
-    states = [
-        {
-            "name": state.name,
-            "variables": [
-                {
-                    "dtype": each.dtype,
-                    "shape": list(each.shape),
-                    "values": _numbers_to_json(each.values),
-                }
-                for each in state.variables
-            ],
-        }
-        for state in running.merged.values()
-    ]
+    """Describe an evaluation of a trained model; its arrays become JSON by ``array_to_json``."""
     tasks = running.tasks if isinstance(running, Evaluating) else None
-    return {"number": running.number, "tasks": tasks, "merged": states}
+    addends = list(map(states_to_document, running.addends))
+    return {"number": running.number, "tasks": tasks, "addends": addends}
 
 
 def _running_from_json(saved: Mapping[str, Any]) -> Evaluating | Summarizing:
     """Undo ``_running_to_json``."""
-    merged = {
-        state["name"]: MetricState(
-            state["name"],
-            tuple(
-                Addable(
-                    each["dtype"],
-                    tuple(each["shape"]),
-                    tuple(map(_number_from_json, each["values"])),
-                )
-                for each in state["variables"]
-            ),
-        )
-        for state in saved["merged"]
-    }
+    addends = tuple(map(states_from_document, saved["addends"]))
     if saved["tasks"] is None:
-        return Summarizing(saved["number"], "", None, merged)
-    return Evaluating(saved["number"], "", None, saved["tasks"], merged)
+        return Summarizing(saved["number"], "", None, addends)
+    return Evaluating(saved["number"], "", None, saved["tasks"], addends)
 
 
 def _numbers_to_json(values: Iterable[float]) -> list[float | str]:
     """Numbers that JSON holds exactly; it has no NaN and infinity."""
     return [value if isfinite(value) else str(value) for value in values]
-
-
-def _number_from_json(value: float | str) -> float:
-    # Not float() for all: counters are integers of any size.
-    return float(value) if isinstance(value, str) else value
 
 
 def _own_name(number: int) -> str:

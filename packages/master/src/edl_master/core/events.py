@@ -17,6 +17,7 @@ from edl_master.core.identifiers import (
     Version,
     WorkerId,
 )
+from edl_master.core.metric_states import MetricStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class TaskCompleted:
     applied: int
     records: int
     examples: int
-    metric_states: tuple[MetricState, ...] = ()
+    metric_states: MetricStates = ()
     metrics: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     callbacks: CallbackReply | None = None
@@ -203,23 +204,6 @@ class CallbackReply:
     """The present values are the best so far."""
     restore_best: bool = False
     """Training ends, and the best values become the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricState:
-    """State variables of one metric, each a flat tuple of numbers with its shape and dtype."""
-
-    name: str
-    variables: tuple[Addable, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Addable:
-    """Numbers that add up element by element."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

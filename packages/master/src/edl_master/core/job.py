@@ -60,6 +60,7 @@ from edl_master.core.job_phases import InvalidTransition, InvariantViolation, Jo
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
 from edl_master.core.late_answers import answer_after_end
 from edl_master.core.lease_recovery import LeaseRecovery
+from edl_master.core.metric_states import MetricStates
 from edl_master.core.periodic_checks import PeriodicChecks
 from edl_master.core.save_reports import SaveReports
 from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType, is_worker_range
@@ -118,6 +119,7 @@ class JobStateMachine:
         stalls = StallMonitor(components, self._recovery)
         self._dispatch = Dispatcher(components, self._recovery, stalls)
         self.may_complete = self._dispatch.may_complete
+        self.replace_metric_addends = components.evaluations.replace_addends
         self._checks = PeriodicChecks(components, self._recovery, stalls)
         self._saves = SaveReports(components)
         self._phases = JobPhases()
@@ -336,11 +338,16 @@ class JobStateMachine:
         return build_view(self._components, self._phases.now, now)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the position as JSON-able values; small, whatever the size of the data.
+        """Return the position: JSON-able values, and arrays for ``metric_states.array_to_json``.
 
         The owner passes no event between this and the snapshot of the parameters.
         """
         return take_snapshot(self._components, self._identity)
+
+    @property
+    def metric_addends(self) -> tuple[MetricStates, ...]:
+        """What the tasks of the running evaluation counted, for the owner to add up."""
+        return self._components.evaluations.addends
 
     @property
     def trains(self) -> bool:
