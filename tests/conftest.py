@@ -25,6 +25,7 @@ import recordio.example
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_runtime.identity.folder import IdentityFolder
+from edl_testing.requirements import require
 from tests import database_servers
 from tests.database_servers import Server
 
@@ -252,9 +253,7 @@ def digit_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, Server]]:
     """PostgreSQL and MariaDB."""
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
+    require(database_servers.missing())
     with contextlib.ExitStack() as stack:
         yield {
             "postgresql": stack.enter_context(database_servers.postgresql()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from conftest import ROOT, Done
 
 import recordio.example
 from edl.__main__ import run
+from edl_testing.requirements import require
 from tests import database_servers
 from tests.database_servers import PASSWORD, Server, execute
 
@@ -45,9 +45,7 @@ def fill(server: Server, table: str, rows: np.ndarray, *columns: str) -> None:
 
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[Server]:
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
+    require(database_servers.missing())
     with database_servers.mariadb() as started:
         yield started
 

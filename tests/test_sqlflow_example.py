@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 
-import pytest
 from conftest import ROOT, Edl
 
+from edl_testing.requirements import require
 from tests import database_servers
 
 
 def test_statements_and_a_submitter_predict_columns_of_tables(edl: Edl) -> None:
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
+    require(database_servers.missing())
     done = edl.shell("examples/sqlflow/run.sh", ROOT, timeout=900)
     assert "90 predictions in testdata.predicted_salary" in done.out
     assert "the label is salary, the last column" in done.err

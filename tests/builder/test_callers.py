@@ -18,6 +18,7 @@ from git_server import Remote
 from git_server import serving as git_serving
 
 from edl_builder.config.access import hash_token
+from edl_testing.requirements import require
 from tests import database_servers
 
 from . import job_base
@@ -169,9 +170,7 @@ def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
 
 def test_a_submitter_needs_no_engine(job_docker_env: DockerEnvironment, tmp_path: Path) -> None:
     """In a container: rows of PostgreSQL, an image by the builder's stubs, jobs, a column."""
-    missing = database_servers.missing()
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"missing: {missing}")
+    require(database_servers.missing())
     job = tmp_path / "job"
     job.mkdir()
     repository = f"{job_docker_env.registry}/sqlflow/{uuid.uuid4().hex[:8]}"

@@ -20,6 +20,7 @@ from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import builder_pb2 as pb
 from edl_runtime.images.registry import RegistryAccess
+from edl_testing.requirements import require_program
 from tests.ports import free_port
 
 from .docker_environment import DockerEnvironment, started, until
@@ -40,6 +41,7 @@ class Guarded:
 @contextlib.contextmanager
 def guarded_registry(folder: Path, *, tls: bool) -> Iterator[Guarded]:
     """``docker-registry`` with htpasswd, whose one user is ``builder``."""
+    program = require_program("docker-registry", "docker-registry")
     port = free_port()
     users = folder / "htpasswd"
     made = subprocess.run(
@@ -62,7 +64,7 @@ def guarded_registry(folder: Path, *, tls: bool) -> Iterator[Guarded]:
     )
     log = folder / "registry.log"
     scheme = "https" if tls else "http"
-    with started(["docker-registry", "serve", str(settings)], log) as process:
+    with started([program, "serve", str(settings)], log) as process:
 
         def answers() -> bool:
             assert process.poll() is None, log.read_text()

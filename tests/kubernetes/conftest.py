@@ -12,6 +12,8 @@ from cluster import requirements
 from cluster.cluster import Cluster
 from submitter import Submitter
 
+from edl_testing.requirements import require
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test may wait until Kubernetes is built."""
@@ -22,12 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with two real nodes; skipped, or failed in CI, where none can run."""
-    if missing := requirements.missing():
-        reason = f"a test cluster needs: {', '.join(missing)}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    """A cluster with two real nodes; where none can run, tests are skipped or fail."""
+    require(", ".join(requirements.missing()))
     started = Cluster.start(tmp_path_factory.mktemp("kubernetes") / "cluster", nodes=2)
     yield started
     started.end()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
+from edl_testing.requirements import do_without, require_program
 from tests.go_programs import GoPrograms
 
 _LINTER = GoPrograms(
@@ -35,24 +32,18 @@ def promtool(*arguments: str, text: str | None = None) -> str:
 
 
 def find(name: str) -> str:
-    """Where a program of Prometheus is; skips the test where it is not, but not in CI."""
-    return shutil.which(name) or _do_without(f"{name} is not installed (apt install prometheus)")
+    """Return the path of a program of Prometheus; without it the test is skipped or fails."""
+    return require_program(name, "prometheus")
 
 
 def dashboard_linter() -> str:
-    """Where Grafana's linter is; the first call on a machine builds it with Go.
+    """Return the path of Grafana's linter, which the first call on a machine builds with Go.
 
-    Skips the test where that is not possible, but not in CI.
+    Where that is not possible, the test is skipped or fails.
     """
     if shutil.which("go") is None:
-        _do_without("Go is not installed, which builds Grafana's dashboard-linter")
+        do_without("Go is not installed, which builds Grafana's dashboard-linter")
     try:
         return str(_LINTER.build() / "dashboard-linter")
     except subprocess.CalledProcessError as error:
-        _do_without(f"Grafana's dashboard-linter cannot be built: {error}")
-
-
-def _do_without(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        do_without(f"Grafana's dashboard-linter cannot be built: {error}")

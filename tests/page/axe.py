@@ -6,9 +6,9 @@ import shutil
 import subprocess
 import tarfile
 
-import pytest
 from dev_cache import folder, locked
 
+from edl_testing.requirements import do_without
 from page.browser import Tab
 
 _PACKAGE = "axe-core@4.14.1"
@@ -35,11 +35,11 @@ def _source() -> str:
         if not kept.exists():
             npm = shutil.which("npm")
             if npm is None:
-                pytest.skip("npm is not installed, so axe-core cannot be had (apt install npm)")
+                do_without("npm is not installed, so axe-core cannot be had (apt install npm)")
             command = [npm, "pack", "--silent", "--pack-destination", str(folder()), _PACKAGE]
             packed = subprocess.run(command, capture_output=True, text=True, check=False)
             if packed.returncode != 0:
-                pytest.skip(f"npm has no {_PACKAGE} for this machine: {packed.stderr[-300:]}")
+                do_without(f"npm has no {_PACKAGE} for this machine: {packed.stderr[-300:]}")
             archive = folder() / packed.stdout.strip()
             with tarfile.open(archive) as files:
                 source = files.extractfile("package/axe.min.js")

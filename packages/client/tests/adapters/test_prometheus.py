@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import shutil
 import socket
 import sys
 import threading
@@ -23,6 +22,7 @@ from edl.core.job_status import JobState, JobStatus, Verb
 from edl_proto.errors import EdlError
 from edl_runtime.identity.page_key import metrics_token_file
 from edl_runtime.local import job_directory
+from edl_testing.requirements import require_program
 
 
 class Metrics:
@@ -71,11 +71,8 @@ def metrics() -> Iterator[list[Metrics]]:
         each.close()
 
 
-@pytest.mark.skipif(
-    shutil.which("prometheus") is None and not os.environ.get("CI"),
-    reason="Prometheus is not installed (apt install prometheus)",
-)
 def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> None:
+    require_program("prometheus", "prometheus")
     first, moved, second = metrics
     of = {each.address: each for each in metrics}
 

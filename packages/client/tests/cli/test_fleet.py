@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.cookiejar
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -19,6 +18,7 @@ import pytest
 from conftest import Edl, eventually
 
 from edl_runtime.identity.page_key import PageKey
+from edl_testing.requirements import require_program
 
 WAIT_S = 120.0
 
@@ -160,12 +160,9 @@ def answers(url: str) -> bool:
     return True
 
 
-@pytest.mark.skipif(
-    shutil.which("prometheus") is None and not os.environ.get("CI"),
-    reason="Prometheus is not installed (apt install prometheus)",
-)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_prometheus_outlives_the_command(tidy: Edl, number: signal.Signals) -> None:
+    require_program("prometheus", "prometheus")
     # Under nohup, children would ignore SIGHUP, too.
     ours = signal.getsignal(number)
     if number is not signal.SIGKILL:

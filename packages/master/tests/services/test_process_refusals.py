@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from master_process import Master, failed, until
 
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory
+from edl_testing.requirements import do_without
 
 
 @pytest.fixture
@@ -85,17 +85,15 @@ def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def mounts() -> None:
-    """This process can mount a small disk for itself alone; in CI it has to."""
+    """Make sure that this process can mount a small disk for itself alone."""
     if shutil.which("unshare") is None:
         reason = "there is no unshare"
     else:
         probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
         done = subprocess.run(probe, capture_output=True, text=True, timeout=200, check=False)
         reason = done.stderr if done.returncode else ""
-    if reason and os.environ.get("CI"):
-        pytest.fail(f"no small disk for these tests: {reason}")
     if reason:
-        pytest.skip(f"no small disk can be mounted here: {reason.strip()}")
+        do_without(f"no small disk can be mounted here: {reason.strip()}")
 
 
 @pytest.mark.usefixtures("mounts")
