@@ -64,15 +64,10 @@ def _interrupt_soon() -> None:
 
 def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     """Carry out one command line and report errors; returns the exit code."""
-    # Here and not above: completion and errors aside, nothing else is needed to parse.
-    from edl.cli.root import command
+    from edl.cli.root import root
 
-    if f"_{prog.upper()}_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]  # not public
-
-        completion_init()
     try:
-        answer = command().main(args=list(args), prog_name=prog, standalone_mode=False)
+        answer = root.main(args=list(args), prog_name=prog, standalone_mode=False)
     except SystemExit as end:
         # So does the command line library if nobody reads what is printed.
         if isinstance(end.__context__, BrokenPipeError):

@@ -22,7 +22,7 @@ from edl_proto.v1 import model_pb2
 def test_an_unknown_option(attempt: Attempt) -> None:
     told(attempt(num_worker="2"), 2, "--num-worker", "Did you mean --num-workers?")
     told(attempt("train", "--zzz"), 2, "--zzz", "edl train --help")
-    told(attempt("train", "--model_deff", "x"), 2, "--model_deff", "Did you mean --model-def?")
+    told(attempt("train", "--model_deff", "x"), 2, "--model-deff", "Did you mean --model-def?")
     told(attempt("list", "--runing"), 2, "Did you mean --running?")
 
 

@@ -239,10 +239,10 @@ def test_a_command_line_of_any_words(attempt: Attempt, command: str, words: list
 def test_ctrl_c_before_the_command_begins(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted() -> None:
+    def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edl.cli.root.command", interrupted)
+    monkeypatch.setattr("edl.cli.root.root.main", interrupted)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130

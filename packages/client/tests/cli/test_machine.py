@@ -154,13 +154,13 @@ def completed(edl: Edl, line: str) -> list[str]:
     done = edl.run(
         env={
             **edl.env,
-            "_EDL_COMPLETE": "complete_bash",
+            "_EDL_COMPLETE": "bash_complete",
             "COMP_WORDS": line,
             "COMP_CWORD": str(len(words) - 1),
         }
     )
     assert done.code == 0, str(done)
-    return done.out.split()
+    return [word.partition(",")[2] for word in done.out.split()]
 
 
 def test_commands_and_options_are_completed(edl: Edl) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from edl.cli import submit
 from edl.core.options import BY_NAME, Given
@@ -21,7 +21,7 @@ def read(monkeypatch: pytest.MonkeyPatch, *given: str) -> Flags:
         seen.append(flags)
 
     monkeypatch.setattr(submit, "submit", take)
-    done = CliRunner().invoke(submit.app, ["train", *given])
+    done = CliRunner().invoke(submit.train, given)
     assert done.exit_code == 0, done.output
     (flags,) = seen
     return flags

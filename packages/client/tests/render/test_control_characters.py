@@ -30,7 +30,6 @@ PRINTS = {"print", "echo", "secho", "confirm", "prompt", "launch", "pprint", "pr
 CLASSES = {"Console", "Text"}
 PRINTER = Path("render/terminal.py")
 WITHOUT_TEXTS_OF_OTHERS = {
-    Path("cli/root.py"): "the version",
     Path("master_container.py"): "its stderr is a log of the job",
     Path("adapters/machine_diagnostics.py"): "a program of its own, which answers in JSON",
 }
@@ -155,8 +154,8 @@ def test_nothing_else_prints() -> None:
 def test_the_search_finds_every_way_to_print() -> None:
     ways = """
 print(1)
-typer.echo("x")
-typer.confirm("x")
+click.echo("x")
+click.confirm("x")
 sys.stdout.write("x")
 sys.stderr.buffer.write(b"x")
 os.write(2, b"x")

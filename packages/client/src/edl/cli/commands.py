@@ -1,131 +1,150 @@
-"""Parsing and help texts, the same for every command."""
+"""What every command is made of: its options, its help, and the groups that list it.
+
+Commands of other packages are made of the same: ``command``, ``option`` and ``argument``.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+import click
+from click.shell_completion import CompletionItem
+from click.types import OptionHelpExtra
 
-CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    # --model_def is read as --model-def.
+    "token_normalize_func": lambda name: name.replace("_", "-"),
+}
+"""Settings of the root command, which all others inherit."""
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 _OPTIONS = "Options"
-_RANGE = re.compile(r" *\[[^][]*x[<>]=[^][]*\]")
-"""What the library says about the range of a number; an error says it better."""
 
 
-class _PlainValues:
-    """Mixin of commands; see ``_leave_plain_values``."""
+class EdlOption(click.Option):
+    """An option that names the section of the help that it is in."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    def __init__(self, *args: Any, section: str = _OPTIONS, **settings: Any) -> None:
+        settings.setdefault("show_default", bool(settings.get("default")))
         super().__init__(*args, **settings)
-        for param in self.params:  # type: ignore[attr-defined]  # the command's
-            _leave_plain_values(param)
+        self.section = section
 
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)  # type: ignore[misc]  # the command's
-        if option is not None and "process_value" not in vars(option):
-            _leave_plain_values(option)
-        return option
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)  # an error says it better
+        return extra
 
 
-class EdlCommand(_PlainValues, TyperCommand):
-    """A command whose help begins with examples (its ``epilog``) and groups its options.
+class EdlCommand(click.Command):
+    """A command whose help begins with examples (its ``epilog``) and has sections."""
 
-    ``--model_def`` is read as ``--model-def``.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        known = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
-        return super().parse_args(ctx, with_dashes(args, known))
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        arguments = (one for one in self.params if one.param_type_name == "argument")
-        return [self.options_metavar or "", *map(argument_name, arguments)]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.epilog or "")
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        groups: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            section = getattr(param, "rich_help_panel", None)
-            record = param.get_help_record(ctx)
-            if param.param_type_name == "argument":
-                section, record = (
-                    "Arguments",
-                    (argument_name(param), getattr(param, "help", None) or ""),
-                )
-            if record is None:
-                continue
-            record = (record[0], _RANGE.sub("", record[1]))
-            groups.setdefault(section or _OPTIONS, []).append(record)
-        for section, records in groups.items():
-            with formatter.section(section):
-                formatter.write_dl(records)
+            is_argument = isinstance(param, click.Argument)
+            section = "Arguments" if is_argument else getattr(param, "section", _OPTIONS)
+            if record := param.get_help_record(ctx):
+                sections.setdefault(section, []).append(record)
+        write_sections(formatter, sections)
 
 
-class EdlGroup(_PlainValues, TyperGroup):
-    """A group of commands such as ``edl data``, with examples first, too."""
+def command(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a function a command.
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        write_examples(formatter, self.epilog or "")
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        self.format_options(ctx, formatter)
+    Args:
+        name: the word that calls it.
+        examples: lines that users can copy.
+    """
+    return click.command(name, cls=EdlCommand, epilog=examples)
+
+
+def option(*names: str, **settings: Any) -> Decorator:
+    """Return a decorator that adds an option; where no type says more, files are completed.
+
+    Args:
+        names: its flags, and the name of the parameter if it is another one.
+        settings: ``section`` of the help, or settings of ``click.option``.
+    """
+    if not settings.keys() & {"type", "is_flag", "shell_complete"}:
+        settings["shell_complete"] = complete_files
+    return click.option(*names, cls=EdlOption, **settings)
+
+
+def argument(name: str, **settings: Any) -> Decorator:
+    """Return a decorator that adds an argument; where nothing says more, files are completed."""
+    settings.setdefault("shell_complete", complete_files)
+    return click.argument(name, **settings)
+
+
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Leave the completion to the shell, which completes names of files."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command that is imported on its first use.
+    """A command that is imported when it is called.
 
     Attributes:
-        module: where its Typer application ``app`` is.
-        summary: one line for the list of commands.
+        target: where the command is, as ``package.module:name``.
+        section: of the list of commands.
+        summary: one line for this list.
     """
 
-    module: str
+    target: str
     section: str
     summary: str
-    is_group: bool = False
 
 
-class LazyGroup(_PlainValues, TyperGroup):
-    """The root command: has a table of its commands and imports only the called one."""
+class LazyGroup(click.Group):
+    """A group with a table of its commands, which imports only the called one.
 
-    table: Mapping[str, CommandEntry] = {}
-    footer: str = ""
+    Args:
+        table: the commands by name.
+        footer: the end of the help.
+    """
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def __init__(
+        self, *args: Any, table: Mapping[str, CommandEntry], footer: str = "", **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.table = table
+        self.footer = footer
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        group = get_group(import_module(entry.module).app)
-        return group if entry.is_group else group.commands[cmd_name]
+        found: click.Command = resolve_name(entry.target)
+        return found
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.epilog or "")
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, entry in self.table.items():
             sections.setdefault(entry.section, []).append((name, entry.summary))
-        for section, rows in sections.items():
-            with formatter.section(section):
-                formatter.write_dl(rows)
-        formatter.write("\n" + self.footer)
+        write_sections(formatter, sections)
+        if self.footer:
+            formatter.write("\n" + self.footer)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Names and summaries from the table, without loading any command."""
-        from typer._click.shell_completion import CompletionItem
-
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Complete names from the table, without importing any command."""
         return [
             CompletionItem(name, help=entry.summary)
             for name, entry in self.table.items()
@@ -133,55 +152,19 @@ class LazyGroup(_PlainValues, TyperGroup):
         ]
 
 
-def argument_name(param: Any) -> str:
-    """What stands for an argument in a command's help."""
-    return str(param.metavar or param.name.upper())
-
-
-def _leave_plain_values(param: Any) -> None:
-    """Skip typer's coercion for values that have the right type already.
-
-    Texts, missing values and words of an enumeration are most of what is ever given, and the
-    library behind that coercion takes longer to import than most commands take to run.
-    """
-    wanted = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-    coerce = param.process_value
-
-    def process(ctx: Any, value: Any) -> Any:
-        if isinstance(wanted, type) and issubclass(wanted, StrEnum) and isinstance(value, str):
-            known = {str(item): item for item in wanted}
-            value = known.get(value, value)
-        plain = (
-            value is None
-            or (isinstance(wanted, type) and isinstance(value, wanted))
-            or (wanted == list[str] and value and all(isinstance(item, str) for item in value))
-        )
-        if not plain or (value is None and param.required):
-            return coerce(ctx, value)
-        return param.callback(ctx, param, value) if param.callback is not None else value
-
-    if wanted is not None:
-        param.process_value = process
-
-
-def with_dashes(args: list[str], known: set[str]) -> list[str]:
-    """The arguments with dashes for underscores in the names of known options."""
-    found: list[str] = []
-    for index, token in enumerate(args):
-        if token == "--":
-            return found + args[index:]
-        name, equals, value = token.partition("=")
-        dashed = name.replace("_", "-")
-        if token.startswith("--") and dashed in known:
-            token = dashed + equals + value
-        found.append(token)
-    return found
-
-
-def write_examples(formatter: Any, examples: str) -> None:
+def write_examples(formatter: click.HelpFormatter, examples: str) -> None:
     """Write examples without wrapping lines, so that users can copy them."""
     if examples.strip():
         formatter.write("Examples:\n")
         for line in examples.strip("\n").splitlines():
             formatter.write(f"  {line.rstrip()}\n")
         formatter.write("\n")
+
+
+def write_sections(
+    formatter: click.HelpFormatter, sections: Mapping[str, list[tuple[str, str]]]
+) -> None:
+    """Write each section as a table of two columns."""
+    for section, rows in sections.items():
+        with formatter.section(section):
+            formatter.write_dl(rows)

@@ -1,12 +1,13 @@
-"""What the scripts of ``edl completion`` complete besides commands and options."""
+"""What the scripts of ``edl completion`` complete besides commands, options and files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 
-def job_names(incomplete: str) -> list[str]:
-    """Names of all jobs that begin like this, newest first; none if they cannot be listed."""
+def job_names(ctx: Any, param: Any, incomplete: str) -> list[str]:
+    """Return the names of all jobs that begin like this, newest first; none if listing fails."""
     from edl.app import job_catalog
     from edl_proto.errors import EdlError
 
@@ -16,10 +17,10 @@ def job_names(incomplete: str) -> list[str]:
         return []
 
 
-def one_of(values: Iterable[str]) -> Callable[[str], list[str]]:
-    """Completes to one of these words."""
+def one_of(values: Iterable[str]) -> Callable[[Any, Any, str], list[str]]:
+    """Return a function that completes to one of these words."""
 
-    def complete(incomplete: str) -> list[str]:
+    def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:
         return [value for value in values if value.startswith(incomplete)]
 
     return complete

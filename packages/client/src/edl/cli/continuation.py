@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, Quiet, errors_as_output, print_result
+from edl.cli.commands import command, option
+from edl.cli.output import (
+    errors_as_output,
+    name_argument,
+    output_option,
+    print_result,
+    quiet_option,
+)
 from edl.cli.submit import finish, follow, make_display, print_detached
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from edl.use_cases.job_catalog import JobCatalog
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
-
-@app.command(cls=EdlCommand, epilog="edl resume my-job\nedl resume my-job --detach -o json")
+@command("resume", examples="edl resume my-job\nedl resume my-job --detach -o json")
+@name_argument
+@option("--detach", "-d", is_flag=True, help="Return when the job runs; do not watch it.")
+@quiet_option
+@output_option
 @finds_jobs
-def resume(
-    name: Name,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when the job runs; do not watch it.")
-    ] = False,
-    quiet: Quiet = False,
-    output_format: Output = None,
-) -> None:
+def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -> None:
     """Continue a job that was stopped, has failed or was lost, from its last snapshot.
 
     On Kubernetes, only a job that was stopped with edl stop --now, or before it began.
@@ -53,19 +54,15 @@ def resume(
     finish(backend, status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
 
 
-@app.command(cls=EdlCommand, epilog="edl export my-job\nedl export my-job --output so_far")
+@command("export", examples="edl export my-job\nedl export my-job --output so_far")
+@name_argument
+@option(
+    "--output", default="", metavar="DIR", help="Where to write it. Default: the output of the job."
+)
+@quiet_option
+@output_option
 @finds_jobs
-def export(
-    name: Name,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", metavar="DIR", help="Where to write it. Default: the output of the job."
-        ),
-    ] = "",
-    quiet: Quiet = False,
-    output_format: Output = None,
-) -> None:
+def export(name: str, output: str, quiet: bool, output_format: Format | None) -> None:
     """Write the model of a job as it is in its newest snapshot. The job itself is not changed."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
@@ -94,4 +91,4 @@ def write_model(
         terminal.message("\n".join(lines))
     print_result(of_status(status).to_dict(), form, [status.output], [name])
     if status.failure is not None:
-        raise typer.Exit(show(codec.error_of(status.failure)))
+        raise click.exceptions.Exit(show(codec.error_of(status.failure)))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.commands import argument, command, option
 from edl.cli.completion import job_names
-from edl.cli.output import Name, NoInput, Output, Quiet, errors_as_output, print_result
+from edl.cli.output import (
+    errors_as_output,
+    name_argument,
+    no_input_option,
+    output_option,
+    print_result,
+    quiet_option,
+)
+from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from edl.core.job_backend import JobBackend
@@ -19,26 +27,25 @@ if TYPE_CHECKING:
     from edl.core.options.kinds import WorkerRange
     from edl.use_cases.job_catalog import JobCatalog
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _POLL_S = 0.25
 
 
-@app.command(cls=EdlCommand, epilog="edl wait my-job\nedl wait first second --timeout 2h -o json")
+@command("wait", examples="edl wait my-job\nedl wait first second --timeout 2h -o json")
+@argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="NAME...",
+    help="Names of jobs.",
+    shell_complete=job_names,
+)
+@option("--timeout", metavar="DURATION", help="Wait no longer than this; the jobs continue.")
+@output_option
+@quiet_option
 @finds_jobs
 def wait(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=job_names),
-    ],
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout", metavar="DURATION", help="Wait no longer than this; the jobs continue."
-        ),
-    ] = None,
-    output_format: Output = None,
-    quiet: Quiet = False,
+    names: tuple[str, ...], timeout: str | None, output_format: Format | None, quiet: bool
 ) -> None:
     """Wait for the end of jobs. Exits with the code of the first job that did not succeed."""
     with errors_as_output(output_format):
@@ -65,7 +72,7 @@ def wait(
         )
         codes = [show(codec.error_of(status.failure)) for status in ends if status.failure]
         if codes:
-            raise typer.Exit(codes[0])
+            raise click.exceptions.Exit(codes[0])
 
 
 def _seconds(timeout: str | None) -> float | None:
@@ -106,18 +113,18 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
         time.sleep(_POLL_S)
 
 
-@app.command(cls=EdlCommand, epilog="edl scale my-job --workers 4\nedl scale my-job --workers 1:8")
+@command("scale", examples="edl scale my-job --workers 4\nedl scale my-job --workers 1:8")
+@name_argument
+@option(
+    "--workers",
+    "--num-workers",
+    required=True,
+    metavar="N|MIN:MAX",
+    help="Number of workers, or a range.",
+)
+@output_option
 @finds_jobs
-def scale(
-    name: Name,
-    workers: Annotated[
-        str,
-        typer.Option(
-            "--workers", "--num-workers", metavar="N|MIN:MAX", help="Number of workers, or a range."
-        ),
-    ],
-    output_format: Output = None,
-) -> None:
+def scale(name: str, workers: str, output_format: Format | None) -> None:
     """Change the number of workers of a running job. Workers that leave return their tasks."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
@@ -164,23 +171,16 @@ def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
         time.sleep(_POLL_S)
 
 
-@app.command(
-    cls=EdlCommand, epilog="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now"
+@command("stop", examples="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now")
+@name_argument
+@option("--now", is_flag=True, help="End its processes at once, without returning tasks.")
+@option("--export", is_flag=True, help="Then write its model as it is: edl export NAME.")
+@option(
+    "--reason", default="edl stop", metavar="TEXT", help="Reason to record in the job's events."
 )
+@output_option
 @finds_jobs
-def stop(
-    name: Name,
-    now: Annotated[
-        bool, typer.Option("--now", help="End its processes at once, without returning tasks.")
-    ] = False,
-    export: Annotated[
-        bool, typer.Option("--export", help="Then write its model as it is: edl export NAME.")
-    ] = False,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the job's events.")
-    ] = "edl stop",
-    output_format: Output = None,
-) -> None:
+def stop(name: str, now: bool, export: bool, reason: str, output_format: Format | None) -> None:
     """Stop a job. Workers return their tasks; its state stays, and edl resume continues it.
 
     On Kubernetes, edl resume continues only a job that was stopped with --now or before it began.
@@ -240,16 +240,15 @@ def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
     return report.location, "" if report.is_over else report.status.state.words, False
 
 
-@app.command(cls=EdlCommand, epilog="edl delete my-job\nedl delete my-job --stop --yes")
+@command("delete", examples="edl delete my-job\nedl delete my-job --stop --yes")
+@name_argument
+@option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@option("stop_first", "--stop", is_flag=True, help="Stop the job first if it runs.")
+@no_input_option
+@output_option
 @finds_jobs
 def delete(
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    stop_first: Annotated[
-        bool, typer.Option("--stop", help="Stop the job first if it runs.")
-    ] = False,
-    no_input: NoInput = False,
-    output_format: Output = None,
+    name: str, yes: bool, stop_first: bool, no_input: bool, output_format: Format | None
 ) -> None:
     """Delete a finished job: its state, logs and events. Its output stays."""
     with errors_as_output(output_format):
@@ -277,7 +276,7 @@ def delete(
                 )
             if not terminal.confirm(f"Delete {name}, its logs and events ({location})?"):
                 terminal.message(f"{name} is kept")
-                raise typer.Exit(DECLINED)
+                raise click.exceptions.Exit(DECLINED)
         if state and not is_damaged:
             end(backend, name, "edl delete --stop")
         backend.delete(name)

@@ -7,112 +7,117 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
 
-import typer
+import click
 
-from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
-from edl.cli.output import Output, PasswordFile, Quiet, errors_as_output, print_result
-from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceFormat
-
-app = typer.Typer(
-    cls=EdlGroup,
-    name="data",
-    help="Convert data to RecordIO files, inspect files of records, load predictions.",
-    epilog="edl data convert table.csv --label price --to data\n"
-    "edl data inspect data/*.recordio --check",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
+from edl.cli.commands import CommandEntry, LazyGroup, argument, command, option
+from edl.cli.output import (
+    errors_as_output,
+    output_option,
+    password_file_option,
+    print_result,
+    quiet_option,
 )
+from edl.core.formats import Compression, ImageForm, InspectedFormat, SourceFormat
+from edl.render.output_format import Format
 
 _REPORT_EVERY_S = 5.0
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl data convert table.csv --label price --split 0.9 --to data\n"
+@command(
+    "convert",
+    examples="edl data convert table.csv --label price --split 0.9 --to data\n"
     "edl data convert 'rows/*.parquet' --columns age,income,label --to data\n"
     "edl data convert photos --size 64x64 --to data\n"
     "edl data convert train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz --to mnist\n"
     "edl data convert --from postgresql://me@host/db --query 'SELECT * FROM employee' --to data\n"
     "edl data convert old.tfrecord --to new.recordio",
 )
+@option(
+    "--to",
+    "--output",
+    required=True,
+    metavar="OUT",
+    help="Folder to create, or one file *.recordio; here or in a store.",
+)
+@argument("sources", nargs=-1, metavar="[SRC...]", help="Files, folders or patterns.")
+@option(
+    "database",
+    "--from",
+    default="",
+    metavar="URL",
+    help="Database to convert from: postgresql://…, mysql://…, sqlite:///file.",
+)
+@option("--query", default="", metavar="SELECT", help="Query whose rows become records.")
+@password_file_option
+@option(
+    "form",
+    "--format",
+    type=click.Choice(SourceFormat, case_sensitive=False),
+    help="Format of the sources. [default: by name, else by content]",
+)
+@option("--columns", default="", metavar="A,B,...", help="Columns to convert. [default: all]")
+@option(
+    "--label",
+    default="",
+    metavar="COLUMN",
+    help="Column that becomes the feature label; labels.json numbers text labels.",
+)
+@option(
+    "--delimiter",
+    default="",
+    metavar="CHAR",
+    help="Delimiter of CSV files. [default: by the first lines]",
+)
+@option(
+    "--image-as",
+    type=click.Choice(ImageForm, case_sensitive=False),
+    default=ImageForm.FLOATS.value,
+    help="How the feature image is stored.",
+)
+@option("image_size", "--size", default="", metavar="HxW", help="Resize images to this size.")
+@option(
+    "--records-per-file",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Records in each file; 0 for one file.",
+)
+@option(
+    "--compressor",
+    type=click.Choice(Compression, case_sensitive=False),
+    default=Compression.SNAPPY.value,
+    help="Compression of the chunks.",
+)
+@option(
+    "--split",
+    type=float,
+    metavar="FRACTION",
+    help="Fraction for OUT/train; the rest goes to OUT/test.",
+)
+@option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Random seed of the split."
+)
+@output_option
+@quiet_option
 def convert(  # noqa: PLR0913  (the parameters are the options of the command)
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            "--output",
-            metavar="OUT",
-            help="Folder to create, or one file *.recordio; here or in a store.",
-        ),
-    ],
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SRC...]", help="Files, folders or patterns.", show_default=False),
-    ] = None,
-    database: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="URL",
-            help="Database to convert from: postgresql://…, mysql://…, sqlite:///file.",
-        ),
-    ] = "",
-    query: Annotated[
-        str, typer.Option("--query", metavar="SELECT", help="Query whose rows become records.")
-    ] = "",
-    password_file: PasswordFile = "",
-    form: Annotated[
-        SourceFormat | None,
-        typer.Option("--format", help="Format of the sources. [default: by name, else by content]"),
-    ] = None,
-    columns: Annotated[
-        str, typer.Option("--columns", metavar="A,B,...", help="Columns to convert. [default: all]")
-    ] = "",
-    label: Annotated[
-        str,
-        typer.Option(
-            "--label",
-            metavar="COLUMN",
-            help="Column that becomes the feature label; labels.json numbers text labels.",
-        ),
-    ] = "",
-    delimiter: Annotated[
-        str,
-        typer.Option(
-            "--delimiter",
-            metavar="CHAR",
-            help="Delimiter of CSV files. [default: by the first lines]",
-        ),
-    ] = "",
-    image_as: Annotated[
-        ImageForm, typer.Option("--image-as", help="How the feature image is stored.")
-    ] = ImageForm.FLOATS,
-    image_size: Annotated[
-        str, typer.Option("--size", metavar="HxW", help="Resize images to this size.")
-    ] = "",
-    records_per_file: Annotated[
-        int,
-        typer.Option(
-            "--records-per-file", min=0, metavar="N", help="Records in each file; 0 for one file."
-        ),
-    ] = 0,
-    compressor: Annotated[
-        Compression, typer.Option("--compressor", help="Compression of the chunks.")
-    ] = Compression.SNAPPY,
-    split: Annotated[
-        float | None,
-        typer.Option(
-            "--split",
-            metavar="FRACTION",
-            help="Fraction for OUT/train; the rest goes to OUT/test.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of the split.")] = 0,
-    output_format: Output = None,
-    quiet: Quiet = False,
+    to: str,
+    sources: tuple[str, ...],
+    database: str,
+    query: str,
+    password_file: str,
+    form: SourceFormat | None,
+    columns: str,
+    label: str,
+    delimiter: str,
+    image_as: ImageForm,
+    image_size: str,
+    records_per_file: int,
+    compressor: Compression,
+    split: float | None,
+    seed: int,
+    output_format: Format | None,
+    quiet: bool,
 ) -> None:
     """Convert tables, images and records to RecordIO files.
 
@@ -230,44 +235,53 @@ def _progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]
         yield report
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl data load --from predictions.recordio --to postgresql://me@host/db \\\n"
+@command(
+    "load",
+    examples="edl data load --from predictions.recordio --to postgresql://me@host/db \\\n"
     "    --table testdata --column predicted_salary --key id",
 )
+@option(
+    "predictions",
+    "--from",
+    required=True,
+    metavar="FILES",
+    help="Predictions: a file, folder or pattern.",
+)
+@option(
+    "--to",
+    required=True,
+    metavar="URL",
+    help="Database to write to: postgresql://…, mysql://…, sqlite:///file.",
+)
+@option("--table", required=True, metavar="TABLE", help="Table, or schema.table, to write to.")
+@option(
+    "--column", required=True, metavar="COLUMN", help="Column to write; added if it is missing."
+)
+@option(
+    "--key",
+    default="id",
+    metavar="COLUMN",
+    help="Column that identifies a row, here and in the table.",
+)
+@option(
+    "--prediction",
+    default="prediction",
+    metavar="NAME",
+    help="Name of the value in the predictions.",
+)
+@password_file_option
+@output_option
+@quiet_option
 def load(  # noqa: PLR0913  (the parameters are the options of the command)
-    predictions: Annotated[
-        str,
-        typer.Option("--from", metavar="FILES", help="Predictions: a file, folder or pattern."),
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="URL",
-            help="Database to write to: postgresql://…, mysql://…, sqlite:///file.",
-        ),
-    ],
-    table: Annotated[
-        str, typer.Option("--table", metavar="TABLE", help="Table, or schema.table, to write to.")
-    ],
-    column: Annotated[
-        str,
-        typer.Option("--column", metavar="COLUMN", help="Column to write; added if it is missing."),
-    ],
-    key: Annotated[
-        str,
-        typer.Option(
-            "--key", metavar="COLUMN", help="Column that identifies a row, here and in the table."
-        ),
-    ] = "id",
-    prediction: Annotated[
-        str,
-        typer.Option("--prediction", metavar="NAME", help="Name of the value in the predictions."),
-    ] = "prediction",
-    password_file: PasswordFile = "",
-    output_format: Output = None,
-    quiet: Quiet = False,
+    predictions: str,
+    to: str,
+    table: str,
+    column: str,
+    key: str,
+    prediction: str,
+    password_file: str,
+    output_format: Format | None,
+    quiet: bool,
 ) -> None:
     """Write predictions into a column of a database's table.
 
@@ -309,23 +323,21 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
         )
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl data inspect train.recordio\nedl data inspect 'data/*.recordio' --check -o json",
+@command(
+    "inspect",
+    examples="edl data inspect train.recordio\nedl data inspect 'data/*.recordio' --check -o json",
 )
+@argument("files", nargs=-1, required=True, metavar="FILE...", help="Files or patterns.")
+@option(
+    "form",
+    "--format",
+    type=click.Choice(InspectedFormat, case_sensitive=False),
+    help="Format of the files. [default: by name, else by content]",
+)
+@option("--check", is_flag=True, help="Read everything and verify all checksums.")
+@output_option
 def inspect(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="Files or patterns.", show_default=False),
-    ],
-    form: Annotated[
-        InspectedFormat | None,
-        typer.Option("--format", help="Format of the files. [default: by name, else by content]"),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Read everything and verify all checksums.")
-    ] = False,
-    output_format: Output = None,
+    files: tuple[str, ...], form: InspectedFormat | None, check: bool, output_format: Format | None
 ) -> None:
     """Show format, size and first record of files.
 
@@ -344,3 +356,24 @@ def inspect(
             [line for report in reports for line in lines(report)],
             found,
         )
+
+
+_COMMANDS = "Commands"
+data = LazyGroup(
+    "data",
+    table={
+        "convert": CommandEntry(
+            "edl.cli.data:convert", _COMMANDS, "convert tables and images to RecordIO files"
+        ),
+        "load": CommandEntry(
+            "edl.cli.data:load", _COMMANDS, "write predictions into a column of a table"
+        ),
+        "inspect": CommandEntry(
+            "edl.cli.data:inspect", _COMMANDS, "show format, size and first record of files"
+        ),
+    },
+    help="Convert data to RecordIO files, inspect files of records, load predictions.",
+    epilog="edl data convert table.csv --label price --to data\n"
+    "edl data inspect data/*.recordio --check",
+    no_args_is_help=True,
+)

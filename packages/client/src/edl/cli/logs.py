@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, errors_as_output
+from edl.cli.commands import command, option
+from edl.cli.output import errors_as_output, name_argument, output_option
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from edl.core.job_log import JobLogLine, LogChoice
     from edl.core.job_status import JobEvent
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _POLL_S = 0.25
 
@@ -42,49 +41,58 @@ class _Color(StrEnum):
     NEVER = "never"
 
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job is over.")]
-
-
-@app.command(
-    cls=EdlCommand,
-    epilog="edl logs my-job\nedl logs -f my-job\nedl logs my-job --worker 1 --tail 50\n"
+@command(
+    "logs",
+    examples="edl logs my-job\nedl logs -f my-job\nedl logs my-job --worker 1 --tail 50\n"
     "edl logs my-job --since 15m --level warning\nedl logs my-job --json | jq .message",
 )
+@name_argument
+@option("--follow", "-f", is_flag=True, help="Continue until the job is over.")
+@option(
+    "--worker", type=click.IntRange(min=0), metavar="N", help="Show only the log of this worker."
+)
+@option("--master", is_flag=True, help="Show only the master's log.")
+@option(
+    "--role",
+    type=click.Choice(_Role, case_sensitive=False),
+    help="Show only the logs of this role.",
+)
+@option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="LINES",
+    help="Show only the last lines of each log.",
+)
+@option(
+    "--since",
+    metavar="TIME",
+    help="Show only lines since a time (UTC), or of a duration such as 15m.",
+)
+@option(
+    "--level",
+    type=click.Choice(_Level, case_sensitive=False),
+    default=_Level.DEBUG.value,
+    help="Show only lines of this level and above.",
+)
+@option(
+    "--color",
+    type=click.Choice(_Color, case_sensitive=False),
+    default=_Color.AUTO.value,
+    help="When to use color: auto, always or never.",
+)
+@option("as_json", "--json", is_flag=True, help="Print one object for each line.")
 @finds_jobs
 def logs(  # noqa: PLR0913  (the parameters are the options of the command)
-    name: Name,
-    follow: Follow = False,
-    worker: Annotated[
-        int | None,
-        typer.Option("--worker", min=0, metavar="N", help="Show only the log of this worker."),
-    ] = None,
-    master: Annotated[bool, typer.Option("--master", help="Show only the master's log.")] = False,
-    role: Annotated[
-        _Role | None, typer.Option("--role", help="Show only the logs of this role.")
-    ] = None,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            "--tail", min=0, metavar="LINES", help="Show only the last lines of each log."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Show only lines since a time (UTC), or of a duration such as 15m.",
-        ),
-    ] = None,
-    level: Annotated[
-        _Level, typer.Option("--level", help="Show only lines of this level and above.")
-    ] = _Level.DEBUG,
-    color: Annotated[
-        _Color, typer.Option("--color", help="When to use color: auto, always or never.")
-    ] = _Color.AUTO,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one object for each line.")
-    ] = False,
+    name: str,
+    follow: bool,
+    worker: int | None,
+    master: bool,
+    role: _Role | None,
+    tail: int | None,
+    since: str | None,
+    level: _Level,
+    color: _Color,
+    as_json: bool,
 ) -> None:
     """Show the logs of a job's processes by time (UTC). Lines of several begin with the process.
 
@@ -157,11 +165,12 @@ def _printer(
     return lambda line: terminal.result(*log_line_parts(line, single=single), colored=colored)
 
 
-@app.command(
-    cls=EdlCommand, epilog="edl events my-job\nedl events -f my-job\nedl events my-job -o json"
-)
+@command("events", examples="edl events my-job\nedl events -f my-job\nedl events my-job -o json")
+@name_argument
+@option("--follow", "-f", is_flag=True, help="Continue until the job is over.")
+@output_option
 @finds_jobs
-def events(name: Name, follow: Follow = False, output_format: Output = None) -> None:
+def events(name: str, follow: bool, output_format: Format | None) -> None:
     """Show a job's events, oldest first; with -o json, one object per line."""
     with errors_as_output(output_format):
         from edl.app import job_catalog

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
 
-import typer
+import click
 
-from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Output, errors_as_output, print_result
-
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+from edl.cli.commands import argument, command
+from edl.cli.output import errors_as_output, output_option, print_result
+from edl.render.output_format import Format
 
 
-@app.command(cls=EdlCommand, epilog="edl doctor\nedl doctor -o json")
-def doctor(output_format: Output = None) -> None:
+@command("doctor", examples="edl doctor\nedl doctor -o json")
+@output_option
+def doctor(output_format: Format | None) -> None:
     """Check that this machine has everything a job needs. Exit code 1 if something is missing."""
     with errors_as_output(output_format):
         from dataclasses import asdict
@@ -31,11 +30,12 @@ def doctor(output_format: Output = None) -> None:
             [finding.subject for finding in findings],
         )
         if not fit:
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
 
 
-@app.command(cls=EdlCommand, epilog="edl version\nedl version -o json")
-def version(output_format: Output = None) -> None:
+@command("version", examples="edl version\nedl version -o json")
+@output_option
+def version(output_format: Format | None) -> None:
     """Print the versions of edl, Python and libraries, and the platform."""
     import platform
 
@@ -61,23 +61,26 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl completion bash >> ~/.bashrc\n"
+@command(
+    "completion",
+    examples="edl completion bash >> ~/.bashrc\n"
     "edl completion zsh > ~/.zfunc/_edl\n"
     "edl completion fish > ~/.config/fish/completions/edl.fish",
 )
-def completion(
-    ctx: typer.Context,
-    shell: Annotated[
-        Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.", show_default=False)
-    ],
-) -> None:
+@argument(
+    "shell",
+    type=click.Choice(Shell, case_sensitive=False),
+    metavar="bash|zsh|fish",
+    help="Your shell.",
+)
+def completion(ctx: click.Context, shell: Shell) -> None:
     """Print a script that completes commands, options, their values and names of jobs."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # not public
+    from click.shell_completion import get_completion_class
 
     from edl.render import terminal
 
     prog = ctx.find_root().info_name or "edl"
-    variable = f"_{prog.upper()}_COMPLETE"
-    terminal.result(get_completion_script(prog_name=prog, complete_var=variable, shell=shell.value))
+    complete = get_completion_class(shell.value)
+    assert complete is not None, "click completes in each of these shells"
+    script = complete(ctx.find_root().command, {}, prog, f"_{prog.upper()}_COMPLETE").source()
+    terminal.result(script)

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
+from edl.cli.commands import argument, option
 from edl.cli.completion import job_names
 from edl.render import terminal
 from edl.render.output_format import Format, dump
 
-Output = Annotated[
-    Format | None,
-    typer.Option("--output-format", "-o", help="Format of the result."),
-]
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name of a job.", show_default=False, autocompletion=job_names
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no messages except errors.")]
-PasswordFile = Annotated[
-    str,
-    typer.Option(
-        "--password-file",
-        metavar="FILE",
-        help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
-        "~/.pgpass, ~/.my.cnf]",
-    ),
-]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Fail instead of asking for input.")]
+output_option = option(
+    "--output-format",
+    "-o",
+    type=click.Choice(Format, case_sensitive=False),
+    help="Format of the result.",
+)
+name_argument = argument("name", metavar="NAME", help="Name of a job.", shell_complete=job_names)
+quiet_option = option("--quiet", "-q", is_flag=True, help="Print no messages except errors.")
+password_file_option = option(
+    "--password-file",
+    metavar="FILE",
+    default="",
+    help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
+    "~/.pgpass, ~/.my.cnf]",
+)
+no_input_option = option("--no-input", is_flag=True, help="Fail instead of asking for input.")
 
 
 @contextmanager
@@ -46,7 +42,7 @@ def errors_as_output(
     """
     try:
         yield
-    except (KeyboardInterrupt, typer.Exit, GeneratorExit, BrokenPipeError):
+    except (KeyboardInterrupt, click.exceptions.Exit, GeneratorExit, BrokenPipeError):
         raise
     except Exception as error:
         if form is not None and form.is_structured:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import click
 
-import typer
-from typer.main import get_group
-
+from edl import __version__
 from edl.cli.commands import CONTEXT, CommandEntry, LazyGroup
 from edl.core.exit_codes import MEANINGS
 
@@ -26,29 +24,41 @@ _JOBS, _WATCH, _FILES, _HERE = (
 )
 
 COMMANDS: dict[str, CommandEntry] = {
-    "train": CommandEntry("edl.cli.submit", _JOBS, "train the model of a model file"),
-    "evaluate": CommandEntry("edl.cli.submit", _JOBS, "evaluate a trained model"),
-    "predict": CommandEntry("edl.cli.submit", _JOBS, "predict with a trained model"),
-    "sql": CommandEntry("edl.cli.sql", _JOBS, "train and predict with statements of SQL"),
-    "list": CommandEntry("edl.cli.status", _WATCH, "list all jobs"),
-    "status": CommandEntry("edl.cli.status", _WATCH, "show a job: progress, metrics, workers"),
-    "top": CommandEntry("edl.cli.status", _WATCH, "show a job's workers, live"),
-    "dashboard": CommandEntry("edl.cli.status", _WATCH, "print the URL of a job's page"),
-    "logs": CommandEntry("edl.cli.logs", _WATCH, "show the logs of a job's processes"),
-    "events": CommandEntry("edl.cli.logs", _WATCH, "show a job's events"),
-    "track": CommandEntry("edl.cli.track", _WATCH, "send a job to an experiment tracker"),
-    "trace": CommandEntry("edl.cli.trace", _WATCH, "write what each worker did when, as a trace"),
-    "wait": CommandEntry("edl.cli.control", _WATCH, "wait for the end of jobs"),
-    "scale": CommandEntry("edl.cli.control", _WATCH, "change the number of workers of a job"),
-    "stop": CommandEntry("edl.cli.control", _WATCH, "stop a job, keep its state"),
-    "resume": CommandEntry("edl.cli.continuation", _WATCH, "continue a job that has not succeeded"),
-    "export": CommandEntry("edl.cli.continuation", _WATCH, "write the model of a job as it is"),
-    "delete": CommandEntry("edl.cli.control", _WATCH, "delete a finished job"),
-    "zoo": CommandEntry("edl.cli.zoo", _FILES, "create, check or build a model zoo", is_group=True),
-    "data": CommandEntry("edl.cli.data", _FILES, "convert data, inspect files", is_group=True),
-    "doctor": CommandEntry("edl.cli.machine", _HERE, "check this machine"),
-    "version": CommandEntry("edl.cli.machine", _HERE, "print versions of edl and its platform"),
-    "completion": CommandEntry("edl.cli.machine", _HERE, "print a completion script for a shell"),
+    "train": CommandEntry("edl.cli.submit:train", _JOBS, "train the model of a model file"),
+    "evaluate": CommandEntry("edl.cli.submit:evaluate", _JOBS, "evaluate a trained model"),
+    "predict": CommandEntry("edl.cli.submit:predict", _JOBS, "predict with a trained model"),
+    "sql": CommandEntry("edl.cli.sql:sql", _JOBS, "train and predict with statements of SQL"),
+    "list": CommandEntry("edl.cli.status:list_jobs", _WATCH, "list all jobs"),
+    "status": CommandEntry(
+        "edl.cli.status:show_status", _WATCH, "show a job: progress, metrics, workers"
+    ),
+    "top": CommandEntry("edl.cli.status:top", _WATCH, "show a job's workers, live"),
+    "dashboard": CommandEntry("edl.cli.status:dashboard", _WATCH, "print the URL of a job's page"),
+    "logs": CommandEntry("edl.cli.logs:logs", _WATCH, "show the logs of a job's processes"),
+    "events": CommandEntry("edl.cli.logs:events", _WATCH, "show a job's events"),
+    "track": CommandEntry("edl.cli.track:track", _WATCH, "send a job to an experiment tracker"),
+    "trace": CommandEntry(
+        "edl.cli.trace:trace", _WATCH, "write what each worker did when, as a trace"
+    ),
+    "wait": CommandEntry("edl.cli.control:wait", _WATCH, "wait for the end of jobs"),
+    "scale": CommandEntry("edl.cli.control:scale", _WATCH, "change the number of workers of a job"),
+    "stop": CommandEntry("edl.cli.control:stop", _WATCH, "stop a job, keep its state"),
+    "resume": CommandEntry(
+        "edl.cli.continuation:resume", _WATCH, "continue a job that has not succeeded"
+    ),
+    "export": CommandEntry(
+        "edl.cli.continuation:export", _WATCH, "write the model of a job as it is"
+    ),
+    "delete": CommandEntry("edl.cli.control:delete", _WATCH, "delete a finished job"),
+    "zoo": CommandEntry("edl.cli.zoo:zoo", _FILES, "create, check or build a model zoo"),
+    "data": CommandEntry("edl.cli.data:data", _FILES, "convert data, inspect files"),
+    "doctor": CommandEntry("edl.cli.machine:doctor", _HERE, "check this machine"),
+    "version": CommandEntry(
+        "edl.cli.machine:version", _HERE, "print versions of edl and its platform"
+    ),
+    "completion": CommandEntry(
+        "edl.cli.machine:completion", _HERE, "print a completion script for a shell"
+    ),
 }
 
 _FOOTER = (
@@ -59,40 +69,15 @@ _FOOTER = (
 )
 
 
-class _RootGroup(LazyGroup):
-    table = COMMANDS
-    footer = _FOOTER
-
-
-app = typer.Typer(
-    cls=_RootGroup,
-    name="edl",
+@click.group(
+    "edl",
+    cls=LazyGroup,
+    table=COMMANDS,
+    footer=_FOOTER,
     epilog=EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     context_settings=CONTEXT,
 )
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from edl import __version__
-
-        typer.echo(f"edl {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version),
-    ] = False,
-) -> None:
+@click.version_option(__version__, message="edl %(version)s", help="Show the version.")
+def root() -> None:
     """Elastic deep learning: one model file trains, evaluates and predicts with many workers."""
-
-
-def command() -> Any:
-    """The whole command line."""
-    return get_group(app)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.commands import argument, command, option
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import Output, PasswordFile, Quiet, errors_as_output, print_result
+from edl.cli.output import (
+    errors_as_output,
+    output_option,
+    password_file_option,
+    print_result,
+    quiet_option,
+)
 from edl.core.options import RUNNING
-
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+from edl.render.output_format import Format
 
 _EXAMPLES = """
 edl sql --db postgresql://me@host/shop -e "SELECT name, role, salary FROM employee \\
@@ -26,56 +29,55 @@ edl sql --db sqlite:///shop.db
 """
 
 
-@app.command("sql", cls=EdlCommand, epilog=_EXAMPLES)
+@command("sql", examples=_EXAMPLES)
+@option(
+    "database",
+    "--db",
+    required=True,
+    metavar="URL",
+    help="Database: postgresql://…, mysql://…, sqlite:///file.",
+)
+@argument("file", type=Path, default=None, metavar="[FILE]", help="File of statements.")
+@option("--execute", "-e", default="", metavar="STATEMENTS", help="The statements themselves.")
+@option(
+    "--models",
+    default="models",
+    metavar="PLACE",
+    help="Folder of trained models, or its URI in a store.",
+)
+@option(
+    "--model-zoo",
+    default="",
+    metavar="DIR",
+    help="Folder of models to train. [default: model_zoo here, or /model_zoo]",
+)
+@option(
+    "--key",
+    default="",
+    metavar="COLUMN",
+    help="Column that identifies a row to predict. [default: a key of the table]",
+)
+@option(
+    "--work-dir",
+    default="",
+    metavar="DIR",
+    help="Folder for the records that jobs read. [default: the system's temporary folder]",
+)
+@password_file_option
+@output_option
+@quiet_option
 @takes(RUNNING)
 def sql(  # noqa: PLR0913  (the parameters are the options of the command)
-    database: Annotated[
-        str,
-        typer.Option(
-            "--db", metavar="URL", help="Database: postgresql://…, mysql://…, sqlite:///file."
-        ),
-    ],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="File of statements.", show_default=False),
-    ] = None,
-    execute: Annotated[
-        str,
-        typer.Option("--execute", "-e", metavar="STATEMENTS", help="The statements themselves."),
-    ] = "",
-    models: Annotated[
-        str,
-        typer.Option(
-            "--models", metavar="PLACE", help="Folder of trained models, or its URI in a store."
-        ),
-    ] = "models",
-    model_zoo: Annotated[
-        str,
-        typer.Option(
-            "--model-zoo",
-            metavar="DIR",
-            help="Folder of models to train. [default: model_zoo here, or /model_zoo]",
-        ),
-    ] = "",
-    key: Annotated[
-        str,
-        typer.Option(
-            "--key",
-            metavar="COLUMN",
-            help="Column that identifies a row to predict. [default: a key of the table]",
-        ),
-    ] = "",
-    work_dir: Annotated[
-        str,
-        typer.Option(
-            "--work-dir",
-            metavar="DIR",
-            help="Folder for the records that jobs read. [default: the system's temporary folder]",
-        ),
-    ] = "",
-    password_file: PasswordFile = "",
-    output_format: Output = None,
-    quiet: Quiet = False,
+    database: str,
+    file: Path | None,
+    execute: str,
+    models: str,
+    model_zoo: str,
+    key: str,
+    work_dir: str,
+    password_file: str,
+    output_format: Format | None,
+    quiet: bool,
     **options: Any,
 ) -> None:
     """Train models with the rows of a SELECT, and predict columns of tables.

@@ -7,42 +7,36 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.cluster_flags import CLUSTER_SECTION, finds_jobs
+from edl.cli.commands import argument, command, option
 from edl.cli.completion import job_names
-from edl.cli.output import Name, Output, errors_as_output, print_result
+from edl.cli.output import errors_as_output, name_argument, output_option, print_result
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from edl.use_cases.job_catalog import JobCatalog
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _TOP_EVERY_S = 1.0
 _FLEET_EVERY_S = 2.0
 
 
-@app.command("list", cls=EdlCommand, epilog="edl list\nedl list --running\nedl list -o json")
+@command("list", examples="edl list\nedl list --running\nedl list -o json")
+@output_option
+@option("--running", is_flag=True, help="List only jobs that are not over.")
+@option(
+    "--all-namespaces",
+    "-A",
+    is_flag=True,
+    help="List the jobs of all namespaces, as NAMESPACE/NAME.",
+    section=CLUSTER_SECTION,
+)
 @finds_jobs
-def list_jobs(
-    output_format: Output = None,
-    running: Annotated[
-        bool, typer.Option("--running", help="List only jobs that are not over.")
-    ] = False,
-    all_namespaces: Annotated[
-        bool,
-        typer.Option(
-            "--all-namespaces",
-            "-A",
-            help="List the jobs of all namespaces, as NAMESPACE/NAME.",
-            rich_help_panel="Jobs on Kubernetes",
-        ),
-    ] = False,
-) -> None:
+def list_jobs(output_format: Format | None, running: bool, all_namespaces: bool) -> None:
     """List all jobs, newest first."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
@@ -86,9 +80,11 @@ def list_jobs(
         )
 
 
-@app.command("status", cls=EdlCommand, epilog="edl status my-job\nedl status my-job -o json")
+@command("status", examples="edl status my-job\nedl status my-job -o json")
+@name_argument
+@output_option
 @finds_jobs
-def show_status(name: Name, output_format: Output = None) -> None:
+def show_status(name: str, output_format: Format | None) -> None:
     """Show a job: progress, metrics, workers, and the error if it failed."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
@@ -104,9 +100,10 @@ def show_status(name: Name, output_format: Output = None) -> None:
         print_result(report.details(), output_format, lines, [name])
 
 
-@app.command(cls=EdlCommand, epilog="edl top my-job")
+@command("top", examples="edl top my-job")
+@name_argument
 @finds_jobs
-def top(name: Name) -> None:
+def top(name: str) -> None:
     """Show a job and its workers until its end; only once if stdout is no terminal."""
     from edl.app import job_catalog
     from edl.render import terminal
@@ -128,43 +125,35 @@ def top(name: Name) -> None:
             status = backend.status(name).status
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl dashboard my-job\nedl dashboard my-job --open --port 8080\nedl dashboard --all",
+@command(
+    "dashboard",
+    examples="edl dashboard my-job\nedl dashboard my-job --open --port 8080\nedl dashboard --all",
+)
+@argument("name", default="", metavar="NAME", help="Name of a job.", shell_complete=job_names)
+@output_option
+@option("every_job", "--all", is_flag=True, help="Serve one page with all jobs, until Ctrl-C.")
+@option(
+    "--prometheus",
+    is_flag=True,
+    help="With --all: start Prometheus to read the metrics of all jobs. "
+    "All users of this machine can query it.",
+)
+@option("open_", "--open", is_flag=True, help="Open the page in the web browser.")
+@option(
+    "--port",
+    type=click.IntRange(min=0, max=65535),
+    default=0,
+    metavar="N",
+    help="Port for the page of a finished job, or of all jobs; 0 for any free port.",
 )
 @finds_jobs
 def dashboard(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="Name of a job.", show_default=False, autocompletion=job_names
-        ),
-    ] = "",
-    output_format: Output = None,
-    every_job: Annotated[
-        bool, typer.Option("--all", help="Serve one page with all jobs, until Ctrl-C.")
-    ] = False,
-    prometheus: Annotated[
-        bool,
-        typer.Option(
-            "--prometheus",
-            help="With --all: start Prometheus to read the metrics of all jobs. "
-            "All users of this machine can query it.",
-        ),
-    ] = False,
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the page in the web browser.")
-    ] = False,
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            metavar="N",
-            min=0,
-            max=65535,
-            help="Port for the page of a finished job, or of all jobs; 0 for any free port.",
-        ),
-    ] = 0,
+    name: str,
+    output_format: Format | None,
+    every_job: bool,
+    prometheus: bool,
+    open_: bool,
+    port: int,
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with errors_as_output(output_format):

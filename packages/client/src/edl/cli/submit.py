@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from edl.cli.commands import CONTEXT, EdlCommand
+from edl.cli.commands import command
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import NoInput, Output, Quiet, errors_as_output, print_result
+from edl.cli.output import (
+    errors_as_output,
+    no_input_option,
+    output_option,
+    print_result,
+    quiet_option,
+)
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
@@ -26,8 +32,6 @@ if TYPE_CHECKING:
     from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan
     from edl.use_cases.job_tracking import BackgroundTracking
     from edl.use_cases.job_watcher import JobDisplay
-
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 AGAIN_S = 2.0
 """How long a second Ctrl-C means: stop the job."""
@@ -62,22 +66,23 @@ _AFTER = (
 )
 
 
-def _command(verb: Verb) -> Callable[..., None]:
-    """The function of a command, with the parameters that the table of options describes."""
+def _make_command(verb: Verb) -> click.Command:
+    """Return a command with the options that the table of options has for it."""
     options = options_of(verb)
 
     # These commands never ask, with or without --no-input.
-    @takes(options, output_format=(Output, None), quiet=(Quiet, False), no_input=(NoInput, False))
+    @takes(options)
+    @output_option
+    @quiet_option
+    @no_input_option
     def run(**values: Any) -> None:
         submit(verb, given(options, values), values["output_format"], quiet=values["quiet"])
 
-    run.__name__ = verb.value
     run.__doc__ = _ABOUT[verb] + _AFTER
-    return run
+    return command(verb.value, examples=_EXAMPLES[verb])(run)
 
 
-for _verb in Verb:
-    app.command(_verb.value, cls=EdlCommand, epilog=_EXAMPLES[_verb])(_command(_verb))
+train, evaluate, predict = map(_make_command, (Verb.TRAIN, Verb.EVALUATE, Verb.PREDICT))
 
 
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
@@ -143,7 +148,7 @@ def interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         terminal.message("\n" + "\n".join(getattr(interrupt, "__notes__", ("interrupted",))))
-        raise typer.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
@@ -185,7 +190,7 @@ def follow(
             return watcher.run()
         so_far = of_status(backend.status(name, ask=False).status)
         print_result(so_far.to_dict(), form, [], [name])
-        raise typer.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     finally:
         display.close()
 
@@ -224,7 +229,7 @@ def finish(
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
     print_result(of_status(status).to_dict(), form, lines, [status.job])
     if status.failure is not None:
-        raise typer.Exit(show(codec.error_of(status.failure)))
+        raise click.exceptions.Exit(show(codec.error_of(status.failure)))
 
 
 def make_display(quiet: bool) -> JobDisplay:

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, errors_as_output, print_result
+from edl.cli.commands import command, option
+from edl.cli.output import errors_as_output, name_argument, output_option, print_result
+from edl.render.output_format import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 _MOST_WORKERS = 20
 """Shown to people; a trace has all of them."""
 
 
-@app.command(cls=EdlCommand, epilog="edl trace my-job\nedl trace my-job --output slow.json -o json")
+@command("trace", examples="edl trace my-job\nedl trace my-job --output slow.json -o json")
+@name_argument
+@option(
+    "--output", default="", metavar="FILE", help="File to write. Default: NAME.trace.json, here."
+)
+@output_option
 @finds_jobs
-def trace(
-    name: Name,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", metavar="FILE", help="File to write. Default: NAME.trace.json, here."
-        ),
-    ] = "",
-    output_format: Output = None,
-) -> None:
+def trace(name: str, output: str, output_format: Format | None) -> None:
     """Write what each worker did when as a trace for ui.perfetto.dev, and show where time went."""
     with errors_as_output(output_format):
         from pathlib import Path

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import CONTEXT, EdlCommand
-from edl.cli.output import Name, Output, Quiet, errors_as_output, print_result
+from edl.cli.commands import command, option
+from edl.cli.output import (
+    errors_as_output,
+    name_argument,
+    output_option,
+    print_result,
+    quiet_option,
+)
+from edl.render.output_format import Format
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
-
-@app.command(cls=EdlCommand, epilog="edl track my-job\nedl track my-job --tracker mlflow -o json")
+@command("track", examples="edl track my-job\nedl track my-job --tracker mlflow -o json")
+@name_argument
+@option("--tracker", default="mlflow", metavar="mlflow", help="Experiment tracker.")
+@quiet_option
+@output_option
 @finds_jobs
-def track(
-    name: Name,
-    tracker: Annotated[
-        str, typer.Option("--tracker", metavar="mlflow", help="Experiment tracker.")
-    ] = "mlflow",
-    quiet: Quiet = False,
-    output_format: Output = None,
-) -> None:
+def track(name: str, tracker: str, quiet: bool, output_format: Format | None) -> None:
     """Send a job's parameters, metrics and model to an experiment tracker, until its end.
 
     What the tracker has already is not sent again: repeat the command at any time, also after the

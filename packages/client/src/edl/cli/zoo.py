@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from edl.cli.commands import CONTEXT, EdlCommand, EdlGroup
+from edl.cli.commands import CommandEntry, LazyGroup, argument, command, option
 from edl.cli.option_parameters import given, takes
-from edl.cli.output import Output, Quiet, errors_as_output, print_result
+from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
 from edl.core.options import BY_NAME, Verb
-
-app = typer.Typer(
-    cls=EdlGroup,
-    name="zoo",
-    help="Create a model zoo, check a model file, build the zoo's image.",
-    epilog="edl zoo init my_zoo\nedl zoo check --model-zoo my_zoo --model-def circle",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
-)
+from edl.render.output_format import Format
 
 
-@app.command(cls=EdlCommand, epilog="edl zoo init my_zoo")
-def init(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder to create.")],
-    output_format: Output = None,
-) -> None:
+@command("init", examples="edl zoo init my_zoo")
+@argument("directory", metavar="DIR", help="Folder to create.")
+@output_option
+def init(directory: str, output_format: Format | None) -> None:
     """Create a model zoo: a model file that works, and records for it."""
     with errors_as_output(output_format):
         from edl.adapters.zoo_template import create
@@ -75,24 +65,16 @@ _BUILD_OPTIONS = [
         *("builder_identity", "builder_config", "build_network", "engine", "build_log", "yes"),
     )
 ]
-_Tag = Annotated[
-    str, typer.Option("--tag", metavar="TAG", help="Tag of the image, besides its digest.")
-]
-_Labels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--label", metavar="NAME=VALUE", help="Label of the image. Repeat the option for several."
-    ),
-]
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl zoo check --model-zoo model_zoo --model-def mnist.mnist_functional_api\n"
+@command(
+    "check",
+    examples="edl zoo check --model-zoo model_zoo --model-def mnist.mnist_functional_api\n"
     "edl zoo check --model-zoo model_zoo --model-def regressor.DNN"
     ' --params "hidden_units=[10, 5]" -o json',
 )
-@takes(_CHECK_OPTIONS, output_format=(Output, None))
+@takes(_CHECK_OPTIONS)
+@output_option
 def check(**values: Any) -> None:
     """Find all errors of a model file at once, without training.
 
@@ -128,22 +110,25 @@ def check(**values: Any) -> None:
             terminal.error(failure_lines(failure))
         if verdict.failures:
             terminal.message(f"{plural(len(verdict.failures), 'error')} in {job.model_def}")
-            raise typer.Exit(present(verdict.failures[0].code).exit_code)
+            raise click.exceptions.Exit(present(verdict.failures[0].code).exit_code)
 
 
-@app.command(
-    cls=EdlCommand,
-    epilog="edl zoo build --model-zoo model_zoo --repository registry.example.com/me/zoo"
+@command(
+    "build",
+    examples="edl zoo build --model-zoo model_zoo --repository registry.example.com/me/zoo"
     " --builder builder.example.com:50051\n"
     "edl zoo build --model-zoo https://git.example.com/me/zoo.git#v2 --tag v2 -o json",
 )
-@takes(
-    _BUILD_OPTIONS,
-    tag=(_Tag, ""),
-    label=(_Labels, None),
-    output_format=(Output, None),
-    quiet=(Quiet, False),
+@takes(_BUILD_OPTIONS)
+@option("--tag", default="", metavar="TAG", help="Tag of the image, besides its digest.")
+@option(
+    "--label",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Label of the image. Repeat the option for several.",
 )
+@output_option
+@quiet_option
 def build(**values: Any) -> None:
     """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
     output_format, quiet = values["output_format"], values["quiet"]
@@ -157,24 +142,22 @@ def build(**values: Any) -> None:
                 given(_BUILD_OPTIONS, values),
                 build_display(quiet, bool(values["build_log"])),
                 values["tag"],
-                _labels(values["label"] or []),
+                _labels(values["label"]),
             )
         if not quiet:
             terminal.message(str(image))
         print_result(image.to_dict(), output_format, [image.name], [image.name])
 
 
-_Image = Annotated[
-    str, typer.Argument(metavar="NAME@DIGEST", help="Name of an image.", show_default=False)
-]
-
-
-@app.command(
-    cls=EdlCommand,
-    epilog="edl zoo verify registry.example.com/me/zoo@sha256:... --image-public-key signing.pub\n"
+@command(
+    "verify",
+    examples="edl zoo verify registry.example.com/me/zoo@sha256:..."
+    " --image-public-key signing.pub\n"
     "edl zoo verify registry.example.com/me/zoo@sha256:... -o json",
 )
-@takes([BY_NAME["image_public_key"]], image=(_Image, ...), output_format=(Output, None))
+@takes([BY_NAME["image_public_key"]])
+@argument("image", metavar="NAME@DIGEST", help="Name of an image.")
+@output_option
 def verify(**values: Any) -> None:
     """Check who has signed an image, and show how it was made."""
     output_format = values["output_format"]
@@ -205,7 +188,7 @@ def _made(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield f"  from     {each.get('uri') or each.get('name', '')} ({digests})"
 
 
-def _labels(texts: list[str]) -> dict[str, str]:
+def _labels(texts: Iterable[str]) -> dict[str, str]:
     from edl.core.problem import usage
 
     found = {}
@@ -219,3 +202,18 @@ def _labels(texts: list[str]) -> dict[str, str]:
             )
         found[name] = value
     return found
+
+
+_COMMANDS = "Commands"
+zoo = LazyGroup(
+    "zoo",
+    table={
+        "init": CommandEntry("edl.cli.zoo:init", _COMMANDS, "create a model zoo that works"),
+        "check": CommandEntry("edl.cli.zoo:check", _COMMANDS, "find all errors of a model file"),
+        "build": CommandEntry("edl.cli.zoo:build", _COMMANDS, "build and push the zoo's image"),
+        "verify": CommandEntry("edl.cli.zoo:verify", _COMMANDS, "check who has signed an image"),
+    },
+    help="Create a model zoo, check a model file, build the zoo's image.",
+    epilog="edl zoo init my_zoo\nedl zoo check --model-zoo my_zoo --model-def circle",
+    no_args_is_help=True,
+)

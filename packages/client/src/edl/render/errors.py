@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 
-import typer
+import click
 
 from edl import codec
 from edl.core.exit_codes import present
@@ -24,7 +24,7 @@ _UNMAPPED = ("failed to map segment", "annot allocate memory", "not enough space
 
 def show(error: BaseException) -> int:
     """Print an error on stderr; returns its exit code."""
-    if isinstance(error, typer.Abort):  # Ctrl-C
+    if isinstance(error, click.Abort):  # Ctrl-C
         terminal.message("interrupted")
         return INTERRUPTED
     known = known_error(error)
@@ -41,10 +41,10 @@ def known_error(error: BaseException) -> EdlError | None:
             return error
         case Problem():
             return codec.error_of(error)
-        case typer.TyperException():
-            if type(error).__name__ == "NoArgsIsHelpError":
-                terminal.result(error.format_message())
-                return None
+        case click.exceptions.NoArgsIsHelpError():
+            terminal.result(error.format_message())
+            return None
+        case click.ClickException():
             return codec.error_of(_usage(error))
         case OSError():
             return _system_error(error)
@@ -112,28 +112,26 @@ def _has_working_directory() -> bool:
     return True
 
 
-def _usage(error: typer.TyperException) -> Problem:
+def _usage(error: click.ClickException) -> Problem:
     """The usage error for a command line that cannot be parsed."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "edl"
     help_hint = f"{path} --help shows all options and examples."
-    kind = type(error).__name__
-    if kind == "NoSuchOption":
-        name = getattr(error, "option_name", "")
-        known = _option_names(context)
-        return usage(
-            f"there is no option {name}",
-            where=path,
-            remedy=did_you_mean(name, known) or help_hint,
-        )
-    if kind == "MissingParameter":
-        param = getattr(error, "param", None)
-        missing = param.display_name_raw if param is not None else "an argument"
-        if param is not None and param.param_type_name == "option":
-            missing = param.opts[0]
-        return usage(f"{path} needs {missing}", where=path, remedy=_example(context) or help_hint)
-    if kind == "BadParameter" and (problem := _validation_problem(error)):
-        return problem
+    match error:
+        case click.NoSuchOption(option_name=name):
+            remedy = did_you_mean(name, _option_names(context)) or help_hint
+            return usage(f"there is no option {name}", where=path, remedy=remedy)
+        case click.NoSuchCommand(command_name=name):
+            near = did_you_mean(name, _command_names(context))
+            remedy = near or f"{path} --help lists all commands."
+            return usage(f"there is no command {name}", where=path, remedy=remedy)
+        case click.MissingParameter(param=click.Parameter() as param):
+            return usage(
+                f"{path} needs {_name(param)}", where=path, remedy=_example(context) or help_hint
+            )
+        case click.BadParameter(param=click.Parameter() as param):
+            reason = error.message.rstrip(".").replace("a valid integer range", "an integer")
+            return usage(f"{_name(param)}: {reason}", where=path, remedy=help_hint)
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     if "unexpected extra argument" in text:
@@ -142,43 +140,13 @@ def _usage(error: typer.TyperException) -> Problem:
             if "--data" in _option_names(context)
             else _example(context) or help_hint
         )
-    if "no such command" in text:
-        text, _, near = text.partition(". did you mean")
-        if near := text.split("'")[1] if "'" in text else "":
-            return usage(
-                f"there is no command {near}",
-                where=path,
-                remedy=did_you_mean(near, _command_names(context))
-                or f"{path} --help lists all commands.",
-            )
     return usage(text, where=path, remedy=help_hint)
 
 
-def _validation_problem(error: typer.TyperException) -> Problem | None:
-    """The usage error for a value that typer's validation library refused; None for others."""
-    param = getattr(error, "param", None)
-    details = getattr(error.__cause__ or error.__context__, "errors", None)
-    if param is None or details is None:
-        return None
-    (detail, *_) = details()
-    limits = detail.get("ctx", {})
-    value = detail["input"]
-    match detail["type"]:
-        case "int_parsing" | "int_type" | "int_from_float":
-            reason = f"{value!r} is not an integer"
-        case "float_parsing" | "float_type":
-            reason = f"{value!r} is not a number"
-        case "greater_than_equal":
-            reason = f"{value} is too small; the minimum is {limits['ge']}"
-        case "less_than_equal":
-            reason = f"{value} is too large; the maximum is {limits['le']}"
-        case _:
-            reason = detail["msg"].removeprefix("Value error, ")
-    name = param.opts[0] if param.param_type_name == "option" else param.display_name_raw
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "edl"
-    remedy = f"{path} --help shows all options and examples."
-    return usage(f"{name}: {reason}", where=path, remedy=remedy)
+def _name(param: click.Parameter) -> str:
+    """How people call an option or argument."""
+    is_option = isinstance(param, click.Option)
+    return param.opts[0] if is_option else param.human_readable_name
 
 
 def _option_names(context: object) -> list[str]:

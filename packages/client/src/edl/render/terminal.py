@@ -85,13 +85,13 @@ def confirm(question: str) -> bool:
     """Ask the person, who answers yes or no; the end of stdin is a no.
 
     Raises:
-        typer.Abort: Ctrl-C.
+        click.Abort: Ctrl-C.
     """
-    import typer
+    import click
 
     try:
-        return typer.confirm(_printable(question, sys.stdout))
-    except typer.Abort as end:
+        return click.confirm(_printable(question, sys.stdout))
+    except click.Abort as end:
         if isinstance(end.__context__, EOFError):
             return False
         raise
