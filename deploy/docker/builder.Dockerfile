@@ -48,7 +48,7 @@ ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECO
 USER 10001:10001
 VOLUME /var/lib/edl-builder
 EXPOSE 50051 9090
-ENTRYPOINT ["python3", "-m", "edl_builder", "--state-dir", "/var/lib/edl-builder"]
+ENTRYPOINT ["python3", "-P", "-m", "edl_builder", "--state-dir", "/var/lib/edl-builder"]
 CMD ["--help"]
 ARG VERSION=0.1.0
 ARG REVISION=unknown

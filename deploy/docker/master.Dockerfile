@@ -42,7 +42,7 @@ ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECO
 USER 10001:10001
 # Compiled kernels are kept where this user may write.
 ENV NUMBA_CACHE_DIR=/tmp/numba
-ENTRYPOINT ["python3", "-m", "edl_master"]
+ENTRYPOINT ["python3", "-P", "-m", "edl_master"]
 CMD ["--help"]
 ARG VERSION=0.1.0
 ARG REVISION=unknown

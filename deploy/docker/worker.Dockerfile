@@ -43,7 +43,7 @@ COPY --from=build /dependencies/ /
 COPY --from=build /image/ /
 ENV PATH=/opt/edl/bin:${PATH} HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
-CMD ["python3", "-m", "edl_worker", "--help"]
+CMD ["python3", "-P", "-m", "edl_worker", "--help"]
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="edl-worker" \

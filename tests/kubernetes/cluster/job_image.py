@@ -37,7 +37,7 @@ CONFIG = {
     "User": "10001:10001",
     "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"],
     "WorkingDir": f"/{_ZOO}",
-    "Cmd": ["python3", "-m", "edl_worker", "--help"],
+    "Cmd": ["python3", "-P", "-m", "edl_worker", "--help"],
 }
 
 

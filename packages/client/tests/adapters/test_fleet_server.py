@@ -12,6 +12,7 @@ import pytest
 
 from edl.adapters.fleet_server import FleetServer
 from edl_runtime.identity.page_key import PageKey
+from edl_testing.http_requests import check_framing
 
 WAIT_S = 120.0
 OTHER = PageKey.create()
@@ -62,3 +63,7 @@ def test_strangers_get_nothing(port: int) -> None:
             one.sendall(octets)
             one.shutdown(socket.SHUT_WR)
             assert b"200" not in one.makefile("rb").readline()
+
+
+def test_a_body_is_never_a_request(port: int) -> None:
+    check_framing(port, "/")

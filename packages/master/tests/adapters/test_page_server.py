@@ -17,6 +17,7 @@ from edl_master.adapters.page_access import PageAccess
 from edl_master.core.timeline_summary import JobTimes
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.page_key import PageKey
+from edl_testing.http_requests import check_framing, count_answers
 
 
 class Source:
@@ -213,3 +214,13 @@ def test_a_connection_that_gets_no_thread_leaves_its_place_to_others(
         assert get(server, "/healthz")[0] == 200
     finally:
         server.close()
+
+
+def test_a_body_is_never_a_request(server: StatusServer) -> None:
+    check_framing(server.port, "/healthz")
+
+
+def test_requests_without_a_body_share_a_connection(server: StatusServer) -> None:
+    for more in ("", "Content-Length: 0\r\n", "Expect: 100-continue\r\n"):
+        request = f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode()
+        assert count_answers(server.port, request) == 2, more

@@ -85,7 +85,7 @@ def dockerfile(
             lines.append(f"COPY {CONTEXT_RUNTIME}/ /")
             found = f" --find-links {RUNTIME}"
         lines.append(_run(f"{pip}{found} -- {asked}"))
-    lines.append(_run(f"python3 -B -c {shlex.quote(_CHECK)}"))
+    lines.append(_run(f"python3 -P -B -c {shlex.quote(_CHECK)}"))
     if has_requirements:
         lines += [
             f"COPY {CONTEXT_REQUIREMENTS}/ /",
@@ -111,4 +111,4 @@ def _run(command: str) -> str:
 def _program(name: str) -> str:
     """How a program of ``in_image`` is run in a step, without a file in the image."""
     text = (importlib.resources.files(in_image) / name).read_text("utf-8")
-    return f"python3 -B -c {shlex.quote(f'exec({json.dumps(text)})')}"
+    return f"python3 -P -B -c {shlex.quote(f'exec({json.dumps(text)})')}"

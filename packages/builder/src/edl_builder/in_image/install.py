@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _NOBODY = 10001
-_PIP = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
+_PIP = (sys.executable, "-P", "-m", "pip", "--no-input", "--disable-pip-version-check")
 _NAME, _VERSION = re.compile(r"\w[\w.-]*", re.ASCII), re.compile(r"\w[\w.!+-]*", re.ASCII)
 
 

@@ -100,7 +100,7 @@ def _url(command: list[str], line: str, process: subprocess.Popen[str], log: Bin
     raise EdlError(
         ErrorCode.MASTER_LOST,
         "the page cannot be served",
-        where=" ".join(command[:3]),
+        where=" ".join(command[:4]),
         remedy="See the end of its output below; edl doctor checks this machine.",
         detail="\n".join(output.splitlines()[-_DETAIL_LINES:]),
     )

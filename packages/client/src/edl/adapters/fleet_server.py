@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.page_key import SESSION_LIFETIME_S, PageKey
+from edl_runtime.monitoring.http_requests import RequestHandler
 from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 _HOST = "127.0.0.1"
@@ -73,7 +74,7 @@ class FleetServer:
         self._using = threading.Lock()
         fleet = self
 
-        class FleetHandler(BaseHTTPRequestHandler):
+        class FleetHandler(RequestHandler):
             timeout = 20
             server_version, sys_version = "edl", ""
 

@@ -38,7 +38,7 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
         EdlError: USAGE, ``$EDL_MASTER_COMMAND`` cannot be split into words.
     """
     custom = custom_command("EDL_MASTER_COMMAND", environ)
-    return custom or [python(environ), "-m", "edl_master"]
+    return custom or [python(environ), "-P", "-m", "edl_master"]
 
 
 def custom_command(variable: str, environ: Mapping[str, str]) -> list[str]:

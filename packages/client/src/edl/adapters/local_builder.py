@@ -124,7 +124,7 @@ def _command(
 ) -> list[str]:
     registry = request.repository.partition("/")[0]
     custom = custom_command("EDL_BUILDER_COMMAND", environ)
-    command = custom or [python(environ), "-m", "edl_builder"]
+    command = custom or [python(environ), "-P", "-m", "edl_builder"]
     command += ["--listen", f"unix:{socket}", "--until-stdin-closes"]
     command += ["--state-dir", str(folder / "state"), "--registry", registry]
     if is_on_this_machine(registry):

@@ -58,7 +58,7 @@ def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S)
     Raises:
         EdlError: there is no verdict.
     """
-    command = [python(), "-m", "edl_worker", "check"]
+    command = [python(), "-P", "-m", "edl_worker", "check"]
     with tempfile.TemporaryDirectory(prefix="edl-check-") as folder:
         file, output, log = (Path(folder) / name for name in ("spec.json", "output", "log"))
         scratch = Path(folder) / "tmp"

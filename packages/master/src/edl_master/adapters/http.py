@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from importlib.resources.abc import Traversable
 from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -36,6 +35,7 @@ from edl_master.adapters.tcp_ports import address_in_use
 from edl_master.adapters.timeline_json import timeline_json
 from edl_master.core.timeline_summary import JobTimes
 from edl_proto.v1 import job_pb2
+from edl_runtime.monitoring.http_requests import RequestHandler
 from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class _Answers:
         return HTTPStatus.OK, kind, found.read_bytes()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(RequestHandler):
     answers: ClassVar[_Answers]
     page_access: ClassVar[PageAccess]
     only_by_own_names: ClassVar[bool]

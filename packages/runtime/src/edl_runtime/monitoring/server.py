@@ -1,12 +1,12 @@
-"""A service's port for Prometheus, and for whoever watches over the service, over plain HTTP."""
+"""A service's port for Prometheus, and for probes of the service, over plain HTTP."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 
+from edl_runtime.monitoring.http_requests import RequestHandler
 from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 _REQUEST_TIMEOUT_S = 10
@@ -57,7 +57,7 @@ class MonitoringServer:
                 return HTTPStatus.OK, metrics()
             return HTTPStatus.NOT_FOUND, _PATHS
 
-        class MonitoringHandler(BaseHTTPRequestHandler):
+        class MonitoringHandler(RequestHandler):
             timeout = _REQUEST_TIMEOUT_S
             server_version, sys_version = "edl", ""
 
