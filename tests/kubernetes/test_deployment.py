@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,33 @@ def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cl
     with pytest.raises(subprocess.CalledProcessError) as refused:
         deployed.kubectl("create", "-f-", "--namespace=edl-jobs", stdin=json.dumps(pod))
     assert 'violates PodSecurity "restricted' in refused.value.stderr
+
+
+METADATA = ("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
+
+
+@pytest.mark.parametrize(
+    ("place", "closed"),
+    [("namespace", METADATA), ("builder", (*METADATA, "10.0.0.1", "100.64.0.1", "fd00::1"))],
+)
+def test_no_policy_lets_pods_reach_the_metadata_of_a_cloud(
+    place: str, closed: Sequence[str]
+) -> None:
+    policies = yaml.safe_load_all((DEPLOYMENT / place / "network-policies.yaml").read_text())
+    ways = [way for one in policies for way in one["spec"].get("egress", ()) if "to" in way]
+    blocks = [to["ipBlock"] for way in ways for to in way["to"] if "ipBlock" in to]
+    assert blocks
+
+    def is_open(text: str) -> bool:
+        address = ip_address(text)
+        return any(
+            address in ip_network(block["cidr"])
+            and not any(address in ip_network(each) for each in block["except"])
+            for block in blocks
+        )
+
+    assert [each for each in closed if is_open(each)] == []
+    assert is_open("203.0.113.1")
 
 
 def test_policies_and_scraping_name_the_labels_and_ports_that_pods_have() -> None:

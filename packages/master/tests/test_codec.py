@@ -150,6 +150,12 @@ def test_decisions_that_make_no_sense_are_refused(reply: dict[str, Any]) -> None
         codec.completion_from(completed(**reply), None)
 
 
+def test_names_of_metrics_cannot_forge_lines_of_a_log() -> None:
+    request = task_pb2.CompleteRequest(metrics={"accuracy\nerror: the job failed": 1.0})
+    with pytest.raises(EdlError, match="control characters"):
+        codec.completion_from(request, None)
+
+
 def test_the_examples_of_training_are_those_in_the_model_whoever_trained_them() -> None:
     """A holder that only ends a task knows nothing of what the holder before it has trained."""
     request = task_pb2.CompleteRequest(minibatches=3, records=10, examples=0)

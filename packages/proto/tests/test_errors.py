@@ -12,7 +12,7 @@ import pytest
 
 from edl_proto.errors import GRPC_STATUS, EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.transport import channels
-from edl_proto.v1 import job_pb2, job_pb2_grpc
+from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 
 
 def test_every_code_has_a_grpc_status() -> None:
@@ -75,7 +75,13 @@ def test_what_python_prints_of_an_error_commands_no_terminal() -> None:
 
 
 @pytest.fixture
-def served() -> Any:
+def served(connected: Any) -> Any:
+    channel, internal_errors = connected
+    return job_pb2_grpc.JobStub(channel), internal_errors
+
+
+@pytest.fixture
+def connected() -> Any:
     internal_errors: list[str] = []
 
     def translate(error: Exception) -> EdlError | None:
@@ -91,10 +97,11 @@ def served() -> Any:
         options=channels.SERVER_OPTIONS,
     )
     job_pb2_grpc.add_JobServicer_to_server(Failing(), server)
+    task_pb2_grpc.add_TasksServicer_to_server(task_pb2_grpc.TasksServicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with channels.connect(f"127.0.0.1:{port}") as channel:
-        yield job_pb2_grpc.JobStub(channel), internal_errors
+        yield channel, internal_errors
     server.stop(None)
 
 
@@ -102,6 +109,17 @@ def _failure(call: Any) -> grpc.RpcError:
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return caught.value
+
+
+def test_a_method_that_is_missing_is_no_internal_error(
+    connected: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel, internal_errors = connected
+    stub = task_pb2_grpc.TasksStub(channel)
+    failure = _failure(lambda: stub.Lease(task_pb2.LeaseRequest(), timeout=200))
+    assert failure.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert not internal_errors
+    assert "Traceback" not in caplog.text
 
 
 def test_an_error_crosses_the_wire_whole(served: Any) -> None:

@@ -78,6 +78,15 @@ REFUSED = [
     *("numpy\n-r \\\n other.txt", "$(id)", "`id`", "${NAME}", "a; python_version > '${HOME}'"),
     *("a;;\n--install-option=x", "a; python_version > '3' --hash=sha256:00 -r x", "a,b", "a b"),
     *("a; platform_version != ' --no-index '", "a; platform_node != '\\\\'", "=", "==1", "@", ";"),
+    # Addresses of private networks, of this machine and of clouds, in all notations.
+    *("a @ https://127.0.0.1/a.whl", "a @ git+https://10.0.0.1/a", "-i https://169.254.169.254/"),
+    *("a @ https://[::1]/a.whl", "-f https://[fd00:ec2::254]/", "a @ https://[::ffff:10.0.0.1]/a"),
+    *("a @ https://2130706433/a.whl", "a @ https://0x7f.1/a.whl", "a @ https://127.0.0.1./a.whl"),
+    *(
+        "a @ https://localhost/a.whl",
+        "--extra-index-url https://x.LOCALHOST",
+        "a @ https://017.1/a",
+    ),
     # A comment that continues nothing, with an option under it.
     *("# x \\\n-r other.txt", "  # x \\\n--extra-index-url http://x.com", "a # x\n-e ."),
     *("a \\\n# x \\\n-e git+file:///etc", "# -*- coding: utf-7 -*-\n+AC0-r x"),

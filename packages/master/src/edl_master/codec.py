@@ -34,6 +34,7 @@ from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MOST_CALLBACK_STATE
+from edl_proto.printable import one_line
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_runtime.public_settings import without_passwords
 
@@ -246,6 +247,8 @@ def completion_from(
 def _check_names(names: Collection[str], what: str, most: int) -> None:
     if len(names) > most or any(len(name) > _LONGEST_NAME for name in names):
         raise malformed(f"a worker sent {len(names)} {what}: too many, or with too long names")
+    if any(one_line(name) != name for name in names):
+        raise malformed(f"a worker sent {what} with control characters in their names")
 
 
 def _warnings_from(texts: Iterable[str]) -> tuple[str, ...]:

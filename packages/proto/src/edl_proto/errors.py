@@ -235,6 +235,12 @@ class ErrorInterceptor(grpc.ServerInterceptor):
         return make(unary, handler.request_deserializer, handler.response_serializer)
 
     def _abort(self, method: str, error: Exception, context: Any) -> NoReturn:
+        if (
+            isinstance(error, NotImplementedError)
+            and context.code() is grpc.StatusCode.UNIMPLEMENTED
+        ):
+            # As generated servicers end a call of a method that they lack; gRPC would log it.
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
         # context.abort() itself raises a bare Exception once the status is set; so does a
         # call that ended because its peer left. Neither is an internal error.
         if context.code() is not None or not context.is_active():

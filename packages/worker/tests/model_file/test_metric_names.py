@@ -45,6 +45,25 @@ def test_a_metric_with_the_name_of_the_loss_is_refused(zoo: ZooFolder, metrics: 
     assert error.where.endswith(f", {name}")
 
 
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        "def eval_metrics_fn():\n    return {'a\\nb': tf.keras.metrics.MeanAbsoluteError()}",
+        "def eval_metrics_fn(labels, predictions):\n    return {'a\\nb': labels}",
+        "metrics = [tf.keras.metrics.MeanAbsoluteError(name='a\\x1b[2J')]",
+    ],
+)
+def test_a_metric_whose_name_would_command_a_terminal_is_refused(
+    zoo: ZooFolder, metrics: str
+) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        load(zoo, metrics).build(BATCH)
+    (error,) = caught.value.errors
+    assert error.code == ErrorCode.MODEL_CONTRACT
+    assert error.what.isprintable()
+    assert "has control characters" in error.what
+
+
 @pytest.mark.parametrize("value", ["labels - predictions", "tf.keras.metrics.MeanAbsoluteError()"])
 def test_values_of_a_batch_may_have_the_name_of_the_loss(zoo: ZooFolder, value: str) -> None:
     """As in files for ElasticDL. It is no loss for edl, whose callbacks see the loss itself."""

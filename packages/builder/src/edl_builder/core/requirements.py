@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 
 from edl_builder.core.failure import BuilderError, Reason
+from edl_builder.core.source_policy import is_public_name
 
 FILE = "requirements.txt"
 _LARGEST = 256 * 1024
@@ -141,4 +142,11 @@ def _check_url(text: str, where: str) -> None:
             "only plain https URLs without a user name or password are accepted",
             where=where,
             remedy="Have the operator of the builder set up a private index.",
+        )
+    if not is_public_name(host):
+        raise BuilderError(
+            Reason.UNSAFE,
+            f"the builder does not fetch from {host[:80]!r}",
+            where=where,
+            remedy="Name a public host, or have the builder's operator set up a private index.",
         )

@@ -115,6 +115,13 @@ def _allowed_url(text: str, policy: SourcePolicy) -> GitUrl:
     return url
 
 
+def is_public_name(host: str) -> bool:
+    """Whether a host is given by a name, in lower case, and not by an address in any notation."""
+    is_numeric = _is_address(host) or _NUMBERS.fullmatch(host)
+    is_own = host == "localhost" or host.endswith(".localhost")
+    return not is_numeric and not is_own and _HOST.fullmatch(host) is not None
+
+
 def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

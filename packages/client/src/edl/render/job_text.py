@@ -68,7 +68,8 @@ def figures(status: JobStatus) -> list[str]:
 
 def _ordered(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
     """Metrics as all texts list them: the loss, then the others by name."""
-    return sorted(metrics.items(), key=lambda item: (item[0] != "loss", item[0]))
+    plain = ((one_line(name), value) for name, value in metrics.items())
+    return sorted(plain, key=lambda item: (item[0] != "loss", item[0]))
 
 
 def workers_phrase(status: JobStatus) -> str:

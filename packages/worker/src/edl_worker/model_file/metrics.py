@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from edl_proto.printable import one_line
 from edl_worker.model_file.batch import Batch
 from edl_worker.model_file.description import AS_IN_KERAS, LOSS, ModelFileDescription
 from edl_worker.model_file.errors import trial_error
@@ -72,12 +73,18 @@ class MetricComputation:
         return f"weighted_{name}" if metric == AS_IN_KERAS and is_taken else name
 
     def check_names(self) -> None:
-        """Checks that the names of all values, as far as they are known, differ.
+        """Check that the names of all values, as far as they are known, differ and are plain.
 
         Raises:
             EdlError: MODEL_CONTRACT.
         """
         for name, count in Counter(self.names).items():
+            if one_line(name) != name:
+                raise self._description.contract_error(
+                    f"the name of the metric {one_line(name)} has control characters",
+                    "Give the metric a name of letters, digits and spaces: logs and pages show it.",
+                    self._description.metrics.place,
+                )
             if count > 1:
                 raise self._description.contract_error(
                     f"a metric has the name {LOSS}, under which edl reports the loss itself"
