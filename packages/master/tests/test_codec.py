@@ -17,7 +17,7 @@ from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType
 from edl_master.reporting import status_codec
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.limits import MOST_CALLBACK_STATE
+from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 
 
@@ -143,7 +143,7 @@ def test_what_callbacks_decide_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [{"learning_rate": float("nan")}, {"state": bytes(MOST_CALLBACK_STATE + 1)}]
+    "reply", [{"learning_rate": float("nan")}, {"state": bytes(MAX_CALLBACK_STATE_NBYTES + 1)}]
 )
 def test_decisions_that_make_no_sense_are_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(EdlError, match="callbacks"):

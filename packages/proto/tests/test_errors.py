@@ -64,7 +64,7 @@ class Failing(job_pb2_grpc.JobServicer):
 
 
 def test_what_python_prints_of_an_error_commands_no_terminal() -> None:
-    """As of a script that trains a model of others and catches nothing."""
+    """A script that trains a foreign model may catch nothing."""
     title = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
     error = EdlError(ErrorCode.MODEL_IMPORT, title, where=title, remedy=title, detail=title)
     printed = "".join(traceback.format_exception(error))
@@ -75,13 +75,13 @@ def test_what_python_prints_of_an_error_commands_no_terminal() -> None:
 
 
 @pytest.fixture
-def served(connected: Any) -> Any:
-    channel, internal_errors = connected
+def service(connection: Any) -> Any:
+    channel, internal_errors = connection
     return job_pb2_grpc.JobStub(channel), internal_errors
 
 
 @pytest.fixture
-def connected() -> Any:
+def connection() -> Any:
     internal_errors: list[str] = []
 
     def translate(error: Exception) -> EdlError | None:
@@ -112,9 +112,9 @@ def _failure(call: Any) -> grpc.RpcError:
 
 
 def test_a_method_that_is_missing_is_no_internal_error(
-    connected: Any, caplog: pytest.LogCaptureFixture
+    connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    channel, internal_errors = connected
+    channel, internal_errors = connection
     stub = task_pb2_grpc.TasksStub(channel)
     failure = _failure(lambda: stub.Lease(task_pb2.LeaseRequest(), timeout=200))
     assert failure.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -122,8 +122,8 @@ def test_a_method_that_is_missing_is_no_internal_error(
     assert "Traceback" not in caplog.text
 
 
-def test_an_error_crosses_the_wire_whole(served: Any) -> None:
-    stub, internal_errors = served
+def test_an_error_crosses_the_wire_whole(service: Any) -> None:
+    stub, internal_errors = service
     failure = _failure(lambda: stub.GetStatus(job_pb2.GetStatusRequest(), timeout=200))
     error = EdlError.from_rpc(failure)
     assert failure.code() is grpc.StatusCode.UNAVAILABLE
@@ -134,8 +134,8 @@ def test_an_error_crosses_the_wire_whole(served: Any) -> None:
     assert not internal_errors
 
 
-def test_an_error_that_is_too_long_for_grpc_crosses_with_its_ends(served: Any) -> None:
-    stub, internal_errors = served
+def test_an_error_that_is_too_long_for_grpc_crosses_with_its_ends(service: Any) -> None:
+    stub, internal_errors = service
     failure = _failure(lambda: list(stub.ReadTimeline(job_pb2.ReadTimelineRequest(), timeout=200)))
     error = EdlError.from_rpc(failure)
     assert failure.code() is grpc.StatusCode.ABORTED
@@ -148,16 +148,16 @@ def test_an_error_that_is_too_long_for_grpc_crosses_with_its_ends(served: Any) -
     assert not internal_errors
 
 
-def test_a_domain_exception_is_translated_in_one_place(served: Any) -> None:
-    stub, internal_errors = served
+def test_a_domain_exception_is_translated_in_one_place(service: Any) -> None:
+    stub, internal_errors = service
     error = EdlError.from_rpc(_failure(lambda: stub.Scale(job_pb2.ScaleRequest(), timeout=200)))
     assert error is not None
     assert error.code == ErrorCode.USAGE
     assert not internal_errors
 
 
-def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
-    stub, internal_errors = served
+def test_an_unknown_exception_is_an_internal_error(service: Any) -> None:
+    stub, internal_errors = service
     error = EdlError.from_rpc(_failure(lambda: stub.Stop(job_pb2.StopRequest(), timeout=200)))
     assert error is not None
     assert error.code == ErrorCode.INTERNAL
@@ -165,16 +165,16 @@ def test_an_unknown_exception_is_an_internal_error(served: Any) -> None:
     assert internal_errors == ["/edl.v1.Job/Stop"]
 
 
-def test_an_abort_by_hand_stays_as_it_was(served: Any) -> None:
-    stub, internal_errors = served
+def test_an_abort_by_hand_stays_as_it_was(service: Any) -> None:
+    stub, internal_errors = service
     failure = _failure(lambda: stub.Acknowledge(job_pb2.AcknowledgeRequest(), timeout=200))
     assert failure.code() is grpc.StatusCode.OUT_OF_RANGE
     assert EdlError.from_rpc(failure) is None
     assert not internal_errors
 
 
-def test_a_stream_ends_in_the_error(served: Any) -> None:
-    stub, _ = served
+def test_a_stream_ends_in_the_error(service: Any) -> None:
+    stub, _ = service
     stream = stub.WatchEvents(job_pb2.WatchEventsRequest(), timeout=200)
     assert next(stream).number == 1
     error = EdlError.from_rpc(_failure(lambda: next(stream)))

@@ -38,7 +38,7 @@ def spec(type_: str = "TRAIN") -> job_pb2.JobSpec:
     return message
 
 
-def refused(message: job_pb2.JobSpec) -> str:
+def missing_fields(message: job_pb2.JobSpec) -> str:
     with pytest.raises(EdlError) as caught:
         check_complete(message)
     assert caught.value.code == ErrorCode.USAGE
@@ -60,22 +60,22 @@ def test_each_missing_field_is_named(type_: str) -> None:
         for parent in parents:
             owner = getattr(owner, parent)
         owner.ClearField(name)
-        assert refused(message) == path
+        assert missing_fields(message) == path
 
 
 def test_all_missing_fields_are_named() -> None:
     message = spec("PREDICT")
     message.ClearField("output")
     message.ClearField("trained_model")
-    assert refused(message) == "trained_model, output"
-    assert "type" in refused(job_pb2.JobSpec()).split(", ")
+    assert missing_fields(message) == "trained_model, output"
+    assert "type" in missing_fields(job_pb2.JobSpec()).split(", ")
 
 
 def test_each_mode_of_updates_needs_its_own_number() -> None:
     message = spec()
     message.training.update = job_pb2.SYNC
-    assert refused(message) == "training.grads_to_wait"
+    assert missing_fields(message) == "training.grads_to_wait"
     message.training.update = job_pb2.BOUNDED
-    assert refused(message) == "training.max_staleness"
+    assert missing_fields(message) == "training.max_staleness"
     message.training.max_staleness = 0  # a staleness of 0 is a choice
     check_complete(message)

@@ -33,7 +33,7 @@ from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.limits import MOST_CALLBACK_STATE
+from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_proto.printable import one_line
 from edl_proto.v1 import error_pb2, job_pb2, task_pb2
 from edl_runtime.public_settings import without_passwords
@@ -196,7 +196,7 @@ def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
     Raises:
         EdlError: USAGE; the state is too large, or the learning rate is no number.
     """
-    if len(message.state) > MOST_CALLBACK_STATE:
+    if len(message.state) > MAX_CALLBACK_STATE_NBYTES:
         raise malformed(f"the state of callbacks is too large: {len(message.state)} bytes")
     rate = message.learning_rate if message.HasField("learning_rate") else None
     if rate is not None and not isfinite(rate):

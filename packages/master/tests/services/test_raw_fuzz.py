@@ -16,7 +16,7 @@ import pytest
 from test_refusals import NBYTES, Held, held
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.transport.direct_connection import ANSWER, ERROR, MAGIC, MOST_HEADER_BYTES, REQUEST
+from edl_proto.transport.direct_connection import ANSWER, ERROR, MAGIC, MAX_HEADER_BYTES, REQUEST
 from edl_proto.transport.parameters import PARAMETERS
 from edl_proto.v1 import parameters_pb2 as pb
 
@@ -145,7 +145,7 @@ class RawCaller:
         answer = _received(connection, ANSWER.size)
         magic, status, nbytes = ANSWER.unpack(answer)
         assert magic == MAGIC
-        assert nbytes <= MOST_HEADER_BYTES
+        assert nbytes <= MAX_HEADER_BYTES
         content = _received(connection, nbytes)
         if status != ERROR:
             self.answers["served"] += 1

@@ -1,4 +1,4 @@
-"""Failures that users may see: one exception, with its representation in gRPC."""
+"""The exception for failures that users see, and its representation in gRPC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from edl_proto.printable import clipped, indented, visible
+from edl_proto.printable import clip, indent, visible
 from edl_proto.v1 import error_pb2
 from edl_proto.v1.error_pb2 import ErrorCode as ErrorCode  # for those who raise errors
 
@@ -76,7 +76,7 @@ def _utf8(text: str) -> str:
 
 
 class EdlError(Exception):
-    """A failure: a code, what happened, where, and what to do.
+    """A failure that the user sees: a code, what happened, where, and what to do.
 
     Args:
         code: one of ``edl.v1.ErrorCode``.
@@ -114,11 +114,11 @@ class EdlError(Exception):
         return ErrorCode.Name(known)
 
     def __str__(self) -> str:
-        lines = [f"{self.code_name}: {indented(self.what)}"]
+        lines = [f"{self.code_name}: {indent(self.what)}"]
         if self.where:
-            lines.append(f"  where: {indented(self.where)}")
+            lines.append(f"  where: {indent(self.where)}")
         if self.remedy:
-            lines.append(f"  what to do: {indented(self.remedy)}")
+            lines.append(f"  what to do: {indent(self.remedy)}")
         # Python itself prints this for a script of the user that does not catch it.
         return visible("\n".join(lines))
 
@@ -146,7 +146,7 @@ class EdlError(Exception):
 
     @classmethod
     def from_rpc(cls, error: grpc.RpcError) -> EdlError | None:
-        """The error that a failed call carries; None if it carries none."""
+        """Return the error that a failed call carries, or None."""
         metadata = getattr(error, "trailing_metadata", lambda: None)() or ()
         for key, value in metadata:
             if key == _METADATA_KEY:
@@ -173,12 +173,12 @@ def abort(context: Any, error: EdlError) -> NoReturn:
     message, most = error.to_proto(), _ERROR_NBYTES
     while message.ByteSize() > _ERROR_NBYTES:
         most //= 2
-        message.what = clipped(message.what, most)
-        message.where = clipped(message.where, most)
-        message.remedy = clipped(message.remedy, most)
-        message.detail = clipped(message.detail, most)
+        message.what = clip(message.what, most)
+        message.where = clip(message.where, most)
+        message.remedy = clip(message.remedy, most)
+        message.detail = clip(message.detail, most)
     context.set_trailing_metadata(error_metadata(EdlError.from_proto(message)))
-    context.abort(error.status, clipped(error.what, _DETAILS_CHARS))
+    context.abort(error.status, clip(error.what, _DETAILS_CHARS))
     raise AssertionError("abort() raises")
 
 

@@ -1,4 +1,4 @@
-"""The limit of open files of a process.
+"""The limit on the open files of a process.
 
 Each connection is an open file. If strangers could open as many connections as the limit allows,
 the process could not open the files that it writes, and its job would fail.
@@ -16,34 +16,34 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 60.0
-_ENOUGH = 1 << 16
+_SUFFICIENT_FILES = 1 << 16
 
 
 def raise_limit() -> None:
-    """Let this process open as many files as its user may give it."""
+    """Raise this process's limit on open files as far as its user may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    wanted = _SUFFICIENT_FILES if hard == resource.RLIM_INFINITY else min(hard, _SUFFICIENT_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def share(part: int, most: int) -> int:
-    """How many connections may be open at a time.
+def share(part: int, maximum: int) -> int:
+    """Return how many connections may be open at a time.
 
     Args:
-        part: by which the limit of open files is divided.
-        most: connections, whatever the limit is.
+        part: the divisor of the limit on open files.
+        maximum: the number of connections that is never exceeded.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else min(most, soft // part)
+    return maximum if soft == resource.RLIM_INFINITY else min(maximum, soft // part)
 
 
 class FileLimit:
-    """Recognizes that a process may open no more files, and warns of it once a minute at most.
+    """Notices that a process may open no more files, and warns about it at most once a minute.
 
     Args:
-        what: that cannot be accepted then, for the warning.
+        what: names in the warning what cannot be accepted then.
         clock: seconds that only grow.
     """
 
@@ -53,7 +53,7 @@ class FileLimit:
         self._next = float("-inf")
 
     def is_reason(self, error: OSError) -> bool:
-        """Whether the limit, or that of the machine, is the reason of an error."""
+        """Tell whether an error was caused by this limit, or by that of the machine."""
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             return False
         if self._clock() >= self._next:

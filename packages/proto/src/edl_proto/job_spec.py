@@ -1,7 +1,7 @@
 """Which fields of a ``JobSpec`` must be set.
 
-The client resolves every default. Whoever reads a specification checks it with this module, and
-has no defaults of its own.
+The client resolves every default. Readers of a specification check it with this module, and have
+no defaults of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 
-_ALWAYS = (
+_FIELDS_OF_EVERY_JOB = (
     "name",
     "type",
     "data",
@@ -46,9 +46,9 @@ _BY_UPDATE: dict[job_pb2.UpdateMode.ValueType, tuple[str, ...]] = {
 
 
 def required_fields(spec: job_pb2.JobSpec) -> tuple[str, ...]:
-    """The paths of all fields that a job of this type must set, such as ``training.num_epochs``."""
+    """Return the paths of the fields that such a job must set, such as ``training.num_epochs``."""
     by_update = _BY_UPDATE.get(spec.training.update, ()) if spec.type == job_pb2.TRAIN else ()
-    return (*_ALWAYS, *_BY_TYPE.get(spec.type, ()), *by_update)
+    return (*_FIELDS_OF_EVERY_JOB, *_BY_TYPE.get(spec.type, ()), *by_update)
 
 
 def check_complete(spec: job_pb2.JobSpec) -> None:

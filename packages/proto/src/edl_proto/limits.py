@@ -1,8 +1,8 @@
-"""Limits that the sender keeps and the receiver enforces."""
+"""Limits that senders respect and receivers enforce."""
 
-MOST_ZOO_NBYTES = 1 << 30
-MOST_ZOO_FILES = 20_000
-"""Of a model zoo that becomes a part of an image; a builder may have settings of its own."""
+MAX_ZOO_NBYTES = 1 << 30
+MAX_ZOO_FILES = 20_000
+"""Limits on a model zoo that is built into an image; a builder may have settings of its own."""
 
-MOST_CALLBACK_STATE = 1 << 20
-"""Bytes of state of a model file's callbacks; a Keras callback has some hundreds."""
+MAX_CALLBACK_STATE_NBYTES = 1 << 20
+"""Limit on the bytes of state of a model file's callbacks; a Keras callback has some hundreds."""

@@ -1,8 +1,8 @@
-"""Texts of others on a terminal or in a log: control characters are shown, not obeyed.
+"""Foreign texts on a terminal or in a log: control characters are shown, not obeyed.
 
 A terminal obeys what a text tells it: to forget what was printed, to rename its window, to answer
-as if the user had typed. Texts come from places that others write: stop reasons, image names, the
-output of git, of builds and of workers, answers of a builder.
+as if the user had typed. Foreign texts are stop reasons, image names, the output of git, of builds
+and of workers, and the answers of a builder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OBEYED = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""The text with every control character as an escape: ``\x1b``, and ``\u202e`` beyond ASCII.
+    r"""Return the text with control characters as escapes: ``\x1b``, and ``\u202e`` beyond ASCII.
 
     Line feeds and tabs stay. Carriage returns before a line feed vanish.
     """
@@ -25,17 +25,17 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""As ``visible``, in one line: a line feed is ``\n``. No text adds a line of its own."""
+    r"""Return the ``visible`` text in one line: a line feed becomes ``\n``."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def clipped(text: str, most: int) -> str:
-    """The text, without its middle if it has more characters than ``most``."""
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
+def clip(text: str, limit: int) -> str:
+    """Cut out the middle of a text that has more characters than ``limit``."""
+    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-(limit // 2) :]}"
 
 
-def indented(text: str) -> str:
-    """A text whose further lines are indented: none of them passes for a line of the program."""
+def indent(text: str) -> str:
+    """Indent all lines but the first, so that none of them passes for a line of the program."""
     return text.replace("\n", "\n    ")
 
 

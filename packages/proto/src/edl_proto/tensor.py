@@ -1,4 +1,4 @@
-"""Tensor messages to and from numpy arrays."""
+"""The codec between tensor messages and numpy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 
 
 
 def encode(array: np.ndarray[Any, Any]) -> task_pb2.Tensor:
-    """An array of a plain numeric dtype as a message.
+    """Encode an array of a plain numeric dtype.
 
     Raises:
         ValueError: the dtype is not one of numpy's numbers or bool.
@@ -32,7 +32,7 @@ def encode(array: np.ndarray[Any, Any]) -> task_pb2.Tensor:
 
 
 def decode(tensor: task_pb2.Tensor) -> np.ndarray[Any, Any]:
-    """The array of a message; a copy that may be written to.
+    """Decode a message into an array that may be written to.
 
     Raises:
         ValueError: unknown dtype, or a content that does not fit the shape.

@@ -1,4 +1,4 @@
-"""Unix sockets that only their owner may use, in folders of any length of name."""
+"""Unix sockets that only their owner may use, in folders with names of any length."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-LONGEST_PATH = 107
-"""Bytes of the path of a socket; the kernel's limit."""
+MAX_PATH_BYTES = 107
+"""The kernel's limit on the bytes of the path of a socket."""
 
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
 def listen(path: Path, backlog: int) -> socket.socket:
-    """Listen there; a socket that an earlier process left is replaced.
+    """Listen at a path; a socket that an earlier process left is replaced.
 
     Raises:
         OSError: nothing can be made there.
@@ -26,7 +26,7 @@ def listen(path: Path, backlog: int) -> socket.socket:
         with _address(path) as address:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(address)
-            # Before it has a name, which somebody could give to another file meanwhile.
+            # Before it has a name, which another process could give to another file meanwhile.
             os.fchmod(listening.fileno(), 0o600)
             listening.bind(address)
         listening.listen(backlog)
@@ -37,7 +37,7 @@ def listen(path: Path, backlog: int) -> socket.socket:
 
 
 def connect(path: Path, timeout_s: float) -> socket.socket:
-    """A connection to what listens there.
+    """Connect to the process that listens at a path.
 
     Raises:
         OSError: nothing does.
@@ -54,7 +54,7 @@ def connect(path: Path, timeout_s: float) -> socket.socket:
 
 
 def check_owner(connection: socket.socket) -> None:
-    """Make sure that the process at the other end is of the same user, as the kernel knows it.
+    """Make sure that the process at the other end runs as the same user, according to the kernel.
 
     Raises:
         PermissionError: it is not.
@@ -68,7 +68,7 @@ def check_owner(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The path, short enough for the kernel (``LONGEST_PATH``) wherever its folder is."""
+    """Give an address of the path that the kernel takes, wherever its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

@@ -127,7 +127,7 @@ def pull(master: Master, peer: Peer, worker: int, way: str = "local") -> int:
             stub.close()
 
 
-def refused(error: grpc.RpcError) -> bool:
+def is_refusal(error: grpc.RpcError) -> bool:
     known = EdlError.from_rpc(error)
     return known is not None and known.code == ErrorCode.FORBIDDEN
 
@@ -146,7 +146,7 @@ def test_a_worker_calls_for_itself_alone(master: Master) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         lease(master, peer, worker=3)
     assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
-    assert refused(caught.value)
+    assert is_refusal(caught.value)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -166,7 +166,7 @@ def test_parameters_are_as_guarded_on_all_ways(
     for other, worker in ((peer, 3), (master.seen_by(Role.CLIENT), 0)):
         with pytest.raises(grpc.RpcError) as caught:
             pull(master, other, worker, way)
-        assert refused(caught.value)
+        assert is_refusal(caught.value)
 
 
 def test_a_viewer_cannot_stop_a_job(master: Master) -> None:
@@ -178,7 +178,7 @@ def test_a_viewer_cannot_stop_a_job(master: Master) -> None:
                 continue
             with pytest.raises(grpc.RpcError) as caught:
                 stop(job_pb2.StopRequest(), timeout=WAIT_S)
-            assert refused(caught.value)
+            assert is_refusal(caught.value)
 
 
 def test_nobody_else_gets_in(master: Master, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_nobody_else_gets_in_at_the_direct_port(master: Master, tmp_path: Path) 
 
 
 def anonymous_answer(port: int) -> bytes:
-    """What a caller without a certificate gets, who trusts everybody."""
+    """Return the answer to a caller without a certificate, which accepts any server."""
     anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as plain:

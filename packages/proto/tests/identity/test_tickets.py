@@ -36,7 +36,7 @@ def test_a_ticket_is_shown_soon() -> None:
 def test_who_never_shows_tickets_loses_only_its_own() -> None:
     issued = Tickets()
     other = issued.issue(OTHER)
-    mine = [issued.issue(ONE) for _ in range(tickets._MOST_OF_ONE + 2)]
+    mine = [issued.issue(ONE) for _ in range(tickets._MAX_PER_CALLER + 2)]
     for void in mine[:2]:
         with pytest.raises(ValueError, match="no such ticket"):
             issued.redeem(void)

@@ -41,7 +41,7 @@ CALLER = Identity("w", Role.WORKER, 0)
 
 
 class Place:
-    """What the listener of these tests does; with identities for whom it admits."""
+    """The listener of these tests, and the identities that it admits."""
 
     def __init__(self, identities: IdentityFolder | None, *, local: bool = False) -> None:
         access_control, self.peer, self.local = None, None, local
@@ -136,7 +136,7 @@ def test_memory_is_not_given_back_before_it_has_travelled(place: Place) -> None:
 
 def test_an_error_is_reported_completely_and_the_connection_goes_on(place: Place) -> None:
     connection = place.connect()
-    large = memoryview(bytes(1 << 24))  # nobody has read it when the answer is there
+    large = memoryview(bytes(1 << 24))  # not read when the answer is there
     with pytest.raises(CallError) as caught:
         connection.call(REFUSE, b"", [large], WAIT_S)
     error = EdlError.from_rpc(caught.value)
@@ -205,7 +205,7 @@ def test_a_caller_that_left_is_noticed(place: Place) -> None:
     assert place.left.wait(WAIT_S)
 
 
-def _unanswered(connection: Connection) -> None:
+def _expect_no_answer(connection: Connection) -> None:
     with pytest.raises(ConnectionResetError):
         connection.call(WAIT, b"", [], WAIT_S)
 
@@ -217,7 +217,7 @@ def test_a_deadline_counts_for_the_whole_call(place: Place) -> None:
 
 def test_closing_ends_calls_that_wait(place: Place) -> None:
     connection = place.connect()
-    caller = threading.Thread(target=_unanswered, args=(connection,), daemon=True)
+    caller = threading.Thread(target=_expect_no_answer, args=(connection,), daemon=True)
     caller.start()
     assert place.waits.wait(WAIT_S)
     place.listener.close()
@@ -253,7 +253,7 @@ class Answering:
 
 
 class Waiting(Answering):
-    """A servicer that answers when nobody waits any more."""
+    """A servicer that answers when the caller does not wait any more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,8 +288,8 @@ def pull(stub: parameters.ParametersStub) -> int:
 _held: list[socket.socket] = []
 
 
-def closed(listener: Listener) -> Listener:
-    """Nobody listens at its port, which the system gives to nobody else, such as the server."""
+def close_and_hold_port(listener: Listener) -> Listener:
+    """Close a listener, and keep its port from other processes, such as the server."""
     listener.close()
     holder = socket.socket()
     holder.bind(("127.0.0.1", listener.port))
@@ -297,7 +297,9 @@ def closed(listener: Listener) -> Listener:
     return listener
 
 
-@pytest.mark.parametrize("direct", [closed, lambda _: None], ids=["unreachable", "none"])
+@pytest.mark.parametrize(
+    "direct", [close_and_hold_port, lambda _: None], ids=["unreachable", "none"]
+)
 def test_without_a_direct_port_calls_go_over_grpc(
     direct: Callable[[Listener], Listener | None],
 ) -> None:
@@ -312,7 +314,7 @@ def test_without_a_direct_port_calls_go_over_grpc(
 
 
 def test_closing_ends_the_calls_of_other_threads() -> None:
-    """As a channel does: nobody waits for a server that has been left."""
+    """A caller that has left a server does not wait for it; channels do the same."""
     servicer = Waiting()
     server, listener, port = serve(servicer, 0, lambda one: one)
     ended: list[grpc.RpcError] = []

@@ -46,7 +46,7 @@ def call(connected: socket.socket) -> bytes:
     return next(Connection(connected).call(0, b"one", [], WAIT_S))
 
 
-def offered(listener: Listener) -> pb.LocalSocket:
+def offer_socket(listener: Listener) -> pb.LocalSocket:
     return listener.offer(lambda: CALLER).local
 
 
@@ -65,7 +65,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], Listener]]
 
 
 def test_a_ticket_opens_one_connection(run: Callable[[Path], Listener], tmp_path: Path) -> None:
-    local = offered(run(tmp_path / "identity"))
+    local = offer_socket(run(tmp_path / "identity"))
     with connect_local(local, WAIT_S) as connection:
         assert call(connection) == b"to one"
     for spent in (local.ticket, bytes(len(local.ticket)), b"edl\x01" + bytes(60)):
@@ -77,9 +77,9 @@ def test_a_ticket_opens_one_connection(run: Callable[[Path], Listener], tmp_path
 def test_the_socket_is_its_users_alone(
     run: Callable[[Path], Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the modes of file and folder, and by what the kernel says of the other end."""
+    """The modes of file and folder ensure it, and what the kernel says of the other end."""
     listener = run(tmp_path / "identity")
-    local, unused = offered(listener), offered(listener)
+    local, unused = offer_socket(listener), offer_socket(listener)
     path = Path(local.path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -103,30 +103,30 @@ def test_the_socket_is_its_users_alone(
 def test_a_name_of_any_length_will_do(run: Callable[[Path], Listener], tmp_path: Path) -> None:
     place = tmp_path / ("long" * 50) / "identity"
     place.parent.mkdir()
-    assert call(connect_local(offered(run(place)), WAIT_S)) == b"to one"
+    assert call(connect_local(offer_socket(run(place)), WAIT_S)) == b"to one"
 
 
 def test_the_next_server_takes_the_place_of_the_former(
     run: Callable[[Path], Listener], tmp_path: Path
 ) -> None:
-    """Of one that was killed, and of one that still ends."""
+    """The former one was killed, or is still ending."""
     place = tmp_path / "identity"
     former = run(place)
-    held = connect_local(offered(former), WAIT_S)
+    held = connect_local(offer_socket(former), WAIT_S)
     assert call(held) == b"to one"
-    unused = offered(former)
+    unused = offer_socket(former)
     later = run(place)
-    assert unused.path == offered(later).path
+    assert unused.path == offer_socket(later).path
     with connect_local(unused, WAIT_S) as connection, pytest.raises(OSError):  # noqa: PT011 - any
         call(connection)
     former.close()
-    assert call(connect_local(offered(later), WAIT_S)) == b"to one"
+    assert call(connect_local(offer_socket(later), WAIT_S)) == b"to one"
 
 
 def test_no_socket_where_others_come_in(
     run: Callable[[Path], Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a folder of a mounted volume; TLS is there in any case."""
+    """A folder of a mounted volume is an example; there is TLS in any case."""
     place = tmp_path / "identity"
     run(place).close()
     (place / "master").chmod(0o750)
@@ -142,7 +142,7 @@ def test_a_caller_without_a_ticket_does_not_stay(
     run: Callable[[Path], Listener], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 0.1)
-    local = offered(run(tmp_path / "identity"))
+    local = offer_socket(run(tmp_path / "identity"))
     with unix_socket.connect(Path(local.path), WAIT_S) as idle:
         assert idle.recv(1) == b""
 
@@ -151,7 +151,7 @@ def test_a_server_that_ends_leaves_no_socket(
     run: Callable[[Path], Listener], tmp_path: Path
 ) -> None:
     listener = run(tmp_path / "identity")
-    path = Path(offered(listener).path)
+    path = Path(offer_socket(listener).path)
     assert path.exists()
     listener.close()
     assert not path.exists()

@@ -58,7 +58,7 @@ def connect(port: int, peer: Peer | None = None) -> Connection:
     return Connection(connect_tcp("127.0.0.1", port, WAIT_S, peer))
 
 
-def pushed(connection: Connection) -> bytes:
+def call_push(connection: Connection) -> bytes:
     return next(connection.call(0, b"gradient", [], WAIT_S))
 
 
@@ -88,16 +88,16 @@ def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
 ) -> None:
     monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 1e6)  # time does not help
     begun = server.connect()
-    assert pushed(begun) == b"applied gradient"
+    assert call_push(begun) == b"applied gradient"
     with ExitStack() as idle:
         for _ in range(IDLE):
             address = "127.0.0.1", server.listener.port
             idle.enter_context(socket.create_connection(address, WAIT_S))
         with closing(server.connect()) as late:
-            assert pushed(late) == b"applied gradient"
-        assert pushed(begun) == b"applied gradient", "it was there before"
+            assert call_push(late) == b"applied gradient"
+        assert call_push(begun) == b"applied gradient", "it was there before"
         threads = [one for one in threading.enumerate() if one.name == "direct-call"]
-        assert len(threads) < 2 * open_connections.MOST_NEW, "those that end now are among them"
+        assert len(threads) < 2 * open_connections.MAX_NEW, "those that end now are among them"
 
 
 def test_the_oldest_new_connection_makes_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,17 +122,17 @@ def test_the_oldest_new_connection_makes_room_at_once(monkeypatch: pytest.Monkey
 def test_a_worker_has_so_many_connections_and_no_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_connections, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(open_connections, "MAX_PER_CALLER", 3)
     mine = [server.connect(0) for _ in range(3)]
-    assert {pushed(one) for one in mine} == {b"applied gradient"}
+    assert {call_push(one) for one in mine} == {b"applied gradient"}
     with pytest.raises(OSError):  # noqa: PT011 - the end or a reset
-        pushed(server.connect(0))
-    assert pushed(server.connect(1)) == b"applied gradient", "another worker"
+        call_push(server.connect(0))
+    assert call_push(server.connect(1)) == b"applied gradient", "another worker"
     mine.pop().close()
     deadline = time.monotonic() + WAIT_S
     while True:  # until the server has seen that
         try:
-            assert pushed(server.connect(0)) == b"applied gradient"
+            assert call_push(server.connect(0)) == b"applied gradient"
             break
         except OSError:
             assert time.monotonic() < deadline
@@ -141,12 +141,12 @@ def test_a_worker_has_so_many_connections_and_no_more(
 def test_all_workers_together_have_so_many_connections_and_no_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_connections, "MOST", 2)
+    monkeypatch.setattr(open_connections, "MAX_SERVING", 2)
     mine = [server.connect(number) for number in (0, 1)]
-    assert {pushed(one) for one in mine} == {b"applied gradient"}
+    assert {call_push(one) for one in mine} == {b"applied gradient"}
     with pytest.raises(OSError):  # noqa: PT011 - the end or a reset
-        pushed(server.connect(0))
-    assert {pushed(one) for one in mine} == {b"applied gradient"}
+        call_push(server.connect(0))
+    assert {call_push(one) for one in mine} == {b"applied gradient"}
 
 
 def test_who_has_proved_who_it_is_still_has_to_call(
@@ -154,11 +154,11 @@ def test_who_has_proved_who_it_is_still_has_to_call(
 ) -> None:
     """Only a connection without any call ends: workers compute for longer than that."""
     begun = server.connect()
-    assert pushed(begun) == b"applied gradient"
+    assert call_push(begun) == b"applied gradient"
     monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 2.0)
     with connect_tcp("127.0.0.1", server.listener.port, WAIT_S, server.worker(0)) as idle:
         assert idle.recv(1) == b""
-    assert pushed(begun) == b"applied gradient"
+    assert call_push(begun) == b"applied gradient"
 
 
 FEW_FILES = """
@@ -197,7 +197,7 @@ def test_a_server_without_file_descriptors_goes_on() -> None:
                 for _ in range(100):
                     idle.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S))
                 with closing(connect(port)) as late:
-                    assert pushed(late) == b"applied gradient"
+                    assert call_push(late) == b"applied gradient"
         finally:
             process.stdin.close()
         said = process.stderr.read().decode()

@@ -28,7 +28,7 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
 from edl_testing import fake_services as services
 
 WAIT_S = 200.0
-"""Deadline of everything that a test waits for."""
+"""The deadline of everything that a test waits for."""
 
 
 @dataclass(slots=True)
@@ -152,12 +152,12 @@ class FakeMaster:
             self._server = None
 
     def snapshot(self) -> dict[str, Any]:
-        """Ledger and parameters, together."""
+        """Return ledger and parameters together."""
         with self.changed:
             return self.snapshot_held()
 
     def snapshot_held(self) -> dict[str, Any]:
-        """The same, for a caller that holds the lock."""
+        """Return ledger and parameters together, for a caller that holds the lock."""
         return {
             "initialized": self.initialized,
             "values": self.values.copy(),
@@ -195,7 +195,7 @@ class FakeMaster:
         return itertools.chain.from_iterable(self.stages)
 
     def stage(self) -> int | None:
-        """The first stage that is not done; entering it freezes the parameters."""
+        """Return the first stage that is not done; entering it freezes the parameters."""
         for number, tasks in enumerate(self.stages):
             if not all(task.done for task in tasks):
                 if number >= self.entered:
@@ -239,7 +239,7 @@ class FakeMaster:
                 lease.frozen = f"stage-{number}"
                 lease.export.parameter_version = self.version
             if lease.task.type == task_pb2.EVALUATION_SUMMARY:
-                lease.metric_states.extend(self.merged(self.stages[number - 1]))
+                lease.metric_states.extend(self.merge_metric_states(self.stages[number - 1]))
             return lease
         return None
 
@@ -247,8 +247,8 @@ class FakeMaster:
         types = {task.lease.task.type for task in self.stages[number]}
         return 1 if task_pb2.EVALUATION_SUMMARY in types else 0
 
-    def merged(self, tasks: list[FakeTask]) -> list[task_pb2.MetricState]:
-        """The metric states of completed tasks, added up."""
+    def merge_metric_states(self, tasks: list[FakeTask]) -> list[task_pb2.MetricState]:
+        """Add up the metric states of completed tasks."""
         sums: dict[str, list[np.ndarray[Any, Any]]] = {}
         for task in tasks:
             assert task.complete is not None
@@ -267,7 +267,7 @@ class FakeMaster:
     # --- parameters ------------------------------------------------------------------------
 
     def by_name(self, payload: np.ndarray[Any, Any] | None = None) -> dict[str, Any]:
-        """The values of all variables."""
+        """Return the values of all variables."""
         payload = self.values if payload is None else payload
         found, at = {}, 0
         for variable in self.variables:
@@ -347,7 +347,7 @@ class FakeMaster:
         )
 
     def _update(self, gradient: np.ndarray[Any, Any], state: np.ndarray[Any, Any]) -> None:
-        """SGD; everything is float32 here."""
+        """Apply SGD; everything is float32 here."""
         values = self.values.view(np.float32)
         values[: gradient.size] -= np.float32(self.rate) * gradient.astype(np.float32)
         if state.size:

@@ -41,7 +41,7 @@ class _Prepared:
 
 @dataclass(frozen=True)
 class _Command:
-    """Of the log: initial values of a worker, a push of one, a frozen version, or nothing."""
+    """An entry of the log: initial values of a worker, a push, a frozen version, or nothing."""
 
     version: int
     worker: int = 0
@@ -146,7 +146,7 @@ class FakeCoordinator(FakeRole):
     """The master of parameter servers, in asynchronous mode.
 
     Attributes:
-        grants_permits: whether those who ask for a step permit get one.
+        grants_permits: whether workers that ask for a step permit get one.
     """
 
     service = COORDINATOR
@@ -242,7 +242,7 @@ class FakeShard(FakeRole):
         self._frozen: dict[str, tuple[int, Array, dict[int, Array]]] = {}
 
     def restore(self, values: Array, rows: Mapping[int, Array]) -> None:
-        """Have these values, of the version that the coordinator has."""
+        """Take these values as those of the coordinator's version."""
         self.initialized, self.version, self._applied = True, self.log.version, self.log.index
         self.values, self.rows = values.copy(), dict(rows)
 
@@ -330,7 +330,7 @@ class FakeShard(FakeRole):
     # --- state -----------------------------------------------------------------------------
 
     def _catch_up(self, index: int) -> None:
-        """Wait until the log has so many commands, and apply all that it has."""
+        """Wait until the log has ``count`` commands, and apply all that it has."""
         with self.log.changed:
             self.log.changed.wait_for(lambda: self.log.index >= index, WAIT_S)
             while self._applied < self.log.index:

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from edl_testing.fake_master import FakeMaster
 
 METRICS_TOKEN = "the token of the metrics"
-"""What this master says that a scraper of its workers must say."""
+"""The token that scrapers of this master's workers must send."""
 
 HALVES = {job_pb2.FLOAT16: np.float16, job_pb2.BFLOAT16: ml_dtypes.bfloat16}
 """The numpy types of the wire precisions of 16 bits."""
 
 
 class TaskService(task_pb2_grpc.TasksServicer):
-    """Each call is known, and takes effect, under one hold of the lock.
+    """The service Tasks: each call is checked and takes effect under one hold of the lock.
 
-    A call of before a restart must not change what comes after it.
+    A call from before a restart must not change what comes after it.
     """
 
     def __init__(self, master: FakeMaster) -> None:
         self._master = master
 
-    def _known(self, incarnation: str) -> FakeMaster:
+    def _check_caller(self, incarnation: str) -> FakeMaster:
         if incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         return self._master
@@ -50,7 +50,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Ready(self, request: Any, context: Any) -> task_pb2.ReadyReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             master.received.ready.append(request)
             master.variables = list(request.model.variables)
             master.changed.notify_all()
@@ -61,7 +61,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             waiting = len(master.received.ready) < master.workers_wanted
             lease = None if waiting else master.next_lease()
             if lease is not None:
@@ -73,7 +73,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Complete(self, request: Any, context: Any) -> task_pb2.CompleteReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             task = master.leased(request.lease)
             if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
                 raise EdlError(
@@ -87,7 +87,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Fail(self, request: Any, context: Any) -> task_pb2.FailReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             master.received.failed.append(request)
             if request.HasField("lease"):
                 task = master.leased(request.lease)
@@ -99,7 +99,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Return(self, request: Any, context: Any) -> task_pb2.ReturnReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             for lease in request.leases:
                 master.revoke(lease)
             master.received.returned.append(request)
@@ -108,7 +108,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def Heartbeat(self, request: Any, context: Any) -> task_pb2.HeartbeatReply:
         with self._master.changed:
-            master = self._known(request.incarnation)
+            master = self._check_caller(request.incarnation)
             master.received.heartbeats.append(request)
             master.changed.notify_all()
             return task_pb2.HeartbeatReply(
@@ -120,17 +120,17 @@ class TaskService(task_pb2_grpc.TasksServicer):
 
     def WriteProfile(self, request: Any, context: Any) -> task_pb2.WriteProfileReply:
         with self._master.changed:
-            self._known(request.incarnation).received.profiles.append(request)
+            self._check_caller(request.incarnation).received.profiles.append(request)
         return task_pb2.WriteProfileReply()
 
 
 class ParameterService:
-    """Under the lock as the other service."""
+    """The service Parameters, whose calls hold the lock as those of ``TaskService`` do."""
 
     def __init__(self, master: FakeMaster) -> None:
         self._master = master
 
-    def _known(self, header: Any) -> FakeMaster:
+    def _check_caller(self, header: Any) -> FakeMaster:
         if header.incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         assert header.layout_fingerprint == "layout"
@@ -141,7 +141,7 @@ class ParameterService:
         values = np.empty(header.nbytes, np.uint8)
         fill(frames, values.data)
         with self._master.changed:
-            master = self._known(header)
+            master = self._check_caller(header)
             accepted = not master.initialized
             if accepted:
                 master.values, master.initialized = values, True
@@ -152,7 +152,7 @@ class ParameterService:
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PullHeader.FromString(next(frames))
         with self._master.changed:
-            master = self._known(header)
+            master = self._check_caller(header)
             reply = parameters_pb2.PullReply(initialized=master.initialized)
             master.received.pulls.append(header)
             if header.HasField("permit_for"):
@@ -182,7 +182,7 @@ class ParameterService:
         reply = parameters_pb2.PushReply()
         copy = None
         with self._master.changed:
-            master = self._known(header)
+            master = self._check_caller(header)
             reply.outcome = master.push(header, gradient, state)
             if header.HasField("next"):
                 reply.permit_granted = master.sync and master.take_permit(

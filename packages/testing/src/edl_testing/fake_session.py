@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class WorkerInstance(Protocol):
-    """What runs a fake worker: a thread or a process that the test can end."""
+    """The thread or process of a fake worker, which the test can end."""
 
     worker: int
     name: str
@@ -42,7 +42,7 @@ class FakeSession:
         weights: of the counting model; 0: the model has no variables.
         optimizer: as Keras serializes it.
         on_ready: called when the worker has joined.
-        master: what has to be at the address; None: the job is not secured.
+        master: the peer that must be at the address; None: the job is not secured.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class FakeSession:
         self.held.clear()
 
     def report(self, error: EdlError) -> None:
-        """This worker cannot work at all."""
+        """Report that this worker cannot work at all."""
         self.call(
             self.tasks.Fail,
             task_pb2.FailRequest(

@@ -61,7 +61,7 @@ class WorkerBehavior:
     ready: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def life(self, address: Callable[[], str]) -> Callable[[Any], int | signal.Signals]:
-        """Return what an instance does."""
+        """Return the function that an instance runs."""
 
         def live(instance: WorkerInstance) -> int | signal.Signals:
             with FakeWorker(self, instance, address()) as worker:

@@ -58,7 +58,7 @@ class LeasedTask:
         return worker.parameters.push(header, (payload,), worker.buffer, CALL_S)
 
     def pull(self, have_version: int | None = None) -> parameters_pb2.PullReply:
-        """Pull into the worker's values."""
+        """Pull values into the worker's."""
         header = parameters_pb2.PullHeader(
             worker_id=self.worker.id,
             incarnation=self.worker.incarnation,
@@ -90,11 +90,11 @@ class LeasedTask:
 
 
 class MasterConformance:
-    """The suite."""
+    """The rules that every master keeps."""
 
     @pytest.fixture
     def leased(self) -> Iterator[LeasedTask]:
-        """Overridden for each master."""
+        """Give a task that a worker holds; each master overrides this."""
         raise NotImplementedError
 
     def test_the_next_minibatch_is_applied(self, leased: LeasedTask) -> None:

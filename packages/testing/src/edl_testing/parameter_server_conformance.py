@@ -97,7 +97,7 @@ class ServedParameters:
     def read(
         self, number: int, ids: Sequence[int] = (), **fields: Any
     ) -> tuple[pb.ReadReply, bytes, bytes]:
-        """A reply, with the bytes of values and of rows."""
+        """Return a reply, with the bytes of values and of rows."""
         values, rows = bytearray(), bytearray()
 
         def buffer(into: bytearray) -> Callable[[int], bytearray]:
@@ -116,14 +116,14 @@ class ServedParameters:
         return reply, bytes(values), bytes(rows)
 
     def values(self, number: int, log_index: int) -> tuple[int, list[float], list[float]]:
-        """The version that a server has, trainable numbers and state."""
+        """Return a server's version, its trainable numbers and its state."""
         reply, values, _ = self.read(number, log_index=log_index)
         numbers = np.frombuffer(values, np.float32).tolist()
         trainable, _ = self.parts[number]
         return reply.version, numbers[:trainable], numbers[trainable:]
 
     def ids_of(self, number: int, count: int = 3) -> list[int]:
-        """Ids whose rows are at a server."""
+        """Return the ids whose rows are at a server."""
         every = np.arange(100)
         found: list[int] = every[server_of(every, len(self.servers)) == number][:count].tolist()
         return found
@@ -144,11 +144,11 @@ def refused(code: ErrorCode.ValueType) -> Iterator[None]:
 
 
 class ParameterServerConformance:
-    """The suite."""
+    """The rules that every coordinator and its servers keep."""
 
     @pytest.fixture
     def served(self) -> Iterator[ServedParameters]:
-        """Overridden for each kind of servers."""
+        """Give a coordinator with its servers; each kind overrides this."""
         raise NotImplementedError
 
     # --- initial values --------------------------------------------------------------------
@@ -252,7 +252,7 @@ class ParameterServerConformance:
 
     # --- permits ---------------------------------------------------------------------------
 
-    def test_whoever_asks_for_a_step_permit_gets_one(self, served: ServedParameters) -> None:
+    def test_a_worker_that_asks_for_a_step_permit_gets_one(self, served: ServedParameters) -> None:
         served.initialize()
         assert not served.permit().permit_granted
         assert served.permit(permit_for=served.lease).permit_granted

@@ -11,7 +11,7 @@ from edl_runtime.local import job_directory
 
 
 def scrape(job_dir: Path, timeout_s: float = 200.0) -> str:
-    """What ``/metrics`` says, in Prometheus' text format.
+    """Return the metrics in Prometheus' text format.
 
     Args:
         job_dir: directory of a job whose page is served.

@@ -31,7 +31,7 @@ from edl_builder.core.build_request import RequestPolicy
 from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
-from edl_proto.unix_socket import LONGEST_PATH
+from edl_proto.unix_socket import MAX_PATH_BYTES
 from edl_runtime.images.names import is_on_this_machine
 from edl_runtime.images.registry import RegistryAccess
 from edl_runtime.images.signatures import SigningKey
@@ -223,9 +223,9 @@ def _split(text: str) -> tuple[str, int, Path | None]:
 
 def _socket(path: Path) -> Path:
     """A socket has no password: the folder decides who may reach it."""
-    if not path.is_absolute() or len(os.fsencode(path)) > LONGEST_PATH:
+    if not path.is_absolute() or len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise wrong_setting(
-            "--listen", f"{path} is not an absolute path of at most {LONGEST_PATH} bytes"
+            "--listen", f"{path} is not an absolute path of at most {MAX_PATH_BYTES} bytes"
         )
     try:
         found = path.parent.stat()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl_builder.core.failure import BuilderError, Reason
-from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
+from edl_proto.limits import MAX_ZOO_FILES, MAX_ZOO_NBYTES
 
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""
@@ -42,8 +42,8 @@ class ArchiveLimits:
     """How much a zoo may be."""
 
     archive_nbytes: int = ARCHIVE_NBYTES
-    unpacked_nbytes: int = MOST_ZOO_NBYTES
-    files: int = MOST_ZOO_FILES
+    unpacked_nbytes: int = MAX_ZOO_NBYTES
+    files: int = MAX_ZOO_FILES
 
 
 class EntryValidator:

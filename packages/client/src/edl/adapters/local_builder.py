@@ -23,7 +23,7 @@ from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.unix_socket import LONGEST_PATH
+from edl_proto.unix_socket import MAX_PATH_BYTES
 from edl_runtime.images.names import is_on_this_machine
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
@@ -82,7 +82,7 @@ def _own(folder: Path) -> Path:
 def _socket(folder: Path) -> Iterator[Path]:
     """Where the builder listens; in a folder for this call if the usual path is too long."""
     path = folder / "socket"
-    if len(os.fsencode(path)) <= LONGEST_PATH:
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="edl-builder-", dir="/tmp") as short:  # mode 0700

@@ -10,7 +10,7 @@ from typing import IO
 from edl.core.quantities import plural, size
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.limits import MOST_ZOO_FILES, MOST_ZOO_NBYTES
+from edl_proto.limits import MAX_ZOO_FILES, MAX_ZOO_NBYTES
 from edl_runtime.model import zoo_files
 from edl_runtime.model.zoo_files import ZooFiles
 
@@ -82,14 +82,14 @@ def pack(folder: Path, into: IO[bytes]) -> None:
 
 def _check_size(folder: Path, files: list[Path]) -> None:
     total = sum(path.stat().st_size for path in files)
-    if total <= MOST_ZOO_NBYTES and len(files) <= MOST_ZOO_FILES:
+    if total <= MAX_ZOO_NBYTES and len(files) <= MAX_ZOO_FILES:
         return
     largest = max(files, key=lambda path: path.stat().st_size)
     raise EdlError(
         ErrorCode.LIMIT_EXCEEDED,
         f"the model zoo has {len(files)} files, {size(total)}; the limit of an image is"
-        f" {MOST_ZOO_FILES} files, {size(MOST_ZOO_NBYTES)}",
-        where=str(largest if total > MOST_ZOO_NBYTES else folder),
+        f" {MAX_ZOO_FILES} files, {size(MAX_ZOO_NBYTES)}",
+        where=str(largest if total > MAX_ZOO_NBYTES else folder),
         remedy="Move data out of the zoo and name it with --data, or name a smaller --model-zoo.",
     )
 

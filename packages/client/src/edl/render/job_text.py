@@ -18,7 +18,7 @@ from edl.core.job_status import (
     overall_rate,
 )
 from edl.core.options import Verb
-from edl_proto.printable import clipped, indented, one_line
+from edl_proto.printable import clip, indent, one_line
 
 _MOST = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
@@ -193,12 +193,12 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
     title = present(failure.code).title
-    what = indented(_clipped(failure.what))
+    what = indent(_clipped(failure.what))
     lines = [f"{title}: {what}" if title else what]
     if failure.where:
-        lines.append(f"  where: {indented(_clipped(failure.where))}")
+        lines.append(f"  where: {indent(_clipped(failure.where))}")
     if failure.remedy:
-        lines.append(f"  what to do: {indented(_clipped(failure.remedy))}")
+        lines.append(f"  what to do: {indent(_clipped(failure.remedy))}")
     detail = failure.detail.rstrip().splitlines()
     if len(detail) > _DETAIL_LINES:
         lines.append(f"  | ... {len(detail) - _DETAIL_LINES} lines before these")
@@ -208,7 +208,7 @@ def failure_lines(failure: Failure) -> list[str]:
 
 def _clipped(text: str) -> str:
     """A text that fits a screen: a file name may have thousands of characters."""
-    return clipped(text, _MOST)
+    return clip(text, _MOST)
 
 
 def event_line(event: JobEvent) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.transport.parameters import MOST_ROW_BYTES
+from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_proto.v1 import parameters_pb2
 
 LONGEST_WAIT_S = 30.0
@@ -98,8 +98,8 @@ def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tup
         seen.add(one.table)
         ids += 8 * one.count
         values += layout.tables[one.table].row_nbytes * one.count
-        if ids + values > MOST_ROW_BYTES:
-            raise _mismatch(f"more than {MOST_ROW_BYTES} bytes of rows in one request")
+        if ids + values > MAX_ROW_BYTES:
+            raise _mismatch(f"more than {MAX_ROW_BYTES} bytes of rows in one request")
     return ids, values
 
 

@@ -17,7 +17,7 @@ from edl_master.servicers.checks import (
 from edl_master.servicers.payloads import PayloadTransfer, header_of
 from edl_proto.transport.frames import Frames, Pieces
 from edl_proto.transport.listener import Call
-from edl_proto.transport.parameters import MOST_ROW_BYTES
+from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_proto.v1 import parameters_pb2
 
 
@@ -54,7 +54,7 @@ class RowsServicer:
         header = header_of(parameters_pb2.ScanRowsHeader(), frames)
         layout = self._check(header)
         check_table(header.table, layout)
-        most = MOST_ROW_BYTES // (8 + layout.tables[header.table].row_nbytes)
+        most = MAX_ROW_BYTES // (8 + layout.tables[header.table].row_nbytes)
         scanned = self._shard.scan_rows(
             header.frozen,
             header.table,

@@ -39,11 +39,11 @@ class AccessControl:
 
     @property
     def folder(self) -> Path:
-        """Where the identity of the process is; nobody else may open it."""
+        """The folder of the process's identity, which only the process's user may open."""
         return self._credentials.path.parent
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """TLS over a plain connection, which may not be used any more; nothing is exchanged yet.
+        """Wrap a plain connection, which is then void, in TLS; nothing is exchanged yet.
 
         Raises:
             OSError: the caller has left.
@@ -68,7 +68,7 @@ class AccessControl:
 
 
 def caller_of(context: grpc.ServicerContext) -> Identity:
-    """Who makes a call that has come over gRPC.
+    """Return the identity of the caller of a call over gRPC.
 
     Raises:
         ValueError: the caller has not proved who it is.
@@ -78,21 +78,21 @@ def caller_of(context: grpc.ServicerContext) -> Identity:
 
 
 def _identity(uris: list[str]) -> Identity:
-    """Raises: ValueError."""
+    """Parse the only URI of a certificate. Raises: ValueError."""
     if len(uris) != 1:
         raise ValueError(f"{len(uris)} names")
     return Identity.parse(uris[0])
 
 
 class _Interceptor(grpc.ServerInterceptor):
-    """Checks each call before anything of it is done."""
+    """Checks each call before it is handled."""
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = continuation(handler_call_details)
         if handler is None:
             return None
         method = handler_call_details.method
-        make, inner = _of(handler)
+        make, inner = _split_handler(handler)
 
         def single(request: Any, context: grpc.ServicerContext) -> Any:
             _check(method, context, request)
@@ -113,8 +113,8 @@ class _Interceptor(grpc.ServerInterceptor):
         return make(checked, handler.request_deserializer, handler.response_serializer)
 
 
-def _of(handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What makes a handler of this kind, and what it does."""
+def _split_handler(handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the factory for this kind of handler, and the handler's own function."""
     match handler.request_streaming, handler.response_streaming:
         case False, False:
             return grpc.unary_unary_rpc_method_handler, handler.unary_unary
@@ -127,7 +127,7 @@ def _of(handler: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _check(method: str, context: Any, request: Any) -> None:
-    """Let a call pass, or end it."""
+    """Let a call pass, or abort it."""
     try:
         rules.check(method, caller_of(context), request)
     except EdlError as error:

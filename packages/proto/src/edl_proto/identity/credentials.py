@@ -1,4 +1,4 @@
-"""What a process proves its identity with, and how it knows those that it calls.
+"""The credentials of a process: they prove its identity, and verify those that it calls.
 
 The file is read again when it is replaced: a certificate is renewed while its process runs.
 """
@@ -25,11 +25,11 @@ _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n", re.DOTAL
 _KINDS = [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]
 
 Stamp = tuple[int, int, int]
-"""Tells versions of a file apart."""
+"""Distinguishes versions of a file."""
 
 
 class Material:
-    """The content of the file at one time.
+    """The content of the identity file at one moment.
 
     Attributes:
         stamp: of the file.
@@ -58,14 +58,14 @@ class Material:
 
     @cached_property
     def server_context(self) -> ssl.SSLContext:
-        """For connections that others make to this process."""
+        """The TLS context for connections that others make to this process."""
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
         context.num_tickets = 0  # a connection is never resumed: it would survive its certificate
         return context
 
     @cached_property
     def client_context(self) -> ssl.SSLContext:
-        """For connections that this process makes."""
+        """The TLS context for connections that this process makes."""
         return self._context(ssl.PROTOCOL_TLS_CLIENT)
 
     def _context(self, protocol: ssl._SSLMethod) -> ssl.SSLContext:
@@ -103,7 +103,7 @@ class Credentials:
             ) from error
 
     def current(self) -> Material:
-        """The newest content; that of before if the file is unreadable at this moment."""
+        """Return the newest content, or the previous one while the file cannot be read."""
         try:
             facts = self.path.stat()
             if (facts.st_ino, facts.st_mtime_ns, facts.st_size) != self._material.stamp:
@@ -113,13 +113,13 @@ class Credentials:
         return self._material
 
     def to(self, role: Role, number: int | None = None) -> Peer:
-        """The process with this role, to be called as the present one."""
+        """Return the peer with this role, which this process is going to call."""
         return Peer(self, Identity("", role, number).host)
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A process that is called, and that has to prove who it is.
+    """A process that is called, and that has to prove its identity.
 
     Attributes:
         credentials: of the caller.
@@ -131,12 +131,12 @@ class Peer:
 
 
 def channel_credentials(material: Material) -> grpc.ChannelCredentials:
-    """For a channel of this process."""
+    """Return the gRPC credentials for a channel of this process."""
     return grpc.ssl_channel_credentials(material.authority, material.key, material.certificate)
 
 
 def server_credentials(credentials: Credentials) -> grpc.ServerCredentials:
-    """For a server of this process; each new connection gets the newest certificate."""
+    """Return the gRPC credentials of a server; each new connection gets the newest certificate."""
     last = credentials.current()
 
     def newest() -> Any:

@@ -11,7 +11,7 @@ _PREFIX = "edl://job/"
 
 
 class Role(StrEnum):
-    """What a process is to its job."""
+    """The role of a process in its job."""
 
     MASTER = "master"
     SERVER = "server"
@@ -19,10 +19,10 @@ class Role(StrEnum):
 
     WORKER = "worker"
     CLIENT = "client"
-    """May control the job."""
+    """Controls the job."""
 
     VIEWER = "viewer"
-    """May look at the job."""
+    """Reads the job's status, events and timeline."""
 
     @property
     def is_numbered(self) -> bool:
@@ -53,7 +53,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Within the job: ``master`` or ``worker-3``."""
+        """The name within the job: ``master`` or ``worker-3``."""
         return self.role.value if self.number is None else f"{self.role}-{self.number}"
 
     @property
@@ -63,7 +63,7 @@ class Identity:
 
     @property
     def uri(self) -> str:
-        """What a certificate says of its holder."""
+        """The URI in the holder's certificate."""
         number = "" if self.number is None else f"/{self.number}"
         return f"{_PREFIX}{quote(self.job, safe='')}/{self.role}{number}"
 

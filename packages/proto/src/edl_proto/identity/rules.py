@@ -1,4 +1,4 @@
-"""Who may call which method: the one table that every port of a job asks.
+"""Access rules: the one table of who may call which method, for every port of a job.
 
 What is not in the table is refused.
 """
@@ -18,12 +18,12 @@ from edl_proto.v1 import parameters_pb2
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """Who may call a method.
+    """The rule of one method.
 
     Attributes:
-        roles: that may.
-        own: field of the request that has to be the caller's number; empty: none.
-        header: of a raw method, whose first frame is this message; None: the request is one.
+        roles: the roles that may call it.
+        own: the field of the request that has to be the caller's number; empty: none.
+        header: the message in the first frame of a raw method; None: the request is the message.
     """
 
     roles: frozenset[Role]
@@ -47,12 +47,12 @@ def _raw(service: str, headers: Mapping[str, type[Message]]) -> dict[str, Access
 _WORKER = _only(Role.WORKER, own="worker_id")
 _SERVER = _only(Role.SERVER, own="server")
 _CONTROL = _only(Role.CLIENT)
-_LOOK = _only(Role.CLIENT, Role.VIEWER)
+_READERS = _only(Role.CLIENT, Role.VIEWER)
 
 RULES: Mapping[str, AccessRule] = {
-    "/edl.v1.Job/GetStatus": _LOOK,
-    "/edl.v1.Job/WatchEvents": _LOOK,
-    "/edl.v1.Job/ReadTimeline": _LOOK,
+    "/edl.v1.Job/GetStatus": _READERS,
+    "/edl.v1.Job/WatchEvents": _READERS,
+    "/edl.v1.Job/ReadTimeline": _READERS,
     "/edl.v1.Job/Scale": _CONTROL,
     "/edl.v1.Job/Stop": _CONTROL,
     "/edl.v1.Job/Acknowledge": _CONTROL,
@@ -96,9 +96,9 @@ RULES: Mapping[str, AccessRule] = {
             "Permit": parameters_pb2.PermitRequest,
         },
     ),
-    "/grpc.health.v1.Health/Check": _LOOK,
-    "/grpc.health.v1.Health/List": _LOOK,
-    "/grpc.health.v1.Health/Watch": _LOOK,
+    "/grpc.health.v1.Health/Check": _READERS,
+    "/grpc.health.v1.Health/List": _READERS,
+    "/grpc.health.v1.Health/Watch": _READERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _CONTROL,
 }
 
@@ -108,7 +108,7 @@ def check(method: str, caller: Identity, request: Any) -> None:
 
     Args:
         method: as ``/service/method``.
-        caller: who has proved to be that.
+        caller: the proved identity of the caller.
         request: the message; of a raw method the bytes of its header.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tickets: who has proved its identity on one connection gets one, and shows it on another."""
+"""Tickets: callers get one where they have proved their identity, and show it elsewhere."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edl_proto.identity.names import Identity
 TICKET_BYTES = 32
 
 _VALID_S = 60.0
-"""From its issue until a ticket is shown; callers do that at once."""
+"""How long a ticket is valid; callers show it at once."""
 
-_MOST_OF_ONE = 32
-"""Open tickets of a caller: with more, its oldest is void."""
+_MAX_PER_CALLER = 32
+"""The number of open tickets of a caller; one more voids its oldest."""
 
 
 class Tickets:
@@ -31,18 +31,18 @@ class Tickets:
         self._open: dict[bytes, tuple[Identity, float]] = {}  # the oldest first
 
     def issue(self, caller: Identity) -> bytes:
-        """A ticket of ``TICKET_BYTES`` for somebody who has proved to be that."""
+        """Issue a ticket of ``TICKET_BYTES`` to a caller that has proved its identity."""
         ticket = secrets.token_bytes(TICKET_BYTES)
         with self._lock:
             self._forget_expired()
             same = [one for one, (holder, _) in self._open.items() if holder == caller]
-            if len(same) >= _MOST_OF_ONE:
+            if len(same) >= _MAX_PER_CALLER:
                 del self._open[same[0]]
             self._open[ticket] = caller, self._now() + _VALID_S
         return ticket
 
     def redeem(self, ticket: bytes) -> Identity:
-        """Who shows this ticket, which is void from now on.
+        """Return the identity of the caller that shows this ticket, and void the ticket.
 
         Raises:
             ValueError: it is not, or no longer, a ticket.

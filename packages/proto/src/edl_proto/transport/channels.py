@@ -1,4 +1,4 @@
-"""Settings of gRPC channels and servers, the same for every piece."""
+"""The settings of gRPC channels and servers, which all services share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edl_proto.identity.credentials import Peer
 from edl_proto.transport.secured_channel import SecuredChannel
 
 _MEGABYTE = 1 << 20
-_MOST_CONNECTIONS = 8192
+_MAX_CONNECTIONS = 8192
 
 # Keepalive: a peer that vanished without closing its connection (power loss, cut network) is
 # noticed within about 10 s + 5 s. A message is bounded: large values are sent as frames.
@@ -35,7 +35,7 @@ CLIENT_OPTIONS: tuple[tuple[str, int], ...] = (
     # streams: where a server goes away before it has seen one, and cannot be reached then, the
     # call gets its status but never ends its reads, whatever its deadline (gRPC 1.85).
     ("grpc.enable_retries", 0),
-    # Local processes must never be reached through somebody's proxy.
+    # Local processes must never be reached through a proxy of the environment.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -50,15 +50,15 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 def connection_limit() -> tuple[str, int]:
-    """The option of servers that limits how many connections are open; further ones are closed."""
-    return "grpc.max_allowed_incoming_connections", share(2, _MOST_CONNECTIONS)
+    """Return the server option that limits the open connections; further ones are closed."""
+    return "grpc.max_allowed_incoming_connections", share(2, _MAX_CONNECTIONS)
 
 
 def connect(address: str, peer: Peer | None = None) -> grpc.Channel:
-    """A channel to ``host:port`` with edl's settings.
+    """Open a channel to ``host:port`` with edl's settings.
 
     Args:
-        peer: what has to be there, which then gets to know who calls; None: an insecure channel.
+        peer: the process that must be there, which learns who calls; None: an insecure channel.
     """
     if peer is None:
         return grpc.insecure_channel(address, options=CLIENT_OPTIONS)

@@ -33,12 +33,12 @@ REQUEST = struct.Struct("<4sBxxxIQ")
 ANSWER = struct.Struct("<4sBxxxI")
 OK, ERROR = range(2)
 
-MOST_HEADER_BYTES = 1 << 18
+MAX_HEADER_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 20
 
 
 class FrameError(ValueError):
-    """A stream whose frames do not add up to what its header announced."""
+    """The frames of a stream do not add up to what its header announced."""
 
 
 class CallError(grpc.RpcError):
@@ -74,7 +74,7 @@ class IncomingMessage:
     def __init__(
         self, connection: socket.socket, header: bytes, nbytes: int | None, deadline: float | None
     ) -> None:
-        """Start behind a header.
+        """Start reading after a header.
 
         Args:
             connection: the socket to read from.
@@ -159,7 +159,7 @@ class Connection:
         answer = memoryview(bytearray(ANSWER.size))
         receive(self._socket, answer, deadline)
         magic, status, header_nbytes = ANSWER.unpack(answer)
-        if magic != MAGIC or header_nbytes > MOST_HEADER_BYTES:
+        if magic != MAGIC or header_nbytes > MAX_HEADER_BYTES:
             raise FrameError("an answer has an invalid header")
         content = bytearray(header_nbytes)
         receive(self._socket, memoryview(content), deadline)
@@ -170,7 +170,7 @@ class Connection:
 
 
 def translate_os_error(error: OSError, where: str) -> CallError:
-    """A broken connection as a failed call."""
+    """Translate the error of a broken connection into that of a failed call."""
     if isinstance(error, TimeoutError):
         return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, f"no answer from {where} in time")
     return CallError(grpc.StatusCode.UNAVAILABLE, f"the connection to {where} broke: {error}")

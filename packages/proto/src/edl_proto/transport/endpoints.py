@@ -1,10 +1,10 @@
-"""How direct connections are made, at both ends, and how a caller proves who it is on each kind.
+"""How direct connections are made at both ends, and how a caller proves its identity on each kind.
 
-- TCP: by its certificate, where the job is secured; else not at all.
+- TCP: by its certificate, if the job is secured; otherwise not at all.
 - A Unix socket next to the server's identity, in a folder that no other user can open: the kernel
-  says that both ends are of one user, and a ticket says who of the job it is. The caller got the
-  ticket, and the path, over gRPC with mutual TLS. Nothing has to be encrypted then, which makes
-  large transfers several times as fast (docs/adr/0023).
+  says that both ends belong to one user, and a ticket says which process of the job it is. The
+  caller gets ticket and path over gRPC with mutual TLS. Nothing has to be encrypted then, which
+  makes large transfers several times as fast (docs/adr/0023).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SOCKET = "direct.sock"
 
 
 class Endpoint(Protocol):
-    """Where callers connect to a server."""
+    """A place where callers connect to a server."""
 
     @property
     def listening(self) -> socket.socket:
-        """Accepts them."""
+        """The socket that accepts them."""
         ...
 
     def wrap(self, accepted: socket.socket) -> socket.socket:
-        """What is used instead of the accepted socket from now on; does not wait for the caller.
+        """Return the socket to use instead of the accepted one; does not wait for the caller.
 
         Raises:
             OSError: the caller may not come, or has left.
@@ -46,7 +46,7 @@ class Endpoint(Protocol):
         ...
 
     def identify(self, connection: socket.socket, deadline: float) -> Identity | None:
-        """Have the caller prove who it is; None where that is not asked.
+        """Have the caller prove its identity; None if the endpoint does not ask for it.
 
         Raises:
             OSError: it did not, or not in time.
@@ -63,7 +63,7 @@ class TcpEndpoint:
     Args:
         host: address to listen on.
         port: 0 for a free one.
-        access_control: admits the callers that the job knows; None: admits everybody.
+        access_control: admits the callers that the job knows; None: admits every caller.
 
     Raises:
         OSError: the address is not available.
@@ -93,7 +93,7 @@ class LocalEndpoint:
     """A Unix socket.
 
     Args:
-        folder: where it is made; nobody else may open it.
+        folder: the folder of the socket, which no other user may open.
         host: address of the server's TCP port.
 
     Raises:
@@ -113,7 +113,7 @@ class LocalEndpoint:
         self._inode = self._path.lstat().st_ino
 
     def offer(self, caller: Identity) -> pb.LocalSocket:
-        """What this caller needs to connect once."""
+        """Return what this caller needs for one connection."""
         return pb.LocalSocket(
             path=str(self._path), ticket=self._tickets.issue(caller), host=self._host
         )
@@ -138,7 +138,7 @@ class LocalEndpoint:
 
 
 def remove_socket(folder: Path) -> None:
-    """Remove the Unix socket of a server that has been killed, which it could not do itself."""
+    """Remove the Unix socket of a server that was killed and could not do so itself."""
     with contextlib.suppress(OSError):
         (folder / _SOCKET).unlink()
 
@@ -153,8 +153,8 @@ def connect_tcp(host: str, port: int, timeout_s: float, peer: Peer | None = None
 
     Args:
         host, port: where.
-        timeout_s: for that.
-        peer: what has to be there; None: anything may be.
+        timeout_s: how long that may take.
+        peer: the process that must be there; None: any process.
 
     Raises:
         OSError: no process listens there, or not this one.

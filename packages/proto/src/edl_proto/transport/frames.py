@@ -16,7 +16,7 @@ Pieces = Iterator[bytes | memoryview]
 
 
 def split(payload: memoryview, frame_bytes: int = FRAME_BYTES) -> Iterator[bytes]:
-    """A payload as frames."""
+    """Split a payload into frames."""
     payload = payload.cast("B")
     for start in range(0, len(payload), frame_bytes):
         yield bytes(payload[start : start + frame_bytes])
@@ -37,7 +37,7 @@ def fill(frames: Iterator[bytes], target: memoryview) -> None:
 
 
 def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator[memoryview]:
-    """Read so many bytes piece by piece.
+    """Read ``nbytes`` piece by piece.
 
     Args:
         frames: what to read from.
@@ -58,7 +58,7 @@ def pieces(frames: Iterator[bytes], nbytes: int, memory: memoryview) -> Iterator
 
 
 def _frames(frames: Iterator[bytes], nbytes: int) -> Iterator[tuple[int, bytes]]:
-    """Frames of so many bytes together, with their places."""
+    """Yield the frames of ``nbytes`` altogether, each with its offset."""
     at = 0
     while at < nbytes:
         frame = next(frames, None)

@@ -29,7 +29,7 @@ from edl_proto.transport.direct_connection import (
     ANSWER,
     ERROR,
     MAGIC,
-    MOST_HEADER_BYTES,
+    MAX_HEADER_BYTES,
     OK,
     REQUEST,
     IncomingMessage,
@@ -49,7 +49,7 @@ _STALLED_S = 60.0
 
 
 class Call(Protocol):
-    """The state of a call, for the method that answers it; ``grpc.ServicerContext`` has it, too."""
+    """The state of a call, for the method that answers it, as in ``grpc.ServicerContext``."""
 
     def is_active(self) -> bool:
         """Whether the caller still waits for the answer."""
@@ -71,7 +71,7 @@ class _Caller:
         readable.register(self._connection, select.POLLIN)
         try:
             # A waiting caller sends nothing: a readable connection has ended. Also under TLS, which
-            # does not let anybody peek: so this looks below it.
+            # does not allow to peek: so this looks below it.
             peek = socket.socket.recv
             return not readable.poll(0) or peek(self._connection, 1, socket.MSG_PEEK) != b""
         except OSError:
@@ -102,7 +102,7 @@ class Listener:
         failed: the error to answer for an exception of a method.
         port: 0 for a free one.
         access_control: admits the callers that the job knows, also through a Unix socket; None:
-            admits everybody, at the port alone.
+            admits every caller, at the port alone.
 
     Raises:
         OSError: the address is not available.
@@ -130,10 +130,10 @@ class Listener:
             ).start()
 
     def offer(self, caller: Callable[[], Identity]) -> pb.OpenReply:
-        """Where a caller may connect, as it has to be told once for each connection.
+        """Return where the caller may connect, once for each connection.
 
         Args:
-            caller: tells who it has proved to be; only asked in a secured job.
+            caller: returns the proved identity of the caller; only called in a secured job.
         """
         local = self._local.offer(caller()) if self._local is not None else None
         return pb.OpenReply(direct_port=self.port, local=local)
@@ -184,7 +184,7 @@ class Listener:
             caller = endpoint.identify(connection, deadline)
             request = self._request(connection, deadline)
             if request is not None and not connections.begin(connection, caller):
-                who = caller.name if caller is not None else "somebody"
+                who = caller.name if caller is not None else "an unknown caller"
                 log.warning("a direct connection of %s is refused: too many are open", who)
                 return
             while request is not None and self._answer(connection, caller, request):
@@ -196,7 +196,7 @@ class Listener:
             connection.close()
 
     def _request(self, connection: socket.socket, deadline: float | None = None) -> _Request | None:
-        """Receive the beginning of a call, until then or whenever it comes; None: nothing valid."""
+        """Receive the beginning of a call, by a deadline if there is one; None if it is invalid."""
         connection.settimeout(None)
         prefix = memoryview(bytearray(REQUEST.size))
         try:
@@ -204,7 +204,7 @@ class Listener:
         except ConnectionResetError:
             return None  # the caller has left
         magic, number, header_nbytes, nbytes = REQUEST.unpack(prefix)
-        if magic != MAGIC or header_nbytes > MOST_HEADER_BYTES or number >= len(self._methods):
+        if magic != MAGIC or header_nbytes > MAX_HEADER_BYTES or number >= len(self._methods):
             return None
         connection.settimeout(_STALLED_S)
         header = bytearray(header_nbytes)
@@ -247,7 +247,7 @@ class Listener:
 
 
 def _local_endpoint(access_control: AccessControl, host: str) -> LocalEndpoint | None:
-    """A Unix socket next to the identity of this process, where that is possible."""
+    """Open a Unix socket next to the identity of this process, where that is possible."""
     try:
         return LocalEndpoint(access_control.folder, host)
     except OSError as error:

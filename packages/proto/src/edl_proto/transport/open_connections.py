@@ -1,7 +1,8 @@
-"""Which connections of an endpoint are open, within bounds that keep its port usable.
+"""The open connections of an endpoint, within limits that keep its port usable.
 
-A connection is new until its first call: it may be anybody's. If too many are new, the oldest of
-them makes room, so that idle connections keep nobody out. Later it is counted for its caller.
+A connection is new until its first call, because its caller is unknown. If too many are new, the
+oldest of them makes room, so that idle connections keep no caller out. Later it is counted for its
+caller.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from edl_proto.transport.sockets import shut_down
 
 log = logging.getLogger(__name__)
 
-MOST_NEW = 1024
-MOST_OF_ONE = 32
+MAX_NEW = 1024
+MAX_PER_CALLER = 32
 """Connections of one worker, which needs one for each of its threads that make calls."""
-MOST = 4096
+MAX_SERVING = 4096
 
 _ROOM_S = 1.0
 """After this time a connection that has to make room is shut down once more."""
 
 
 class OpenConnections:
-    """See the module."""
+    """Limits and counts the connections of one endpoint."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -43,7 +44,7 @@ class OpenConnections:
     def add(self, connection: socket.socket) -> bool:
         """Take a new connection, as soon as there is room; returns False after ``close``."""
         with self._changed:
-            while len(self._new) >= share(8, MOST_NEW) and not self._closed:
+            while len(self._new) >= share(8, MAX_NEW) and not self._closed:
                 self._shut_down_oldest()
                 self._changed.wait(_ROOM_S)
             if not self._closed:
@@ -59,17 +60,17 @@ class OpenConnections:
         """Count a new connection for its caller.
 
         Args:
-            connection: of before; its first call has come.
-            caller: who has proved to be that; None if that is not asked.
+            connection: the connection, whose first call has come.
+            caller: the proved identity of the caller; None in a job that is not secured.
 
         Returns:
             whether it may continue; otherwise there are too many already.
         """
         with self._changed:
-            if connection not in self._new or len(self._serving) >= MOST:
+            if connection not in self._new or len(self._serving) >= MAX_SERVING:
                 return False
             if caller is not None:
-                if self._of[caller] >= MOST_OF_ONE:
+                if self._of[caller] >= MAX_PER_CALLER:
                     return False
                 self._of[caller] += 1
             del self._new[connection]
@@ -87,7 +88,7 @@ class OpenConnections:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Take no more, and shut down all; their threads close them."""
+        """Take no more connections, and shut down all of them; their threads close them."""
         with self._changed:
             self._closed = True
             for connection in (*self._new, *self._serving):

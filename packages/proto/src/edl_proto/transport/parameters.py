@@ -1,4 +1,4 @@
-"""The parameter plane on the wire: the services of its three roles, and their stubs.
+"""The services of the parameter plane's three roles, and their stubs.
 
 A master that has the values itself serves ``PARAMETERS``. With parameter servers each of them
 serves ``SHARD``, and the master ``COORDINATOR``.
@@ -20,13 +20,13 @@ PARAMETERS = RawService("edl.v1.Parameters", ("Initialize", "Pull", "Push", "Put
 SHARD = RawService("edl.v1.Shard", ("Propose", "Prepare", "Read", "PutRows", "ScanRows"))
 COORDINATOR = RawService("edl.v1.Coordinator", ("CommitInitialValues", "Commit", "Permit"))
 
-MOST_ROW_BYTES = 256 << 20
-"""Bytes of rows and their ids in one request or answer; more are asked for in several."""
+MAX_ROW_BYTES = 256 << 20
+"""Limit on the bytes of rows and their ids in one message; more take several requests."""
 
 NOTHING = memoryview(b"")
 
 Buffer = Callable[[int], memoryview | bytearray]
-"""Gives a writable buffer of so many bytes."""
+"""Returns a writable buffer of the given size in bytes."""
 
 
 class RowsStub(RawStub):
@@ -41,10 +41,10 @@ class RowsStub(RawStub):
     def scan_rows(
         self, header: pb.ScanRowsHeader, dim: int, timeout_s: float
     ) -> tuple[pb.ScanRowsReply, memoryview, memoryview]:
-        """Some rows of a frozen version: the reply, their ids, and the rows of ``dim`` numbers."""
+        """Return some rows of a frozen version: reply, ids, and rows of ``dim`` numbers."""
         with self.call("ScanRows", header, (), timeout_s) as frames:
             reply = pb.ScanRowsReply.FromString(first_frame(frames))
-            if reply.count * (8 + 4 * dim) > MOST_ROW_BYTES:
+            if reply.count * (8 + 4 * dim) > MAX_ROW_BYTES:
                 raise FrameError(f"{reply.count} rows were announced")
             ids, rows = (memoryview(bytearray(reply.count * size)) for size in (8, 4 * dim))
             fill(frames, ids)
@@ -53,7 +53,7 @@ class RowsStub(RawStub):
 
 
 class ParametersStub(RowsStub):
-    """Client side of ``PARAMETERS``.
+    """The client side of ``PARAMETERS``.
 
     ``buffer(nbytes)`` gives the writable buffer that values are received into, ``rows(nbytes)``
     that for rows of embedding tables.
@@ -76,7 +76,7 @@ class ParametersStub(RowsStub):
         ids: memoryview = NOTHING,
         rows: Buffer = bytearray,
     ) -> pb.PullReply:
-        """Values are in ``buffer(reply.nbytes)`` when ``reply.nbytes`` is not 0; rows likewise."""
+        """Pull values into ``buffer(reply.nbytes)``, unless that is 0, and rows likewise."""
         with self.call("Pull", header, (ids,), timeout_s) as frames:
             reply = pb.PullReply.FromString(first_frame(frames))
             _receive(frames, reply, buffer, rows)
@@ -102,7 +102,7 @@ class ParametersStub(RowsStub):
 
 
 class ShardStub(RowsStub):
-    """Client side of ``SHARD``; buffers as in ``ParametersStub``."""
+    """The client side of ``SHARD``; its buffers are those of ``ParametersStub``."""
 
     def __init__(self, channel: grpc.Channel, address: str = "", peer: Peer | None = None) -> None:
         super().__init__(SHARD, channel, address, peer)
@@ -134,7 +134,7 @@ class ShardStub(RowsStub):
 
 
 class CoordinatorStub(RawStub):
-    """Client side of ``COORDINATOR``."""
+    """The client side of ``COORDINATOR``."""
 
     def __init__(self, channel: grpc.Channel, address: str = "", peer: Peer | None = None) -> None:
         super().__init__(COORDINATOR, channel, address, peer)

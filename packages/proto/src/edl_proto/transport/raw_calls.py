@@ -36,8 +36,8 @@ from edl_proto.v1 import parameters_pb2 as pb
 log = logging.getLogger(__name__)
 
 _CONNECT_S = 5.0
-_TRY_AGAIN_S = 30.0
-"""After a direct connection could not be made, calls go over gRPC for so long."""
+_RETRY_DIRECT_S = 30.0
+"""How long calls go over gRPC after a direct connection could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class RawService:
     """The methods of one role.
 
     Attributes:
-        name: as a gRPC service.
-        methods: by name; direct calls name them by their number here. A servicer implements each
-            under its name, by underscores.
+        name: of the gRPC service.
+        methods: the names; direct calls use their index. A servicer implements each under its name
+            in snake case.
     """
 
     name: str
@@ -57,11 +57,11 @@ class RawService:
         return f"/{self.name}/{method}"
 
     def implementations(self, servicer: Any) -> list[Method]:
-        """The methods of a servicer, in the order of ``methods``."""
-        return [getattr(servicer, _underscored(name)) for name in self.methods]
+        """Return the methods of a servicer, in the order of ``methods``."""
+        return [getattr(servicer, _to_snake_case(name)) for name in self.methods]
 
 
-def _underscored(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
@@ -73,10 +73,10 @@ def listen(
     port: int = 0,
     access_control: AccessControl | None = None,
 ) -> Listener:
-    """Answer direct calls of a service at a port of ``host``, 0 for a free one.
+    """Answer direct calls to a service at a port of ``host``, 0 for a free one.
 
-    With access control, there is also a Unix socket for callers of this machine. Without, the port
-    admits everybody.
+    With access control, there is also a Unix socket for callers on this machine. Without it, the
+    port admits every caller.
 
     Raises:
         OSError: that is no address of this machine, or the port is taken.
@@ -89,14 +89,14 @@ def listen(
 def add_to_server(
     service: RawService, servicer: object, server: grpc.Server, direct: Listener | None = None
 ) -> None:
-    """Register the methods of a service, and where they are answered directly."""
+    """Register the methods of a service, and the method that offers its direct endpoint."""
 
     def open_direct(_: bytes, context: grpc.ServicerContext) -> bytes:
         offered = direct.offer(lambda: caller_of(context)) if direct else pb.OpenReply()
         return offered.SerializeToString()
 
     handlers: dict[str, Any] = {
-        name: grpc.stream_stream_rpc_method_handler(_framed(method))
+        name: grpc.stream_stream_rpc_method_handler(_as_frames(method))
         for name, method in zip(service.methods, service.implementations(servicer), strict=True)
     }
     handlers["Open"] = grpc.unary_unary_rpc_method_handler(open_direct)
@@ -104,8 +104,8 @@ def add_to_server(
     server.add_generic_rpc_handlers((generic,))
 
 
-def _framed(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frames]:
-    """A method whose answer is frames that gRPC may carry."""
+def _as_frames(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frames]:
+    """Make the answer of a method a stream of frames that gRPC can carry."""
 
     def answer(frames: Frames, context: grpc.ServicerContext) -> Frames:
         pieces = method(frames, context)
@@ -117,7 +117,7 @@ def _framed(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frames]:
 
 
 class RawStub:
-    """Client side of a service; every call has a deadline and raises ``grpc.RpcError``."""
+    """The client side of a service; every call has a deadline and raises ``grpc.RpcError``."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class RawStub:
             channel: to the server.
             address: ``host:port`` of the server; if given, calls go over direct connections
                 to this host where that is possible.
-            peer: what has to be at the other end of them; None: anything may be.
+            peer: the process that must be at their other end; None: any process.
         """
         self._service = service
         self._open: Any = channel.unary_unary(service.path("Open"))
@@ -149,7 +149,7 @@ class RawStub:
         self._streams_until = 0.0 if address else float("inf")
 
     def close(self) -> None:
-        """Close all direct connections; calls that are under way break off."""
+        """Close all direct connections; running calls break off."""
         with self._lock:
             self._closed = True
             for connection in self._used:
@@ -166,7 +166,7 @@ class RawStub:
     def call(
         self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float
     ) -> Iterator[Frames]:
-        """The frames of an answer."""
+        """Make a call, and give the frames of its answer."""
         number = self._service.methods.index(name)
         connection = self._connection(timeout_s)
         if connection is None:
@@ -195,12 +195,12 @@ class RawStub:
         self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
-        with self._lock:  # nobody breaks off what is closed: its number may be another's by then
+        with self._lock:  # what is closed must not be broken off: its number may be reused
             self._used.discard(connection)
             connection.close()
 
     def _connection(self, timeout_s: float) -> Connection | None:
-        """A direct connection; None where calls have to go over gRPC."""
+        """Return a direct connection, or None where calls have to go over gRPC."""
         with self._lock:
             if self._free:
                 self._used.add(connection := self._free.pop())
@@ -209,18 +209,18 @@ class RawStub:
             return None
         within_s = min(timeout_s, _CONNECT_S)
         offered = pb.OpenReply.FromString(self._open(b"", timeout=within_s))
-        for connect in self._ways(offered, within_s):
+        for connect in self._connectors(offered, within_s):
             try:
                 return self._use(Connection(connect()))
             except OSError as error:
                 log.info("no direct connection to %s: %s", self._address, error)
-        self._streams_until = time.monotonic() + _TRY_AGAIN_S
+        self._streams_until = time.monotonic() + _RETRY_DIRECT_S
         return None
 
-    def _ways(
+    def _connectors(
         self, offered: pb.OpenReply, within_s: float
     ) -> Iterator[Callable[[], socket.socket]]:
-        """What may make a direct connection, the best one first."""
+        """Return the functions that may make a direct connection, the best one first."""
         host = self._address.rpartition(":")[0].strip("[]")
         if offered.HasField("local") and offered.local.host == host:
             yield lambda: connect_local(offered.local, within_s)
@@ -236,7 +236,7 @@ class RawStub:
 
 
 def first_frame(frames: Frames) -> bytes:
-    """The header of a stream.
+    """Return the header of a stream.
 
     Raises:
         FrameError: the stream has none.

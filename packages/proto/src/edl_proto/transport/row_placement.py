@@ -1,7 +1,7 @@
-"""Which parameter server has the row of an id.
+"""The placement of embedding rows on parameter servers.
 
-An id's hash gives one of a fixed number of virtual buckets, and each server has an equal share of
-them in a row. Workers and servers must agree on this, so it is part of the protocol.
+The hash of an id selects one of a fixed number of virtual buckets, and each server has an equal
+share of them in a row. Workers and servers must agree on this, so it is part of the protocol.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 BUCKETS = 4096
-"""Far more than servers, so that shares are even."""
+"""There are far more buckets than servers, so that shares are even."""
 
 _A, _B = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
 _SHIFT, _TOP = np.uint64(32), np.uint64(52)  # 2^(64-52) buckets
 
 
 def server_of(ids: npt.NDArray[np.int64], servers: int) -> npt.NDArray[Any]:
-    """The number of the server of each id.
+    """Return the number of the server that has each id.
 
     Args:
         ids: int64.

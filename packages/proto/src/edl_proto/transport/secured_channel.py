@@ -18,15 +18,15 @@ from edl_proto.identity.credentials import Material, Peer, channel_credentials
 T = TypeVar("T")
 
 Bound = tuple[grpc.Channel, T]
-"""A channel, and what was made of it."""
+"""A channel, and what was made from it."""
 
 
 class SecuredChannel(grpc.Channel):
-    """See the module.
+    """A channel that replaces itself after a renewal.
 
     Args:
         address: ``host:port``.
-        peer: what has to be there.
+        peer: the process that must be there.
         options: of gRPC.
     """
 
@@ -45,13 +45,13 @@ class SecuredChannel(grpc.Channel):
         self._is_closed = False
 
     def bind(self, make: Callable[[grpc.Channel], T], bound: Bound[T] | None = None) -> Bound[T]:
-        """Make something of the channel for calls that begin now.
+        """Make something from the channel for calls that begin now.
 
-        It is made under the lock, because gRPC crashes if a method is made of a closed channel.
+        It is made under the lock, because gRPC crashes if a method is made from a closed channel.
 
         Args:
             make: makes it.
-            bound: what was made before; given back if it is of the same channel.
+            bound: what was made before; returned if it belongs to the same channel.
 
         Raises:
             ValueError: the channel is closed, as for calls.

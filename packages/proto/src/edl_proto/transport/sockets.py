@@ -1,4 +1,4 @@
-"""What both ends of a direct connection do with its socket, with TLS or without."""
+"""Socket operations of both ends of a direct connection, with TLS or without."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MORE: int = getattr(socket, "MSG_MORE", 0)
 """The next send follows at once: it shares packets, and the peer wakes up once."""
 
 _JOINED_BYTES = 1 << 14
-"""Sent as one where the kernel does not gather sends: with TLS, and through Unix sockets."""
+"""Smaller pieces are sent as one where the kernel does not gather: with TLS, on Unix sockets."""
 
 
 def prepare(connection: socket.socket) -> None:
-    """Set up a TCP connection that is new, before anything is sent."""
+    """Set the options of a new TCP connection, before anything is sent."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
@@ -29,7 +29,7 @@ def prepare(connection: socket.socket) -> None:
 
 
 def shut_down(connection: socket.socket) -> None:
-    """End a connection that another thread uses, which sees an error or the end."""
+    """End a connection that another thread uses; that thread sees an error or the end."""
     with contextlib.suppress(OSError):
         # Of the socket: TLS would forget its state, and that thread would continue without it.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
@@ -38,7 +38,7 @@ def shut_down(connection: socket.socket) -> None:
 def send_together(
     connection: socket.socket, pieces: Sequence[Any], deadline: float | None = None
 ) -> None:
-    """Send pieces one after the other, small ones in one packet or record; else as ``receive``."""
+    """Send pieces in order, small ones in one packet or record; raises what ``receive`` raises."""
     flags = _MORE
     if isinstance(connection, ssl.SSLSocket) or connection.family == socket.AF_UNIX:
         flags = 0
@@ -71,7 +71,7 @@ def receive(connection: socket.socket, target: memoryview, deadline: float | Non
 
 
 def remaining(deadline: float) -> float:
-    """Seconds until then.
+    """Return the seconds until a deadline.
 
     Raises:
         TimeoutError: there are none.

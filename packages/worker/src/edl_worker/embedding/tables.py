@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.transport.parameters import MOST_ROW_BYTES
+from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_worker.core import variable_names
 from edl_worker.core.model_description import TableDescription
 from edl_worker.embedding import lookup_stages
@@ -179,11 +179,11 @@ class EmbeddingTables:
             if isinstance(table.owner, ServedKerasEmbedding):
                 table.owner.check(found)
             nbytes += found.size * (8 + 4 * table.dim)
-        if nbytes > MOST_ROW_BYTES:
+        if nbytes > MAX_ROW_BYTES:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
                 f"one minibatch needs {nbytes / 2**20:.0f} MiB of embedding rows, "
-                f"more than the {MOST_ROW_BYTES >> 20} MiB that one exchange may have",
+                f"more than the {MAX_ROW_BYTES >> 20} MiB that one exchange may have",
                 where="--minibatch-size",
                 remedy="Make minibatches smaller.",
             )

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.limits import MOST_CALLBACK_STATE
+from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.model_file import ModelFile
 from edl_worker.model_file.adapters.callbacks import restores_best
@@ -85,9 +85,10 @@ class CallbackCaller:
             )
         new = self._rate()
         state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
-        if len(state) > MOST_CALLBACK_STATE:
+        if len(state) > MAX_CALLBACK_STATE_NBYTES:
             raise _refused(
-                f"the callbacks have {len(state)} bytes of state, more than {MOST_CALLBACK_STATE}",
+                f"the callbacks have {len(state)} bytes of state, "
+                f"more than {MAX_CALLBACK_STATE_NBYTES}",
                 "Keep large values out of their attributes, for example in a file.",
             )
         changed = None if new == rate else float(new)

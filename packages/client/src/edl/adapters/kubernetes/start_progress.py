@@ -16,7 +16,7 @@ from edl.adapters.kubernetes.master_pods import (
 from edl.core.cluster.templates import JsonObject
 from edl.core.job_backend import Say
 from edl_proto.errors import EdlError
-from edl_proto.printable import clipped, one_line
+from edl_proto.printable import clip, one_line
 from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
@@ -128,7 +128,7 @@ class StartProgress:
         return f"; the last line of its log: {readable(line)}" if line else ""
 
     def _report(self, words: str, now: float) -> None:
-        words = one_line(clipped(words, _MOST_CHARACTERS))
+        words = one_line(clip(words, _MOST_CHARACTERS))
         known_at = self._reported_at.get(words)
         if known_at is not None and now - known_at < _AGAIN_S:
             return

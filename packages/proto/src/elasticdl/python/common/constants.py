@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Mode(IntEnum):
-    """Phase of a job, with the numbers of ``edl.v1.Mode``."""
+    """The phase of a job, with the numbers of ``edl.v1.Mode``."""
 
     TRAINING = 1
     EVALUATION = 2
@@ -14,7 +14,7 @@ class Mode(IntEnum):
 
 
 class MaxComputeConfig:
-    """Variables that held the access to MaxCompute; edl sets none of them."""
+    """The variables that held the access to MaxCompute; edl sets none of them."""
 
     PROJECT_NAME = "MAXCOMPUTE_PROJECT"
     ACCESS_ID = "MAXCOMPUTE_AK"
@@ -24,7 +24,7 @@ class MaxComputeConfig:
 
 
 class ODPSConfig:
-    """The same variables under their first names."""
+    """The variables of ``MaxComputeConfig`` under their first names."""
 
     PROJECT_NAME = "ODPS_PROJECT_NAME"
     ACCESS_ID = "ODPS_ACCESS_ID"
