@@ -111,8 +111,8 @@ def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
 
 IMPATIENT_SUPERVISOR = """
 import signal, sys
-from edl import supervisor
-from edl.adapters import processes
+from edl.adapters.local import supervisor
+from edl.adapters.local import instances
 from edl.core import supervision
 
 def shorten_silence(*_):
@@ -124,7 +124,7 @@ def end_once(self):
 
 signal.signal(signal.SIGUSR1, shorten_silence)
 end, supervisor.Supervisor._end_master = supervisor.Supervisor._end_master, end_once
-supervision.SILENCE_S = processes.MASTER_GRACE_S = 600.0
+supervision.SILENCE_S = instances.MASTER_GRACE_S = 600.0
 sys.exit(supervisor.main())
 """
 """Ends one silent master, when SIGUSR1 says so, and lets it take its time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl.__main__ import main
-from edl.adapters import job_identities
+from edl.adapters.local import job_identities
 
 
 def _none(*_: object) -> None:

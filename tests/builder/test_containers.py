@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edl.adapters.worker_containers import WorkerContainers
+from edl.adapters.local.worker_containers import WorkerContainers
 from edl_master.adapters.containers import LocalContainers
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId

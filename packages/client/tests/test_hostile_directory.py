@@ -19,15 +19,14 @@ from typing import Any
 import pytest
 from recording_engine import RecordingEngine
 
-from edl import master_container
-from edl.adapters import container_engine
-from edl.adapters.job_log_files import master_log_tail
-from edl.adapters.job_store import JobStore
-from edl.adapters.local_containers import ContainerRuntime
-from edl.adapters.local_continuation import LocalContinuation
+from edl.adapters.local import container_engine, master_container
+from edl.adapters.local.containers import ContainerRuntime
+from edl.adapters.local.continuation import LocalContinuation
+from edl.adapters.local.job_log_files import master_log_tail
+from edl.adapters.local.job_store import JobStore
+from edl.adapters.local.store_credentials import StoreAccess
+from edl.adapters.local.supervisor import GAVE_UP, Supervisor
 from edl.adapters.log_tail import Tail
-from edl.adapters.store_credentials import StoreAccess
-from edl.supervisor import GAVE_UP, Supervisor
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.page_key import PageKey

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from recording_engine import RecordingEngine
 
-from edl import master_container
-from edl.adapters import container_engine
-from edl.adapters.store_credentials import StoreAccess
+from edl.adapters.local import container_engine, master_container
+from edl.adapters.local.store_credentials import StoreAccess
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.folder import LIFETIME, IdentityFolder

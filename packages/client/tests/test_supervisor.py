@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from edl import supervisor
-from edl.adapters import processes
+from edl.adapters.local import instances, supervisor
+from edl.adapters.local.supervisor import GAVE_UP, Supervisor
 from edl.core import supervision as core
-from edl.supervisor import GAVE_UP, Supervisor
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import process_identity, supervision
 from edl_runtime.local.job_status import read_status
@@ -114,7 +113,7 @@ def test_a_master_frozen_before_it_does_anything_is_replaced(
 
     monkeypatch.setattr(Supervisor, "_observe", shorten_silence)
     monkeypatch.setattr(supervisor, "OBSERVE_EVERY_S", 0.1)
-    monkeypatch.setattr(processes, "MASTER_GRACE_S", 0.2)
+    monkeypatch.setattr(instances, "MASTER_GRACE_S", 0.2)
     assert begin("kill -STOP $$", FINISH).run() == 0
     found = report(job_dir)
     assert found["starts"] == 2

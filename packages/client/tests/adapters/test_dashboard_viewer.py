@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters.dashboard_viewer import viewer
+from edl.adapters.local.dashboard_viewer import viewer
 from edl_proto.errors import EdlError
 
 _TALKATIVE = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters.job_store import JobStore
-from edl.adapters.local_processes import ProcessRuntime
+from edl.adapters.local.job_store import JobStore
+from edl.adapters.local.processes import ProcessRuntime
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 

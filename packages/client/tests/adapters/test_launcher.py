@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from conftest import FAKE_JOB, Edl, eventually
 
-from edl.adapters import launcher
-from edl.adapters.job_store import JobStore
-from edl.adapters.launcher import LocalLauncher, supervisor_command
-from edl.adapters.local_processes import ProcessRuntime
+from edl.adapters.local import launcher
+from edl.adapters.local.job_store import JobStore
+from edl.adapters.local.launcher import LocalLauncher, supervisor_command
+from edl.adapters.local.processes import ProcessRuntime
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import supervision

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters import machine_diagnostics
+from edl.adapters.local import machine_diagnostics
 from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 
 

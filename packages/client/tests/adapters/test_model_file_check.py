@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edl.adapters import model_file_check
-from edl.adapters.model_file_check import check
+from edl.adapters.local import model_file_check
+from edl.adapters.local.model_file_check import check
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 

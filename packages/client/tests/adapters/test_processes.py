@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from edl.adapters import processes
+from edl.adapters.local import instances
 
 
 class Stuck:
@@ -23,5 +23,5 @@ class Mortal(Stuck):
 
 def test_an_instance_that_cannot_be_killed_does_not_count_as_ended() -> None:
     mortal = Mortal()
-    assert processes.end([Stuck(), mortal], 0.0) == [mortal]
-    assert processes.end([Stuck(), mortal], 0.0) == []
+    assert instances.end([Stuck(), mortal], 0.0) == [mortal]
+    assert instances.end([Stuck(), mortal], 0.0) == []

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from edl.adapters import container_engine
-from edl.adapters.store_credentials import provide
-from edl.adapters.worker_containers import WorkerContainers
+from edl.adapters.local import container_engine
+from edl.adapters.local.store_credentials import provide
+from edl.adapters.local.worker_containers import WorkerContainers
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.folder import IdentityFolder

@@ -12,7 +12,7 @@ from conftest import Attempt, Done, Edl, stand_in_for_check, told
 
 import recordio
 import recordio.example
-from edl.adapters.preflight_checks import check_writable
+from edl.adapters.local.preflight_checks import check_writable
 from edl_proto.errors import EdlError
 from edl_proto.v1 import model_pb2
 

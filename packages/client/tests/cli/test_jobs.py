@@ -219,10 +219,8 @@ def test_there_is_never_more_than_one_supervisor(tidy: Edl) -> None:
     tidy.begin("single")
     only = eventually(lambda: supervisor(tidy, "single"), "a supervisor")
     job_dir = tidy.job_dir("single")
-    crowd = [
-        subprocess.Popen([sys.executable, "-m", "edl.supervisor", "--job-dir", str(job_dir)])
-        for _ in range(4)
-    ]
+    command = [sys.executable, "-m", "edl.adapters.local.supervisor", "--job-dir", str(job_dir)]
+    crowd = [subprocess.Popen(command) for _ in range(4)]
     assert [each.wait(200) for each in crowd] == [0] * 4
     assert supervisor(tidy, "single") == only
     tidy("stop", "single")

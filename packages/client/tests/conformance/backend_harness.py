@@ -15,8 +15,8 @@ import pytest
 from conftest import FAKE_JOB, Edl, eventually
 from fake_engine import IMAGE, FakeEngine
 
-from edl.adapters.local_containers import local_containers
-from edl.adapters.local_processes import local_processes
+from edl.adapters.local.containers import local_containers
+from edl.adapters.local.processes import local_processes
 from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb

@@ -1,7 +1,7 @@
 """A container engine for tests: Docker's HTTP interface, with a process for each container.
 
-It has what ``edl.adapters.container_engine`` and ``edl.master_container`` call. A container that
-would run ``edl_master`` runs the given command instead.
+It has what ``container_engine`` and ``master_container`` of ``edl.adapters.local`` call. A
+container that would run ``edl_master`` runs the given command instead.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ import pytest
 from backend_harness import Harness, Killed, die, end, open_harness, over, running
 from conftest import Edl, eventually
 
-from edl.adapters.job_identities import master_peer
-from edl.adapters.local_containers import local_containers
-from edl.adapters.local_processes import local_processes
+from edl.adapters.local.containers import local_containers
+from edl.adapters.local.job_identities import master_peer
+from edl.adapters.local.processes import local_processes
 from edl.core.job_backend import JobBackend
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobState
@@ -114,7 +114,7 @@ def test_a_caller_that_ends_before_it_starts_a_job_leaves_one_that_a_look_starts
 ) -> None:
     """As in a power cut: the directory of the job is whole, and no supervisor was ever started."""
     with harness.monkeypatch.context() as cut:
-        cut.setattr("edl.adapters.local_jobs.LocalLauncher", die)
+        cut.setattr("edl.adapters.local.jobs.LocalLauncher", die)
         with pytest.raises(Killed):
             backend.submit(harness.job("made"))
     assert not harness.edl.processes()
@@ -372,7 +372,7 @@ def test_a_caller_that_is_killed_while_it_resumes_a_job_leaves_one_that_can_be_r
     steps = ("end_job", "_reopen", "replace_file", "supervisor_command", "LocalLauncher")
     for step in steps:
         with harness.monkeypatch.context() as killed:
-            killed.setattr(f"edl.adapters.local_continuation.{step}", die)
+            killed.setattr(f"edl.adapters.local.continuation.{step}", die)
             with pytest.raises(Killed):
                 backend.continuation.resume("halfway")
         assert over(harness.make(), "halfway") == (step != "LocalLauncher"), step

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edl.adapters.preflight_checks import check_output, check_writable
+from edl.adapters.local.preflight_checks import check_output, check_writable
 from edl.core.locations import scheme
 from edl.core.problem import usage
 from edl.core.trace import origin

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import recordio
 import recordio.example
-from edl.adapters.preflight_checks import check_writable
+from edl.adapters.local.preflight_checks import check_writable
 from edl_proto.errors import EdlError, ErrorCode
 
 RECORDS = {"train": 2000, "test": 500}

@@ -18,7 +18,7 @@ def doctor(output_format: Format | None) -> None:
     with errors_as_output(output_format):
         from dataclasses import asdict
 
-        from edl.adapters import machine_diagnostics
+        from edl.adapters.local import machine_diagnostics
         from edl.core.diagnostics import is_fit, lines
 
         findings = list(machine_diagnostics.examine())
@@ -39,7 +39,7 @@ def version(output_format: Format | None) -> None:
     """Print the versions of edl, Python and libraries, and the platform."""
     import platform
 
-    from edl.adapters.machine_diagnostics import version_of
+    from edl.adapters.local.machine_diagnostics import version_of
 
     found = {
         "edl": version_of("edl-client") or "not installed",

@@ -157,7 +157,7 @@ def dashboard(
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with errors_as_output(output_format):
-        from edl.adapters.dashboard_viewer import open_in_browser
+        from edl.adapters.local.dashboard_viewer import open_in_browser
         from edl.app import job_catalog
         from edl.core.problem import usage
         from edl.render import terminal

@@ -82,7 +82,7 @@ def check(**values: Any) -> None:
     """
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        from edl.adapters import model_file_check
+        from edl.adapters.local import model_file_check
         from edl.core.exit_codes import present
         from edl.core.job_result import error_fields
         from edl.core.quantities import plural

@@ -14,7 +14,7 @@ from typing import Any
 
 import recordio
 from edl.adapters import data_files
-from edl.adapters.preflight_checks import check_output
+from edl.adapters.local.preflight_checks import check_output
 from edl.conversion import stored_output
 from edl.conversion.drafts import draft
 from edl.conversion.features import FeatureSummary, summarize, with_values

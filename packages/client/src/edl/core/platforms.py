@@ -23,8 +23,8 @@ class JobPlatform:
     runs_in_image: bool
 
 
-PROCESSES = JobPlatform("processes", "edl.adapters.local_processes:local_processes", False)
+PROCESSES = JobPlatform("processes", "edl.adapters.local.processes:local_processes", False)
 KUBERNETES = JobPlatform("kubernetes", "edl.adapters.kubernetes.backend:kubernetes_jobs", True)
-DOCKER = JobPlatform("docker", "edl.adapters.local_containers:local_containers", True)
+DOCKER = JobPlatform("docker", "edl.adapters.local.containers:local_containers", True)
 
 PLATFORMS = {platform.name: platform for platform in (PROCESSES, DOCKER, KUBERNETES)}

@@ -1,7 +1,7 @@
 """The decisions of a job's supervisor: when a master is started, ended, or given up.
 
-Pure: an observation in, a new state and decisions out (docs/adr/0016). ``edl.supervisor`` makes
-the observations and carries out the decisions.
+Pure: an observation in, a new state and decisions out (docs/adr/0016).
+``edl.adapters.local.supervisor`` makes the observations and carries out the decisions.
 """
 
 from __future__ import annotations

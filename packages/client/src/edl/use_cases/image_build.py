@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from edl import codec
-from edl.adapters import local_builder, zoo_archive
+from edl.adapters import zoo_archive
 from edl.adapters.builder_client import BuilderClient
+from edl.adapters.local import builder as local_builder
 from edl.core.image_build import (
     BuilderEndpoint,
     BuildLogLine,

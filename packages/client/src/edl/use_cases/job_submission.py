@@ -147,7 +147,8 @@ class JobSubmitter:
         Raises:
             EdlError: the first thing that is wrong; its detail has the others.
         """
-        from edl.adapters import data_files, model_file_check
+        from edl.adapters import data_files
+        from edl.adapters.local import model_file_check
         from edl.job_spec import encode_spec
 
         job = plan.job

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 
 from edl import codec
-from edl.adapters.job_store import submission_time
 from edl.adapters.kubernetes.cluster_job import ClusterJob
 from edl.adapters.kubernetes.job_creation import JobCreation, page_secrets
 from edl.adapters.kubernetes.job_identities import NewIdentities
 from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
+from edl.adapters.local.job_store import submission_time
 from edl.core import names
 from edl.core.cluster import export, identities, manifest
 from edl.core.cluster.templates import JsonObject

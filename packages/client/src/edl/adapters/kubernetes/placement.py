@@ -12,9 +12,9 @@ from typing import Any
 from edl import codec
 from edl.adapters import model_zoo
 from edl.adapters.input_files import read_input
-from edl.adapters.job_store import submission_time
 from edl.adapters.kubernetes.cluster_job import describe
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
+from edl.adapters.local.job_store import submission_time
 from edl.core.cluster import manifest, pods, templates
 from edl.core.cluster.choice import ClusterChoice
 from edl.core.cluster.pods import PodTemplates

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local.instances import LocalInstance
 
 
 class LocalRuntime(Protocol):

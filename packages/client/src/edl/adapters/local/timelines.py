@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec
-from edl.adapters.job_store import StoredJob
+from edl.adapters.local.job_store import StoredJob
 from edl.core.job_backend import MasterUnreachable
 from edl.core.timeline import TimelineSpan
 from edl_runtime.files import open_regular

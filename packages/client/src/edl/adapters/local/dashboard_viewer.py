@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from edl.adapters.job_store import START_DEADLINE_S
-from edl.adapters.launcher import master_command
+from edl.adapters.local.job_store import START_DEADLINE_S
+from edl.adapters.local.launcher import master_command
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.local import job_directory
 

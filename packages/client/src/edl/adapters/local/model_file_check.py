@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec
-from edl.adapters.launcher import lacks_module, python
+from edl.adapters.local.launcher import lacks_module, python
 from edl.core.job_status import Failure
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2

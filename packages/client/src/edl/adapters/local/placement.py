@@ -22,7 +22,7 @@ class LocalPlacement:
 
     def check(self, job: Submission) -> None:
         # They read data with numpy, whose import takes longer than most commands.
-        from edl.adapters import preflight_checks
+        from edl.adapters.local import preflight_checks
 
         preflight_checks.check(job)
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from edl.adapters import container_engine
-from edl.adapters.store_credentials import StoreAccess
+from edl.adapters.local import container_engine
+from edl.adapters.local.store_credentials import StoreAccess
 from edl_proto.errors import EdlError
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from edl import codec
-from edl.adapters import processes
-from edl.adapters.dashboard_viewer import viewer
-from edl.adapters.job_identities import master_peer
-from edl.adapters.job_log_files import log_file, master_log_tail
-from edl.adapters.job_processes import end_supervision
-from edl.adapters.job_store import START_DEADLINE_S, JobStore, StoredJob
-from edl.adapters.launcher import LocalLauncher, supervisor_command
-from edl.adapters.local_continuation import LocalContinuation, end_job
-from edl.adapters.local_logs import LocalJobLogs
-from edl.adapters.local_runtime import LocalRuntime
-from edl.adapters.local_timelines import LocalTimelines
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local import instances
+from edl.adapters.local.continuation import LocalContinuation, end_job
+from edl.adapters.local.dashboard_viewer import viewer
+from edl.adapters.local.instances import LocalInstance
+from edl.adapters.local.job_identities import master_peer
+from edl.adapters.local.job_log_files import log_file, master_log_tail
+from edl.adapters.local.job_processes import end_supervision
+from edl.adapters.local.job_store import START_DEADLINE_S, JobStore, StoredJob
+from edl.adapters.local.launcher import LocalLauncher, supervisor_command
+from edl.adapters.local.logs import LocalJobLogs
+from edl.adapters.local.runtime import LocalRuntime
+from edl.adapters.local.timelines import LocalTimelines
 from edl.core.job_backend import (
     JobEntry,
     JobLogs,
@@ -139,7 +139,7 @@ class LocalJobBackend:
             masters: list[LocalInstance] = [*end_supervision(self._store.path(name))]
             if stored.master is not None:
                 masters.append(stored.master.process)
-            processes.end(masters, 0.0)
+            instances.end(masters, 0.0)
             output_reservation.release(stored.spec.output, stored.path)
             return
         if stored.is_over:
@@ -197,7 +197,7 @@ class LocalJobBackend:
         ended = 0
         path = self._store.path(status.job)
         # One that cannot be killed, such as in a call of a dead file server, ends the rounds.
-        while over := processes.end(self._store.runtime.workers(path), processes.WORKER_GRACE_S):
+        while over := instances.end(self._store.runtime.workers(path), instances.WORKER_GRACE_S):
             ended += len(over)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from edl import codec
-from edl.adapters import container_engine
-from edl.adapters.job_store import JobStore, submission_time
-from edl.adapters.local_jobs import LocalJobBackend
-from edl.adapters.local_placement import LocalPlacement
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local import container_engine
+from edl.adapters.local.instances import LocalInstance
+from edl.adapters.local.job_store import JobStore, submission_time
+from edl.adapters.local.jobs import LocalJobBackend
+from edl.adapters.local.placement import LocalPlacement
 from edl.core import mounts
 from edl.core.mounts import BindMount
 from edl.core.options import Verb
@@ -32,7 +32,7 @@ class ContainerRuntime:
     platform = DOCKER.name
 
     def master_command(self) -> Sequence[str]:
-        return [sys.executable, "-P", "-m", "edl.master_container"]
+        return [sys.executable, "-P", "-m", "edl.adapters.local.master_container"]
 
     def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         # Process numbers of a container mean nothing outside of it.

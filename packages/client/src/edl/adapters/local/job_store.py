@@ -17,9 +17,9 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
-from edl.adapters import job_identities
-from edl.adapters.local_runtime import LocalRuntime
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local import job_identities
+from edl.adapters.local.instances import LocalInstance
+from edl.adapters.local.runtime import LocalRuntime
 from edl.core import names
 from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus

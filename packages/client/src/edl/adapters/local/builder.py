@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from edl.adapters.launcher import custom_command, lacks_module, python
+from edl.adapters.local.launcher import custom_command, lacks_module, python
 from edl.adapters.log_tail import tail
 from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl.core.job_log import ERROR_LINES

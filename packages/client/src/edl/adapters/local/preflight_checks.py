@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edl.adapters import data_files, launcher, model_zoo, storage, trained_models
+from edl.adapters import data_files, model_zoo, storage, trained_models
+from edl.adapters.local import launcher
 from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.platforms import PROCESSES

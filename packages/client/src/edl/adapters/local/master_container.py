@@ -1,4 +1,4 @@
-"""``python -m edl.master_container --job-dir DIR``: the container of a job's master.
+"""``python -m edl.adapters.local.master_container --job-dir DIR``: the container of a job's master.
 
 This process lives as long as the container and ends as the container ends. So to the job's
 supervisor, its parent, every master is a child process. SIGTERM removes the container. If this
@@ -31,8 +31,8 @@ from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters import container_engine, job_identities, store_credentials
-from edl.adapters.worker_containers import CONFINEMENT, WorkerContainers
+from edl.adapters.local import container_engine, job_identities, store_credentials
+from edl.adapters.local.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.folder import RENEW_EVERY_S, IdentityFolder
@@ -303,7 +303,9 @@ def _on_term(number: int, frame: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and end as the container did."""
-    parser = argparse.ArgumentParser(prog="edl.master_container", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="edl.adapters.local.master_container", description=__doc__
+    )
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     parser.add_argument("--remove", action="store_true", help="all containers of the job instead")
     parsed = parser.parse_args(arguments)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec
-from edl.adapters import processes
-from edl.adapters.job_processes import end_supervision
-from edl.adapters.job_store import JobStore, MasterRecord, StoredJob, submission_time
-from edl.adapters.launcher import LocalLauncher, supervisor_command
-from edl.adapters.local_runtime import LocalRuntime
+from edl.adapters.local import instances
+from edl.adapters.local.job_processes import end_supervision
+from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, submission_time
+from edl.adapters.local.launcher import LocalLauncher, supervisor_command
+from edl.adapters.local.runtime import LocalRuntime
 from edl.core import mounts, names
 from edl.core.job_backend import Say, silent
 from edl.core.job_status import JobState, JobStatus, next_steps
@@ -96,11 +96,11 @@ def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> N
         EdlError: ENGINE_UNAVAILABLE; its containers may go on.
     """
     runtime.check(path)
-    processes.end(end_supervision(path), processes.MASTER_GRACE_S)
+    instances.end(end_supervision(path), instances.MASTER_GRACE_S)
     # A master that only serves the page of its finished job ends with the job.
     if master is not None:
-        processes.end([master.process], processes.MASTER_GRACE_S)
-    processes.end(runtime.workers(path), processes.WORKER_GRACE_S)
+        instances.end([master.process], instances.MASTER_GRACE_S)
+    instances.end(runtime.workers(path), instances.WORKER_GRACE_S)
 
 
 # --- resuming ----------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from edl.adapters import processes
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local import instances
+from edl.adapters.local.instances import LocalInstance
 from edl_runtime.files import read_regular
 from edl_runtime.json_texts import parse_object
 from edl_runtime.local import job_directory, process_identity, supervision
@@ -37,5 +37,5 @@ def end_supervision(path: Path) -> list[process_identity.Process]:
     if pid is not None and (found := process_identity.find(pid)) is not None:
         found.send(signal.SIGSTOP)  # it starts no other one meanwhile
         masters += [child for child in process_identity.children(pid) if child not in masters]
-        processes.end([found], 0.0)
+        instances.end([found], 0.0)
     return masters

@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 
 from edl import codec, settings
-from edl.adapters import container_engine
-from edl.adapters.launcher import master_command, python
+from edl.adapters.local import container_engine
+from edl.adapters.local.launcher import master_command, python
 from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 from edl.core.options import Verb
 from edl.core.problem import Problem

@@ -1,4 +1,4 @@
-"""``python -m edl.supervisor --job-dir DIR``: the parent of each master of one job.
+"""``python -m edl.adapters.local.supervisor --job-dir DIR``: the parent of each master of one job.
 
 Light, since it lives as long as the job: no gRPC, no protobuf. It may be killed at any moment:
 the next supervisor (``edl_runtime.local.supervision``) finds the master that runs and observes it
@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edl.adapters import processes
-from edl.adapters.job_log_files import log_file, master_log_tail
-from edl.adapters.job_processes import recorded_workers
+from edl.adapters.local import instances
+from edl.adapters.local.job_log_files import log_file, master_log_tail
+from edl.adapters.local.job_processes import recorded_workers
 from edl.core.supervision import Decision, GiveUp, MasterExit, Observation, Supervision
 from edl_runtime.files import open_appending
 from edl_runtime.local import job_directory, process_identity, supervision
@@ -169,13 +169,13 @@ class Supervisor:
             found = supervision.master_process(self._job_dir)
             master = process_identity.Process(*found) if found else None
         if master is not None:
-            processes.end([master], processes.MASTER_GRACE_S)
+            instances.end([master], instances.MASTER_GRACE_S)
 
     def _end_workers(self) -> None:
         if (self._job_dir / job_directory.CONTAINER).exists():
             self._remove_containers()
             return
-        processes.end(recorded_workers(self._job_dir), processes.WORKER_GRACE_S)
+        instances.end(recorded_workers(self._job_dir), instances.WORKER_GRACE_S)
 
     def _remove_containers(self) -> None:
         """Remove what is left of a job of containers; records of processes are its master's word.
@@ -226,7 +226,7 @@ def _now() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, take the lock, supervise; 0 if the job is over, or has another supervisor."""
-    parser = argparse.ArgumentParser(prog="edl.supervisor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="edl.adapters.local.supervisor", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     job_dir = parser.parse_args(arguments).job_dir.absolute()
     logs.set_up()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl.adapters.job_log_files import log_files, workers_with_logs
+from edl.adapters.local.job_log_files import log_files, workers_with_logs
 from edl.adapters.log_tail import Tail
 from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from edl.adapters.job_processes import recorded_workers
-from edl.adapters.job_store import JobStore, submission_time
-from edl.adapters.launcher import master_command
-from edl.adapters.local_jobs import LocalJobBackend
-from edl.adapters.local_placement import LocalPlacement
-from edl.adapters.processes import LocalInstance
+from edl.adapters.local.instances import LocalInstance
+from edl.adapters.local.job_processes import recorded_workers
+from edl.adapters.local.job_store import JobStore, submission_time
+from edl.adapters.local.jobs import LocalJobBackend
+from edl.adapters.local.launcher import master_command
+from edl.adapters.local.placement import LocalPlacement
 from edl.core.platforms import PROCESSES
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec

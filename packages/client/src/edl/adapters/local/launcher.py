@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edl import codec
-from edl.adapters import processes
-from edl.adapters.job_log_files import log_file, master_log_tail
-from edl.adapters.job_processes import end_supervision
-from edl.adapters.job_store import START_DEADLINE_S, JobStore, MasterRecord
+from edl.adapters.local import instances
+from edl.adapters.local.job_log_files import log_file, master_log_tail
+from edl.adapters.local.job_processes import end_supervision
+from edl.adapters.local.job_store import START_DEADLINE_S, JobStore, MasterRecord
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.local import job_directory, supervision
 
@@ -61,7 +61,7 @@ def custom_command(variable: str, environ: Mapping[str, str]) -> list[str]:
 
 def supervisor_command() -> list[str]:
     """The command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
-    return [sys.executable, "-P", "-m", "edl.supervisor"]
+    return [sys.executable, "-P", "-m", "edl.adapters.local.supervisor"]
 
 
 def lacks_module(command: Sequence[str]) -> bool:
@@ -177,8 +177,8 @@ class LocalLauncher:
 
     def _abandon(self, name: str) -> None:
         """Leave nothing running of a job whose master did not come up."""
-        processes.end(end_supervision(self._store.path(name)), processes.MASTER_GRACE_S)
+        instances.end(end_supervision(self._store.path(name)), instances.MASTER_GRACE_S)
         with contextlib.suppress(EdlError):  # the caller has the reason, such as the same engine
             workers = self._store.runtime.workers(self._store.path(name))
-            processes.end(workers, processes.WORKER_GRACE_S)
+            instances.end(workers, instances.WORKER_GRACE_S)
             self._store.runtime.remove(self._store.path(name))
