@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables.table import Table
-from edl_worker.embedding import initial_rows
+from edl_worker.engines.tensorflow.embedding import initial_rows
 
 DIM = 8
 IDS = np.array([0, 1, 2, -1, 7, 1 << 40, (1 << 63) - 1, *range(100, 300)], np.int64)

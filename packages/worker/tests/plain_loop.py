@@ -7,7 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_worker.model_file import Batch, ModelFile
+from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.model import ModelFile
 from elasticdl.python.common.constants import Mode
 
 

@@ -11,8 +11,9 @@ import tensorflow as tf
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.codec.tasks import decode_lease
-from edl_worker.model_file import Batch, ModelFile, load_model_file
-from edl_worker.model_file.sample import first_batch
+from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
+from edl_worker.engines.tensorflow.model.sample import first_batch
 from edl_worker.tasks import weight_files
 from edl_worker.tasks.loaded_model import read
 from elasticdl.python.common.constants import Mode

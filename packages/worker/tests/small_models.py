@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from edl_worker.model_file import Batch
+from edl_worker.core.batch import Batch
 
 SIZE = 16
 

@@ -12,7 +12,7 @@ import recordio
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_worker.codec.jobs import decode_job
-from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.trial_run import run_trial

@@ -6,7 +6,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from edl_worker.model_file import ModelFile, ModelReference, load_model_file
+from edl_worker.core.job import ModelReference
+from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 
 DESIGN_DOCUMENTS = Path(__file__).parent / "model_file" / "design_documents"
 IMPORTS = """\

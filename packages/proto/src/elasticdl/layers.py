@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_LAZY_NAMES = {"Embedding": "edl_worker.embedding.layer"}
+_LAZY_NAMES = {"Embedding": "edl_worker.engines.tensorflow.embedding.layer"}
 
 
 def __getattr__(name: str) -> Any:

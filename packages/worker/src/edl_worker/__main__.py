@@ -74,7 +74,7 @@ def _check(arguments: Sequence[str]) -> int:
         end_with_parent()
     config.quiet_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
-        from edl_worker.runtime.tensorflow_import import import_tensorflow
+        from edl_worker.engines.tensorflow.startup import import_tensorflow
 
         import_tensorflow()
         from edl_worker.tasks.job_check import run_check

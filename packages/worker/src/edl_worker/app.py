@@ -13,13 +13,13 @@ from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.core.job import JobDescription
 from edl_worker.core.tasks import WorkerPhase
+from edl_worker.engines.tensorflow.startup import import_tensorflow
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.metrics_server import MetricsServer
 from edl_worker.runtime.heartbeat import Heartbeat
 from edl_worker.runtime.identity import identity
 from edl_worker.runtime.session import Session
 from edl_worker.runtime.supervisor_monitor import SupervisorMonitor
-from edl_worker.runtime.tensorflow_import import import_tensorflow
 from edl_worker.runtime.worker_process import WorkerProcess
 from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.parameter_client import ParameterClient
@@ -105,7 +105,7 @@ class _Loader:
         parameters = ParameterClient(self._connection)
         profiler = None
         if job.training.profile is not None:
-            from edl_worker.tasks.step_profiler import StepProfiler
+            from edl_worker.engines.tensorflow.step_profiler import StepProfiler
 
             profiler = StepProfiler(*job.training.profile, self._client.write_profile)
         return TaskRunner(model, parameters, self._state, self._metrics, settings, profiler)

@@ -13,7 +13,8 @@ from example_data import example, float_images
 from plain_loop import batches, evaluate, train
 from zoo_folder import HELPERS
 
-from edl_worker.model_file import ModelFile, ModelReference, load_model_file
+from edl_worker.core.job import ModelReference
+from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from elasticdl.python.common.constants import Mode
 
 ZOO = Path(__file__).parents[4] / "model_zoo"

@@ -8,7 +8,7 @@ from plain_loop import batches
 from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.params import parse_params
 
 

@@ -6,7 +6,7 @@ import pytest
 from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.resolver import find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import open_zoo

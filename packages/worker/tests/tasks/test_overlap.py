@@ -16,7 +16,7 @@ from points_jobs import drop_first_replies
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
-from edl_worker.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
 
 Header = parameters_pb2.PushHeader
 

@@ -18,7 +18,7 @@ from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import decode_job
-from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks.loaded_model import load
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 

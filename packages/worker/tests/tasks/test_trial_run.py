@@ -17,7 +17,7 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_worker.model_file import ContractErrors
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks.job_check import run_check
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 

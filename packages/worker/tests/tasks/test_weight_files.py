@@ -22,10 +22,10 @@ from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
+from edl_worker.engines.tensorflow.traced_functions import open_size_spec
 from edl_worker.tasks import task_errors, trained_model, weight_files
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
-from edl_worker.tensors.traced_functions import open_size_spec
 
 
 def small_model() -> keras.Model:

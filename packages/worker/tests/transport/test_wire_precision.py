@@ -21,12 +21,12 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import encode_precision
 from edl_worker.core.job import WirePrecision
-from edl_worker.embedding.row_buffer import RowReceiveBuffer
-from edl_worker.embedding.tables import RowRequest
-from edl_worker.tensors.quantization import dequantize, quantize
-from edl_worker.training.arena import Arena
-from edl_worker.training.gradient_trainer import GradientTrainer
-from edl_worker.training.wire_values import WireValues
+from edl_worker.engines.tensorflow.embedding.row_buffer import RowReceiveBuffer
+from edl_worker.engines.tensorflow.embedding.tables import RowRequest
+from edl_worker.engines.tensorflow.quantization import dequantize, quantize
+from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.wire_values import WireValues
 
 HALVES = {WirePrecision.FLOAT16: np.float16, WirePrecision.BFLOAT16: ml_dtypes.bfloat16}
 

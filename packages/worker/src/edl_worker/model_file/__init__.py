@@ -1,24 +1,5 @@
-"""Loads model files: what workers and `edl zoo check` import from this package.
+"""The contract of model files, without a framework.
 
-Importing this package imports TensorFlow.
+It says what a model file may define, how definitions are found and called, and what is refused
+with which message. What a framework makes of the definitions belongs to its engine.
 """
-
-from __future__ import annotations
-
-from edl_worker.core.job import ModelReference
-from edl_worker.model_file.batch import Batch
-from edl_worker.model_file.contract_check import check_model_file
-from edl_worker.model_file.errors import ContractErrors
-from edl_worker.model_file.loader import load_model_file
-from edl_worker.model_file.metrics import EvaluationMetrics
-from edl_worker.model_file.model_file import ModelFile
-
-__all__ = [
-    "Batch",
-    "ContractErrors",
-    "EvaluationMetrics",
-    "ModelFile",
-    "ModelReference",
-    "check_model_file",
-    "load_model_file",
-]

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import keras
-
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import exits_as_errors, place_of
+from edl_worker.model_file.kinds import derives_from
 
 Role = Literal[
     "model",
@@ -119,7 +118,7 @@ class Definition:
     def settable_names(self) -> list[str]:
         """Names of the parameters that ``--params`` may set."""
         # A ready loss of Keras is called as Keras does it: sample_weight is none of the user's.
-        if self.role in _WITHOUT_PARAMS or isinstance(self.value, keras.losses.Loss):
+        if self.role in _WITHOUT_PARAMS or derives_from(type(self.value), "keras", "Loss"):
             return []
         passed = {name for which in _PASSED.get(self.role, ()) for name in PARAMETER_NAMES[which]}
         return [

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import tensorflow as tf
-
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.tensorflow_internals import autograph_frames
+from edl_worker.model_file.kinds import dtype_name, is_tensorflow_error, leaves
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -154,7 +152,7 @@ class UserFrame:
 
 def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
     """Frames of ``error`` in files below ``root``, outermost first."""
-    frames = [UserFrame(*frame) for frame in autograph_frames(error)]
+    frames = _autograph_frames(error)
     if not _inside(frames, root):
         frames = [
             UserFrame(frame.filename, frame.lineno or 0, frame.name)
@@ -167,6 +165,21 @@ def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
             for filename, line, function in _GRAPH_FRAME.findall(str(error))
         ]
     return _inside(frames, root)
+
+
+def _autograph_frames(error: BaseException) -> list[UserFrame]:
+    """Return the frames of the original code, outermost first.
+
+    AutoGraph runs a translated copy of a function and attaches the original places to the
+    error. The list is empty for errors that did not come through AutoGraph.
+    """
+    metadata = getattr(error, "ag_error_metadata", None)
+    if metadata is None:
+        return []
+    return [
+        UserFrame(frame.filename, frame.lineno, frame.function_name)
+        for frame in reversed(metadata.translated_stack)
+    ]
 
 
 def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
@@ -208,7 +221,7 @@ def _sentence(lines: list[str]) -> str:
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
     """A traceback that has only frames of user code."""
-    if not frames and isinstance(error, tf.errors.OpError):
+    if not frames and is_tensorflow_error(error):
         return ""  # the frames are TensorFlow's, and its message is in the sentence
     if not frames:
         return "".join(traceback.format_exception(error))[-4000:]
@@ -302,7 +315,9 @@ def trial_error(
     Args:
         labels: of the minibatch, if the function got them.
     """
-    about_shapes = isinstance(error, ValueError | tf.errors.InvalidArgumentError)
+    about_shapes = isinstance(error, ValueError) or is_tensorflow_error(
+        error, "InvalidArgumentError"
+    )
     found = user_code_error(
         error,
         root,
@@ -325,5 +340,4 @@ def trial_error(
 
 def is_about_text(error: BaseException, labels: Any) -> bool:
     """Whether an error may come from labels that are strings."""
-    dtypes = [getattr(label, "dtype", None) for label in tf.nest.flatten(labels)]
-    return tf.string in dtypes and "string" in str(error)
+    return "string" in map(dtype_name, leaves(labels)) and "string" in str(error)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-import keras
-
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model.zoo_folders import places_of
 from edl_worker.model_file.arguments import Definition, Role
@@ -19,12 +17,12 @@ from edl_worker.model_file.forms.selection import candidates, model_definition
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module
 
-# Role to what finds the object that a name of Keras stands for.
-_KERAS_NAMES: dict[Role, Callable[[str], Any]] = {
-    "loss": keras.losses.get,
-    "optimizer": keras.optimizers.get,
-    "eval_metrics_fn": keras.metrics.get,
-}
+KnownName = Callable[[Role, str], bool]
+"""Whether the framework has a loss, optimizer or metric of this name."""
+
+_NAMED: tuple[Role, ...] = ("loss", "optimizer", "eval_metrics_fn")
+"""Roles whose definition may be a name of Keras."""
+
 _INSTALLED_PACKAGES = {"keras": "keras", "tf": "tensorflow", "tensorflow": "tensorflow"}
 
 
@@ -129,12 +127,20 @@ def _not_found(zoo: ModelZoo, model_def: str, what: str) -> EdlError:
 
 
 def find_definition(
-    zoo: ModelZoo, model: ModelDefinition, role: Role, option: str, dotted: str
+    zoo: ModelZoo,
+    model: ModelDefinition,
+    role: Role,
+    option: str,
+    dotted: str,
+    is_known: KnownName,
 ) -> Definition:
     """The definition that an option such as ``--loss shared.losses.focal`` names.
 
     A name without a dot is one of the model file. Otherwise the zoo's modules are searched, then
     Keras and TensorFlow.
+
+    Args:
+        is_known: tells names of Keras.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT.
@@ -153,7 +159,7 @@ def find_definition(
     installed = _installed(dotted)
     if installed is not None:
         return Definition(role, dotted, installed)
-    if role in _KERAS_NAMES and (names := _keras_names(role, dotted)):
+    if role in _NAMED and (names := _known_names(role, dotted, is_known)):
         return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
     raise EdlError(
@@ -161,7 +167,7 @@ def find_definition(
         f"{option} {dotted}: the model zoo has no such module"
         if "." in dotted
         else f"{option} {dotted}: the model file has no such name"
-        + (", and neither has Keras" if role in _KERAS_NAMES else ""),
+        + (", and neither has Keras" if role in _NAMED else ""),
         where=f"{option} {dotted}, --model-zoo {zoo.root}",
         remedy=f"Did you mean {near[0]}.{parts[-1]}?"
         if near
@@ -169,14 +175,10 @@ def find_definition(
     )
 
 
-def _keras_names(role: Role, given: str) -> list[str]:
+def _known_names(role: Role, given: str, is_known: KnownName) -> list[str]:
     """What ``--loss mse`` or ``--eval-metrics-fn accuracy,mae`` names; empty if Keras has not."""
     names = [name.strip() for name in given.split(",")]
-    try:
-        for name in names:
-            if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
-                _KERAS_NAMES[role](name)
-    except ValueError:
+    if not all(is_known(role, name) for name in names):
         return []
     return names if role == "eval_metrics_fn" or len(names) == 1 else []
 

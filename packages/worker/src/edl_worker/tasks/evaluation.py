@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import MetricState, TaskResult
-from edl_worker.embedding.lookup_stages import in_stage
-from edl_worker.embedding.tables import EmbeddingTables, RowRequest
-from edl_worker.model_file import Batch, ModelFile
+from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.tensors.traced_functions import SizeAgnosticFunction
 
 
 class Inference:

@@ -27,14 +27,14 @@ from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.model_file import ModelFile
+from edl_worker.engines.tensorflow.internals import without_default_signature
+from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.model_file.errors import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
 from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, store_refused, writing_failed
-from edl_worker.tensorflow_internals import without_default_signature
 from recordio.storage.stores import filesystem, is_uri
 from recordio.storage.uploads import send_persistently
 

@@ -12,7 +12,8 @@ from typing import Any
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.codec.jobs import error_as_json, parse_job
 from edl_worker.core.job import JobDescription
-from edl_worker.model_file import ContractErrors, ModelFile, load_model_file
+from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import PURPOSES
 from edl_worker.tasks.trial_run import run_trial

@@ -10,7 +10,7 @@ from typing import Any
 import recordio
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.pipelines.request import Blocks, reading_error
+from edl_worker.model_file.input_pipeline import Blocks, reading_error
 
 Decoder = Callable[[bytes], Mapping[str, Any]]
 

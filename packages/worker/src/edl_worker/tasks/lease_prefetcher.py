@@ -16,7 +16,7 @@ from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.transport.task_client import TaskClient
 
 if TYPE_CHECKING:
-    from edl_worker.model_file import Batch
+    from edl_worker.core.batch import Batch
 
 log = logging.getLogger(__name__)
 

@@ -15,24 +15,25 @@ import tensorflow as tf
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
 from edl_worker.core.job import DataCacheSettings, JobDescription, JobType
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
-from edl_worker.embedding.lookup_stages import LayerPurpose, layers_for
-from edl_worker.embedding.tables import EmbeddingTables
-from edl_worker.model_file import Batch, ModelFile, load_model_file
-from edl_worker.model_file.adapters.callbacks import restores_best
-from edl_worker.model_file.sample import first_batch
+from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
+from edl_worker.engines.tensorflow.internals import uses_weight_decay
+from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
+from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
+from edl_worker.engines.tensorflow.model.sample import first_batch
+from edl_worker.engines.tensorflow.traced_functions import open_size_spec
+from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.local_trainer import LocalTrainer
+from edl_worker.engines.tensorflow.training.trainer import Trainer
+from edl_worker.engines.tensorflow.training.wire_values import WireValues
 from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.evaluation import Inference
 from edl_worker.tasks.export import Exporter
-from edl_worker.tensorflow_internals import uses_weight_decay
-from edl_worker.tensors.traced_functions import open_size_spec
-from edl_worker.training.arena import Arena
-from edl_worker.training.gradient_trainer import GradientTrainer
-from edl_worker.training.local_trainer import LocalTrainer
-from edl_worker.training.trainer import Trainer
-from edl_worker.training.wire_values import WireValues
 from elasticdl.python.common.constants import Mode
 from recordio.storage.range_cache import RangeCache
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import recordio
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import Lease, TaskResult
-from edl_worker.model_file import Batch
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocessed
 from edl_worker.tasks.task_errors import writing_failed

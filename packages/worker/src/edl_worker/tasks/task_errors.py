@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import Lease
-from edl_worker.model_file import Batch
 from edl_worker.model_file.errors import (
     NUMBERS_AS_LABELS,
     is_about_text,

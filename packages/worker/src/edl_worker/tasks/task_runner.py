@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
+from edl_worker.core.batch import Batch
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission
 from edl_worker.core.tasks import (
@@ -20,14 +21,13 @@ from edl_worker.core.tasks import (
     TaskType,
     WorkerPhase,
 )
+from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
+from edl_worker.engines.tensorflow.step_profiler import StepProfiler
 from edl_worker.metrics import WorkerMetrics
-from edl_worker.model_file import Batch
 from edl_worker.tasks import evaluation, prediction, task_errors
-from edl_worker.tasks.epoch_callbacks import CallbackCaller
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
-from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica

@@ -12,19 +12,19 @@ from pathlib import Path
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core import prefetch_policy, push_pipeline
+from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import ParameterReply, PushReply, PushRequest
 from edl_worker.core.job import TrainingSettings
 from edl_worker.core.push_pipeline import AfterPush, AwaitReply, Compute, Fetch, FinishTask, Push
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError, TaskResult, WorkerPhase
-from edl_worker.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.step_profiler import StepProfiler
+from edl_worker.engines.tensorflow.training.trainer import Trainer
 from edl_worker.metrics import WorkerMetrics
-from edl_worker.model_file import Batch
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.lookahead import SlidingWindow
-from edl_worker.tasks.step_profiler import StepProfiler
 from edl_worker.training.replica import ParameterReplica
-from edl_worker.training.trainer import Trainer
 
 _LAST_REPLY_S = 1.0
 """How long a worker that leaves waits for the reply to its last push."""

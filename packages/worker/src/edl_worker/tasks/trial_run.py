@@ -18,12 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
-from edl_worker.model_file import Batch, ContractErrors
+from edl_worker.engines.tensorflow.training.trainer import StepResult
+from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.training.trainer import StepResult
 
 log = logging.getLogger(__name__)
 

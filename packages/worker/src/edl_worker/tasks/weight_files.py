@@ -16,8 +16,8 @@ from safetensors.numpy import save_file
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core import variable_names
-from edl_worker.embedding.layer import IDS, ROWS, SEED, Embedding
-from edl_worker.tensorflow_internals import nested_layers
+from edl_worker.engines.tensorflow.embedding.layer import IDS, ROWS, SEED, Embedding
+from edl_worker.engines.tensorflow.internals import nested_layers
 
 _TABLES = (IDS, ROWS, SEED)
 _ORDER = "order"

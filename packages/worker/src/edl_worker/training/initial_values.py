@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edl_worker.embedding.tables import EmbeddingTables
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 

@@ -18,11 +18,16 @@ from edl_worker.core.exchange import (
     TableRows,
 )
 from edl_worker.core.tasks import LeaseRef
-from edl_worker.embedding.row_buffer import RowReceiveBuffer, requested
-from edl_worker.embedding.tables import EmbeddingTables, IdArray, RowArray, RowRequest
-from edl_worker.training.arena import ReceiveBuffer
-from edl_worker.training.trainer import StepResult
-from edl_worker.training.wire_values import WireValues
+from edl_worker.engines.tensorflow.embedding.row_buffer import RowReceiveBuffer, requested
+from edl_worker.engines.tensorflow.embedding.tables import (
+    EmbeddingTables,
+    IdArray,
+    RowArray,
+    RowRequest,
+)
+from edl_worker.engines.tensorflow.training.arena import ReceiveBuffer
+from edl_worker.engines.tensorflow.training.trainer import StepResult
+from edl_worker.engines.tensorflow.training.wire_values import WireValues
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 

@@ -13,9 +13,9 @@ from plain_loop import in_blocks
 from zoo_folder import ZooFolder
 
 import edl_worker.model_file
+from edl_worker.engines.tensorflow.model.loader import describe_model_file
 from edl_worker.model_file.forms.selection import FORMS
-from edl_worker.model_file.loader import describe_model_file
-from edl_worker.model_file.pipelines.request import MinibatchRequest
+from edl_worker.model_file.input_pipeline import MinibatchRequest
 from elasticdl.python.common.constants import Mode
 
 METRICS = """

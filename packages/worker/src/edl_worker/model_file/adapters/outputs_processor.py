@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from edl_proto.errors import ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.description import OutputsProcessor
 from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.zoo import compatibility
+
+OutputsProcessor = Callable[[Any, int], None]
+"""Gets the outputs of a minibatch and the number of the worker."""
 
 _REMEDY = "Write a class with process(self, predictions, worker_id)."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,11 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.description import RecordReader
 from edl_worker.model_file.errors import type_with_article, user_code_error
 from edl_worker.model_file.zoo import compatibility
+
+RecordReader = Callable[[str, int, int], Iterator[list[bytes]]]
+"""Gets a file with start and stop; yields these records in order, in blocks."""
 
 _BLOCK = 256  # records
 

@@ -6,8 +6,6 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-import keras
-
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.forms.model_definition import (
@@ -15,6 +13,7 @@ from edl_worker.model_file.forms.model_definition import (
     class_definitions,
     keras_3_model,
 )
+from edl_worker.model_file.kinds import is_model_class
 from edl_worker.model_file.zoo.compatibility import is_of_keras_2
 
 _MEMBER_NAMES: dict[Role, tuple[str, ...]] = {
@@ -34,7 +33,7 @@ class ModelInstance(ModelDefinition):
 
     @staticmethod
     def accepts(value: Any) -> bool:
-        return isinstance(value, keras.Model) or _is_keras_2_model(type(value))
+        return is_model_class(type(value)) or _is_keras_2_model(type(value))
 
     def is_candidate(self) -> bool:
         return True
@@ -53,7 +52,7 @@ class ModelInstance(ModelDefinition):
     def constructors(self) -> list[Definition]:
         return []
 
-    def create_model(self, caller: DefinitionCaller) -> keras.Model:
+    def create_model(self, caller: DefinitionCaller) -> Any:
         model = keras_3_model(Definition("model", self.name, self.value), self.value)
         caller.owner = model
         return model
@@ -69,9 +68,7 @@ class ModelClass(ModelDefinition):
 
     @staticmethod
     def accepts(value: Any) -> bool:
-        return inspect.isclass(value) and (
-            issubclass(value, keras.Model) or _is_keras_2_model(value)
-        )
+        return inspect.isclass(value) and (is_model_class(value) or _is_keras_2_model(value))
 
     def is_candidate(self) -> bool:
         return self._is_of_module() and not inspect.isabstract(self.value)

@@ -7,16 +7,15 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
-
-import keras
+from typing import Any, ClassVar, Literal
 
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
-from edl_worker.model_file.description import FormName
 from edl_worker.model_file.errors import place_of, type_with_article
+from edl_worker.model_file.kinds import is_model_class
 from edl_worker.model_file.zoo import compatibility
-from edl_worker.tensorflow_internals import compile_arguments
+
+FormName = Literal["instance", "class", "function", "spec"]
 
 # Role and names of a module's definitions, the preferred one first.
 _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
@@ -35,15 +34,6 @@ _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
     ("outputs_processor", ("PredictionOutputsProcessor",)),
     ("custom_data_reader", ("custom_data_reader",)),
 )
-
-# Role and argument of ``model.compile``.
-_COMPILED: dict[Role, str] = {
-    "loss": "loss",
-    "loss_weights": "loss_weights",
-    "optimizer": "optimizer",
-    "eval_metrics_fn": "metrics",
-    "weighted_metrics": "weighted_metrics",
-}
 
 
 class ModelDefinition(ABC):
@@ -107,7 +97,7 @@ class ModelDefinition(ABC):
     def constructors(self) -> list[Definition]:
         """The definitions that are called one after the other to create the model."""
 
-    def create_model(self, caller: DefinitionCaller) -> keras.Model:
+    def create_model(self, caller: DefinitionCaller) -> Any:
         """The model; sets ``caller.owner`` to the object whose methods the definitions are.
 
         Raises:
@@ -130,7 +120,7 @@ class ModelDefinition(ABC):
         return getattr(self.value, "__module__", None) == self.module.__name__
 
 
-def keras_3_model(definition: Definition, value: Any) -> keras.Model:
+def keras_3_model(definition: Definition, value: Any) -> Any:
     """The model of Keras 3 that a definition gives; a model of Keras 2 becomes one.
 
     Raises:
@@ -140,7 +130,7 @@ def keras_3_model(definition: Definition, value: Any) -> keras.Model:
         model = compatibility.of_keras_3(value)
     except ValueError as error:
         raise definition.error(f"cannot be used: {error}", "Use tf.keras of Keras 3.") from error
-    if not isinstance(model, keras.Model):
+    if not is_model_class(type(model)):
         raise definition.error(
             f"returned {type_with_article(value)}, not a Keras model",
             "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
@@ -155,20 +145,6 @@ def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:
         raise constructor.error(f"does not define {names}", f"Add {names} to the class.")
     extra = caller.unclaimed_params() if constructor.has_var_keywords() else None
     return caller.call(constructor, extra)
-
-
-def compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definition]:
-    """The definitions that a model has because the model file compiles it, by role.
-
-    Args:
-        file: the model file, for messages.
-    """
-    given = compile_arguments(model)
-    return {
-        role: Definition(role, f"compile({name}=…)", given[name], file=file)
-        for role, name in _COMPILED.items()
-        if given.get(name) is not None
-    }
 
 
 def class_definitions(

@@ -21,13 +21,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edl_worker.model_file.legacy.old_modules import OldModules
+from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.module_loaders import FolderLoader, ZooModuleLoader
 
 # Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
 _MOST_SUGGESTIONS = 400
-_OLD_KERAS = "tensorflow.python.keras"
 _ROOT_OF_ELASTICDL = "model_zoo"  # what files of ElasticDL call the folder, whatever its name
 
 
@@ -50,7 +49,8 @@ class ModelZoo(MetaPathFinder):
             cls._open._close()
         zoo = cls(root)
         sys.meta_path.insert(0, zoo)
-        OldModules.serve()
+        if (shelf := compatibility.shelf()) is not None:
+            shelf.serve_modules()
         cls._open = zoo
         importlib.invalidate_caches()
         return zoo
@@ -157,8 +157,8 @@ class ModelZoo(MetaPathFinder):
     ) -> ModuleType:
         """``builtins.__import__`` for the module ``importer`` of the package ``package``."""
         target = self._resolve(importer, package, name, level)
-        if target is None and fromlist and level == 0 and _is_of_old_keras(name):
-            return _old_keras_module(name)
+        if target is None and fromlist and level == 0 and (old := _old_module(name)):
+            return old
         if target is None:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         module = self.load(target) if target else _ZooRoot(self)
@@ -241,17 +241,7 @@ def _is_installed(top: str, root: Path) -> bool:
     return False
 
 
-def _is_of_old_keras(name: str) -> bool:
-    return name == _OLD_KERAS or name.startswith(f"{_OLD_KERAS}.")
-
-
-def _old_keras_module(name: str) -> ModuleType:
-    """A module of the Keras that TensorFlow once contained, with the names of Keras 3."""
-    from edl_worker.model_file.legacy.old_keras import OldKerasModule, replacement
-    from edl_worker.model_file.zoo import compatibility
-
-    new = replacement(name)
-    compatibility.warn_once(
-        f"{name} is not the Keras in use; edl provides the names of {new}. Write {new} instead."
-    )
-    return OldKerasModule(name)
+def _old_module(name: str) -> ModuleType | None:
+    """Return what a model file gets for a module that exists and does not work any more."""
+    shelf = compatibility.shelf()
+    return None if shelf is None else shelf.old_module(name)

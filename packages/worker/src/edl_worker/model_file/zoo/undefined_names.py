@@ -18,7 +18,6 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import UserFrame
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
-from edl_worker.model_file.zoo.removed_names import GLOBALS
 
 # Code that uses one of these names expects that other names may be missing.
 _TOLERANT = frozenset(
@@ -155,11 +154,8 @@ def _is_defined(name: str, function: FunctionType) -> bool:
 
 def _provide_global(name: str, function: FunctionType, place: tuple[str, int]) -> bool:
     """Defines a global name that the design documents use without importing it."""
-    if name not in GLOBALS:
-        return False
-    function.__globals__[name], new = GLOBALS[name]
-    compatibility.warn(name, new, place)
-    return True
+    shelf = compatibility.shelf()
+    return shelf is not None and shelf.provide_global(name, function.__globals__, place)
 
 
 def _line(instruction: dis.Instruction) -> int | None:

@@ -1,0 +1,24 @@
+"""One minibatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The input of one step.
+
+    Attributes:
+        features: a tensor or a nest of tensors with first dimension ``size``, for
+            ``ModelFile.call``.
+        labels: likewise, for ``ModelFile.compute_loss``; None in a prediction.
+        size: number of examples.
+        weights: likewise, how much each example counts in the loss; None: all the same.
+    """
+
+    features: Any
+    labels: Any
+    size: int
+    weights: Any = None

@@ -1,0 +1,154 @@
+"""What a lookup does while a model is traced: note its ids, or take rows that are there.
+
+A step on a model with tables has two parts. The first runs what makes ids of features, and
+nothing else; the rows of these ids are fetched; the second computes with them. Both are traces of
+the same model, so the lookups of both come in the same order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol
+
+import tensorflow as tf
+
+from edl_worker.engines.tensorflow.embedding.row_gather import gather_rows
+
+
+class LookupStage(Protocol):
+    """What lookups do now."""
+
+    def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
+        """Rows of shape ``ids.shape + (dim,)`` for int64 ids of any shape."""
+        ...
+
+
+class UnservedLookupError(Exception):
+    """Ids of a lookup cannot be known before the model runs."""
+
+
+_now = threading.local()
+
+
+def current() -> LookupStage | None:
+    """The stage that this thread is in; None outside of a traced step."""
+    stage: LookupStage | None = getattr(_now, "stage", None)
+    return stage
+
+
+@contextmanager
+def in_stage(stage: LookupStage | None) -> Iterator[None]:
+    """Lookups of this thread go to a stage."""
+    before = current()
+    _now.stage = stage
+    try:
+        yield
+    finally:
+        _now.stage = before
+
+
+_serving = threading.local()
+
+
+class LayerPurpose(Enum):
+    """What layers are built for that belong to a job; they make no rows of their own."""
+
+    TRAINING = auto()
+    """Rows are the parameter plane's; those of a trained model are what it begins with."""
+    ANSWERING = auto()
+    """Rows are those of a trained model."""
+
+
+def layer_purpose() -> LayerPurpose | None:
+    """What layers are built for now; None outside of jobs."""
+    now: LayerPurpose | None = getattr(_serving, "purpose", None)
+    return now
+
+
+@contextmanager
+def layers_for(what: LayerPurpose) -> Iterator[None]:
+    """Layers that are built inside belong to a job."""
+    before = layer_purpose()
+    _serving.purpose = what
+    try:
+        yield
+    finally:
+        _serving.purpose = before
+
+
+@dataclass(slots=True)
+class CollectIds:
+    """Notes the ids of every lookup; rows are zeros that nothing may depend on.
+
+    Attributes:
+        graph: that is being traced.
+        tables: of each lookup.
+        ids: of each lookup, flat.
+        zeros: names of the operations that gave rows.
+    """
+
+    graph: tf.Graph
+    tables: list[object] = field(default_factory=list)
+    ids: list[tf.Tensor] = field(default_factory=list)
+    zeros: set[str] = field(default_factory=set)
+
+    def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
+        flat = tf.reshape(ids, [-1])
+        if flat.graph is not self.graph:
+            raise UnservedLookupError(
+                "an embedding is looked up inside a loop or a branch (tf.while_loop, tf.cond, "
+                "tf.map_fn): its ids are not known before the step"
+            )
+        rows = tf.fill(tf.concat([tf.shape(ids), [dim]], 0), 0.0)
+        rows.set_shape([*ids.shape, dim])
+        self.tables.append(table)
+        self.ids.append(flat)
+        self.zeros.add(rows.op.name)
+        return rows
+
+    def check(self) -> None:
+        """Make sure that no ids were computed from rows.
+
+        Raises:
+            UnservedLookupError: some were.
+        """
+        seen: set[str] = set()
+        waiting = [tensor.op for tensor in self.ids]
+        while waiting:
+            operation = waiting.pop()
+            if operation.name in seen:
+                continue
+            seen.add(operation.name)
+            if operation.name in self.zeros:
+                raise UnservedLookupError(
+                    "the ids of one embedding are computed from the rows of another"
+                )
+            waiting += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+
+
+@dataclass(slots=True)
+class ServeRows:
+    """Gives each lookup its rows, in the order in which ids were collected.
+
+    Attributes:
+        rows: of each lookup's table, each id once.
+        at: for each lookup, which of these rows each of its ids has.
+        is_sorted: for each lookup, whether ``at`` comes from ``row_gather.sort_positions``.
+    """
+
+    rows: Sequence[tf.Tensor]
+    at: Sequence[tf.Tensor]
+    is_sorted: Sequence[bool]
+    done: int = 0
+
+    def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
+        gather = gather_rows if self.is_sorted[self.done] else tf.gather
+        rows = gather(self.rows[self.done], self.at[self.done])
+        self.done += 1
+        rows = tf.reshape(rows, tf.concat([tf.shape(ids), [dim]], 0))
+        rows.set_shape([*ids.shape, dim])
+        return rows

@@ -1,0 +1,98 @@
+"""The receive buffer of embedding rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_proto.transport.direct_connection import FrameError
+from edl_worker.core.exchange import TableRows
+from edl_worker.core.job import WirePrecision
+from edl_worker.engines.tensorflow.embedding.tables import RowRequest
+from edl_worker.engines.tensorflow.quantization import dequantize
+
+_ALIGNED = 64
+"""TensorFlow copies memory that is not aligned to so many bytes."""
+
+
+class RowReceiveBuffer:
+    """Receives the rows that one minibatch needs.
+
+    The buffer is double: a step may compute on its rows while those of the next step arrive.
+    """
+
+    def __init__(self, dims: Sequence[int]) -> None:
+        self._dims = dims
+        self._memory = np.empty(0, np.uint8)
+        self._next = np.empty(0, np.uint8)
+        self._for: RowRequest | None = None
+        self._precision = WirePrecision.FLOAT32
+
+    def nbytes(self, wanted: RowRequest | None) -> int:
+        """Bytes of the rows of a minibatch, if they are sent as float32."""
+        if wanted is None:
+            return 0
+        return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
+
+    def open(self, wanted: RowRequest | None) -> Callable[[int], memoryview]:
+        """Prepare to receive rows.
+
+        Returns:
+            From the number of bytes to the memory for them; the same memory each time.
+        """
+        expected = self.nbytes(wanted)
+        if self._next.size < expected:
+            self._next = _aligned(expected + expected // 4)
+        memory = self._next[:expected]
+
+        def give(nbytes: int) -> memoryview:
+            if nbytes not in (expected, expected // 2):
+                raise FrameError(f"{nbytes} bytes of rows arrived, {expected} were requested")
+            return memory[:nbytes].data
+
+        return give
+
+    def on_received(
+        self, wanted: RowRequest, precision: WirePrecision = WirePrecision.FLOAT32
+    ) -> None:
+        """Swap the buffers: the rows for which ``open`` was called have arrived."""
+        self._memory, self._next = self._next, self._memory
+        self._for, self._precision = wanted, precision
+
+    def holds(self, wanted: RowRequest) -> bool:
+        return self._for is wanted
+
+    def forget(self) -> None:
+        self._for = None
+
+    def arrays(self, wanted: RowRequest) -> list[Any]:
+        """The received rows, float32 of shape (ids, dim) for each table."""
+        is_whole = self._precision == WirePrecision.FLOAT32
+        dtype = np.dtype(np.float32 if is_whole else np.uint16)
+        found: list[Any] = []
+        at = 0
+        for dim, ids in zip(self._dims, wanted.ids, strict=True):
+            end = at + dtype.itemsize * dim * ids.size
+            rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
+            found.append(rows if is_whole else dequantize(tf.constant(rows), self._precision))
+            at = end
+        return found
+
+
+def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+    memory = np.empty(nbytes + _ALIGNED, np.uint8)
+    start = -memory.ctypes.data % _ALIGNED
+    return memory[start : start + nbytes]
+
+
+def requested(wanted: RowRequest | None) -> tuple[tuple[TableRows, ...], memoryview]:
+    """A request for rows: counts, and the ids of all tables as one payload."""
+    if wanted is None:
+        return (), memoryview(b"")
+    tables = tuple(TableRows(number, ids.size) for number, ids in enumerate(wanted.ids))
+    ids = wanted.ids[0] if len(wanted.ids) == 1 else np.concatenate(wanted.ids)
+    return tables, np.ascontiguousarray(ids).view(np.uint8).data

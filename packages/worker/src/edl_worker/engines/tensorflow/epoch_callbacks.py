@@ -1,0 +1,236 @@
+"""Calls the Keras callbacks of a model file between two epochs.
+
+Any worker may make the next call. So it gets what a callback remembers: each attribute that can be
+pickled. What callbacks decide goes back to the master with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
+from edl_worker.engines.tensorflow.training.arena import Arena
+
+log = logging.getLogger(__name__)
+
+_KEPT = "kept"
+"""The ``best_weights`` of an EarlyStopping: the parameter stores have them."""
+
+
+class CallbackCaller:
+    """The callbacks of a model file, ready to be called.
+
+    Args:
+        file: has callbacks and optimizer.
+        arena: the weights, which callbacks may look at and must not change.
+        epochs: how many the job has.
+    """
+
+    def __init__(self, file: ModelFile, arena: Arena, epochs: int) -> None:
+        self._callbacks = file.callbacks
+        self._arena = arena
+        self._epochs = epochs
+        self._model = file.model
+        self._optimizer = file.optimizer
+        self._configured = self._rate()
+        self._begun = False
+
+    def call(self, ended: int, call: EpochLogs) -> CallbackResult:
+        """Call all of them once; the model has the newest values.
+
+        Args:
+            ended: epochs that are over; 0: the training begins.
+            call: what the call before has left.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, a callback changes weights, sets a learning rate that is not
+                finite, or remembers too much, or the state is of other callbacks.
+        """
+        model, logs = self._model, dict(call.logs)
+        before = self._arena.pack()
+        model.optimizer, model.stop_training = self._optimizer, False
+        rate = self._configured if call.learning_rate is None else call.learning_rate
+        if self._rate() != np.float32(rate):
+            self._optimizer.learning_rate = rate
+        rate = self._rate()
+        self._begin(ended, call.state)
+        stopped_by, keeps_best, over, has_best = "", False, True, False
+        if not call.train_end:
+            stopped_by, keeps_best = self._end_epoch(ended, logs)
+            over = bool(stopped_by) or ended >= self._epochs
+            # Then a later call ends the training, once the stores have restored the best values.
+            has_best = over and any(map(_has_best, self._callbacks))
+        for callback in self._callbacks:
+            if not over:
+                callback.on_epoch_begin(ended, {})
+            elif not has_best:
+                _end(callback, logs)
+            self._check_rate(callback)
+        if not np.array_equal(before, self._arena.pack()):
+            raise _refused(
+                "a callback has changed the model's weights, which only updates may change",
+                "Callbacks may read the weights, but not change them.",
+            )
+        new = self._rate()
+        state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
+        if len(state) > MAX_CALLBACK_STATE_NBYTES:
+            raise _refused(
+                f"the callbacks have {len(state)} bytes of state, "
+                f"more than {MAX_CALLBACK_STATE_NBYTES}",
+                "Keep large values out of their attributes, for example in a file.",
+            )
+        changed = None if new == rate else float(new)
+        return CallbackResult(state, stopped_by, changed, keeps_best, has_best)
+
+    def _end_epoch(self, ended: int, logs: dict[str, Any]) -> tuple[str, bool]:
+        """The callback that ends the training, if one does, and whether the values are the best."""
+        stopped_by, keeps_best = "", False
+        for callback in self._callbacks if ended else ():
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                _log_epoch(callback, ended - 1, logs)
+            else:
+                callback.on_epoch_end(ended - 1, logs)
+            self._check_rate(callback)
+            keeps_best |= _hand_over_best(callback)
+            if self._model.stop_training and not stopped_by:
+                stopped_by = type(callback).__name__
+        return stopped_by, keeps_best
+
+    def _begin(self, ended: int, state: bytes) -> None:
+        """Make the callbacks what they were after the last call, wherever that was made."""
+        for callback in self._callbacks:
+            callback.set_model(self._model)
+            callback.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
+            is_log = isinstance(callback, keras.callbacks.CSVLogger)  # see ``_log_epoch``
+            if not ended or not (self._begun or is_log):
+                callback.on_train_begin({})
+            if is_log:
+                callback.on_train_end()
+            self._check_rate(callback)
+        self._begun = True
+        if ended and state:
+            for callback, remembered in zip(self._callbacks, self._unpack(state), strict=True):
+                vars(callback).update(remembered)
+
+    def _unpack(self, state: bytes) -> list[dict[str, Any]]:
+        """What each callback remembers.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, the state is of other callbacks.
+        """
+        remedy = "Use the callbacks that the job began with, or another name or directory."
+        try:
+            found: list[dict[str, Any]] = pickle.loads(state)
+        except Exception as error:
+            raise _refused(
+                f"the saved state of the callbacks does not fit the model file: {error}", remedy
+            ) from error
+        if len(found) != len(self._callbacks):
+            count = len(self._callbacks)
+            raise _refused(
+                f"the model file has {count} callback{'s'[: count != 1]}, "
+                f"and the job began with {len(found)}",
+                remedy,
+            )
+        return found
+
+    def _check_rate(self, callback: keras.callbacks.Callback) -> None:
+        """Refuse what the callback that was called last has made of the learning rate."""
+        rate = self._rate()
+        if not np.isfinite(rate):
+            name = type(callback).__name__
+            raise _refused(
+                f"the callback {name} has set the learning rate to {rate}, which is not finite",
+                "Return a finite rate.",
+            )
+
+    def _rate(self) -> np.float32:
+        return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
+
+
+def _hand_over_best(callback: keras.callbacks.Callback) -> bool:
+    """Whether a callback has taken the present weights for the best; the stores keep them."""
+    if not restores_best(callback):
+        return False
+    stopping: Any = callback
+    if stopping.best_weights is None or isinstance(stopping.best_weights, str):
+        return False
+    stopping.best_weights = _KEPT
+    return True
+
+
+def _has_best(callback: keras.callbacks.Callback) -> bool:
+    """Whether the stores keep values that the callback wants to be the model's at the end."""
+    return restores_best(callback) and getattr(callback, "best_weights", None) is not None
+
+
+def _end(callback: keras.callbacks.Callback, logs: dict[str, Any]) -> None:
+    """The training is over, and the model has its last values."""
+    if not restores_best(callback):
+        callback.on_train_end(logs)
+        return
+    stopping: Any = callback
+    kept, stopping.best_weights = stopping.best_weights, None  # the stores have restored them
+    stopping.on_train_end(logs)
+    stopping.best_weights = kept
+
+
+def _log_epoch(callback: keras.callbacks.CSVLogger, epoch: int, logs: dict[str, Any]) -> None:
+    """Write a row; the file is open meanwhile only, for another worker may write the next one."""
+    appends = callback.append
+    if epoch and not appends:
+        _drop_rows(Path(callback.filename), callback.sep, epoch)  # it may be trained again
+        callback.append = True
+    callback.on_train_begin()
+    callback.on_epoch_end(epoch, logs)
+    callback.on_train_end()
+    callback.append = appends
+
+
+def _drop_rows(path: Path, separator: str, epoch: int) -> None:
+    """Remove the rows of an epoch and of later ones."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = list(csv.reader(lines, delimiter=separator))
+    kept = [
+        line
+        for line, row in zip(lines, rows, strict=True)
+        if not (row and row[0].isdigit() and int(row[0]) >= epoch)
+    ]
+    path.write_text("".join(kept), encoding="utf-8")
+
+
+def _remembered(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    """The attributes that the next call needs, if another worker makes it."""
+    if isinstance(callback, keras.callbacks.CSVLogger):
+        return {}
+    return {
+        name: value
+        for name, value in vars(callback).items()
+        if name not in ("_model", "model", "params") and _is_portable(value)
+    }
+
+
+def _is_portable(value: Any, dump: Callable[[Any], bytes] = pickle.dumps) -> bool:
+    try:
+        dump(value)
+    except Exception:
+        return False
+    return not isinstance(value, keras.Model | keras.layers.Layer | keras.Variable)
+
+
+def _refused(what: str, remedy: str) -> EdlError:
+    return EdlError(ErrorCode.MODEL_CONTRACT, what, where="callbacks", remedy=remedy)

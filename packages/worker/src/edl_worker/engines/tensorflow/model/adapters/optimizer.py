@@ -1,0 +1,122 @@
+"""Optimizers: an instance, a class, a name of Keras, a function or a property."""
+
+from __future__ import annotations
+
+import keras
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow.internals import learning_rate_of
+from edl_worker.model_file.arguments import Definition
+from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import type_with_article
+from edl_worker.model_file.zoo import compatibility
+
+# The update rules that the master has, by the name of the Keras class.
+OPTIMIZERS = frozenset(
+    (
+        *("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop"),
+        *("Adamax", "Nadam", "Ftrl", "Lion"),
+    )
+)
+_KNOWN = ", ".join(sorted(OPTIMIZERS))
+# The learning-rate schedules that the master follows, by the name of the Keras class.
+SCHEDULES = (
+    *("ExponentialDecay", "PiecewiseConstantDecay", "PolynomialDecay"),
+    *("InverseTimeDecay", "CosineDecay", "CosineDecayRestarts"),
+)
+_REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
+
+
+def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.optimizers.Optimizer:
+    """The optimizer, created once.
+
+    Raises:
+        EdlError: MODEL_CONTRACT or OPTIMIZER_UNSUPPORTED.
+    """
+    value = definition.value
+    if not isinstance(value, keras.optimizers.Optimizer):
+        if callable(value) or isinstance(value, property):
+            value = caller.call(definition)
+        if isinstance(value, str):
+            value = _by_name(definition, value)
+        value = compatibility.of_keras_3(value)
+    if not isinstance(value, keras.optimizers.Optimizer):
+        verb = "is" if value is definition.value else "returned"
+        what = f"{verb} {type_with_article(value)}, not a Keras optimizer"
+        raise definition.error(what, _REMEDY)
+    check_supported(value, definition.signature, definition.place)
+    return value
+
+
+def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place: str) -> None:
+    """Refuse an optimizer that the master cannot run.
+
+    Args:
+        signature: of the definition that gives the optimizer, for the message.
+        place: of that definition.
+
+    Raises:
+        EdlError: OPTIMIZER_UNSUPPORTED.
+    """
+    name = type(optimizer).__name__
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        inner = type(optimizer.inner_optimizer).__name__
+        raise _unsupported(
+            f"{signature} gives {name}, and the master does not scale losses; "
+            f"with the policy mixed_float16, compile(...) puts it around {inner}",
+            place,
+            'Use the policy "mixed_bfloat16", which needs no scaling, or '
+            "compile(..., auto_scale_loss=False).",
+        )
+    if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
+        raise _unsupported(
+            f"{signature} gives {name}, whose update rule the master does not implement",
+            place,
+            f"Use one of {_KNOWN}.",
+        )
+    if (rate := _unknown_rate(optimizer)) is not None:
+        raise _unsupported(
+            f"{signature} gives {name} the learning rate {rate}, which the master cannot compute",
+            place,
+            f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
+            "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
+        )
+    if optimizer.loss_scale_factor:
+        raise _unsupported(
+            f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
+            place,
+            "Leave it out; mixed_bfloat16 needs none.",
+        )
+    if optimizer.gradient_accumulation_steps:
+        raise _unsupported(
+            f"{signature} asks for "
+            f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}",
+            place,
+            "Leave it out; --update sync with --grads-to-wait does the same.",
+        )
+
+
+def _unknown_rate(optimizer: keras.optimizers.Optimizer) -> str | None:
+    """The name of a learning rate that is a user's own function or class; None for any other."""
+    rate = learning_rate_of(optimizer)
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        kind = type(rate)
+        known = kind.__name__ in SCHEDULES and kind.__module__.startswith("keras.")
+        return None if known else kind.__name__
+    return getattr(rate, "__name__", type(rate).__name__) if callable(rate) else None
+
+
+def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
+    try:
+        optimizer: keras.optimizers.Optimizer = keras.optimizers.get(name)
+    except ValueError:
+        raise _unsupported(
+            f"{definition.signature} names {name!r}, which Keras does not have",
+            definition.place,
+            f"Use one of {_KNOWN}.",
+        ) from None
+    return optimizer
+
+
+def _unsupported(what: str, place: str, remedy: str) -> EdlError:
+    return EdlError(ErrorCode.OPTIMIZER_UNSUPPORTED, what, where=place, remedy=remedy)

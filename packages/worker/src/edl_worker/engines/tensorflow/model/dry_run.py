@@ -1,0 +1,347 @@
+"""Tries the functions of a model file on a minibatch before training, without training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.model.adapters.optimizer import check_supported
+from edl_worker.engines.tensorflow.model.broadcast_check import Measure, broadcast_shapes
+from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluation
+from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
+from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
+from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.model_file.errors import trial_error
+from edl_worker.model_file.zoo import compatibility
+
+_SAMPLE_RECORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSample:
+    """Labels of some records, and made-up outputs of the right shapes for them."""
+
+    labels: Any
+    outputs: Any
+    size: int
+
+    def part(self, records: slice) -> tuple[Any, Any]:
+        """Labels and outputs of some of the records."""
+        labels, outputs = tf.nest.map_structure(
+            lambda tensor: tensor[records], (self.labels, self.outputs)
+        )
+        return labels, outputs
+
+
+class DryRun:
+    """Traces the model and a whole step, then tries the loss and the metrics.
+
+    Args:
+        call: the model's outputs of (features, training).
+        compute_loss: the loss of (outputs, labels, weights).
+        weigh: the weights of examples in training, of (labels, weights).
+    """
+
+    def __init__(
+        self,
+        description: ModelFileDescription,
+        call: Callable[[Any, bool], Any],
+        compute_loss: Callable[..., Any],
+        weigh: Callable[[Any, Any], Any],
+    ) -> None:
+        self._description = description
+        self._call = call
+        self._compute_loss = compute_loss
+        self._weigh = weigh
+
+    def trace_forward(self, batch: Batch) -> Any:
+        """Creates the model's variables with their initial values.
+
+        Returns:
+            The specifications (shape and dtype) of the outputs.
+
+        Raises:
+            EdlError: the model raised.
+        """
+        mapper = self._description.feature_mapper
+        failures: list[Exception] = []
+        for layout in mapper.possible_layouts(batch.features):
+            mapper.use(layout)
+            try:
+                # Traced and not run: a forward pass would change the statistics of layers that
+                # are called with training=True.
+                traced = tf.function(
+                    lambda features: self._call(features, True), autograph=False
+                ).get_concrete_function(_specs(batch.features))
+                return traced.structured_outputs
+            except EdlError:
+                raise
+            except Exception as error:
+                failures.append(error)
+        raise self._error(
+            failures[0],
+            f"the model {self._description.model.name} raised when called with a minibatch",
+        ) from failures[0]
+
+    def build_parts(self) -> None:
+        """Checks that a model that is never called itself has all its variables.
+
+        Raises:
+            EdlError: a layer has not been built.
+        """
+        model = self._description.model
+        unbuilt = [layer.name for layer in model.layers if not layer.built]
+        if unbuilt:
+            raise self._description.contract_error(
+                f"the model {model.name} has no call, and its {unbuilt[0]} no known input, so its "
+                "variables are not known before training",
+                "Begin each part with keras.Input(...), build it in the model file, or define "
+                "call(self, inputs).",
+            )
+        model.built = True
+
+    def trace_step(self, batch: Batch) -> None:
+        """Traces the forward pass, the loss and the gradients.
+
+        Raises:
+            EdlError: the loss raised, or does not depend on the model.
+        """
+        variables = self._description.model.trainable_variables
+
+        def step(features: Any, labels: Any, weights: Any) -> Any:
+            with tf.GradientTape() as tape:
+                outputs = self._call(features, True)
+                loss = self._compute_loss(outputs, labels, self._weigh(labels, weights))
+            gradients = tape.gradient(loss, [v.value for v in variables])
+            has_gradient.append(any(gradient is not None for gradient in gradients))
+            return loss
+
+        has_gradient: list[bool] = []
+        try:
+            tf.function(step, autograph=False).get_concrete_function(
+                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
+            )
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._loss_error(error, batch.labels) from error
+        if variables and not any(has_gradient):
+            loss = self._description.loss
+            raise self._description.contract_error(
+                "the loss does not depend on the model's weights, so training would change nothing",
+                "Compute the loss from the predictions, with operations that have gradients "
+                "(tf.argmax, tf.equal and .numpy() have none).",
+                loss.place if loss is not None else "",
+            )
+
+    def trace_train_step(self, batch: Batch, step: CustomTrainStep, *, local: bool) -> None:
+        """Traces the model's own training step.
+
+        Args:
+            local: workers run it as it is, with local steps.
+
+        Raises:
+            EdlError: the step raised, or cannot be distributed.
+        """
+        variables = self._description.model.trainable_variables
+
+        def traced(features: Any, labels: Any, weights: Any) -> Any:
+            weights = self._weigh(labels, weights)
+            if local:
+                return step.run(features, labels, weights)
+            return step.gradients(features, labels, weights, variables)
+
+        with self._explained("train_step"):
+            tf.function(traced, autograph=False).get_concrete_function(
+                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
+            )
+            if step.optimizer is None:
+                raise StepError("uses an optimizer that is no attribute of the model", _KEEP)
+            for each in (step.optimizer, *(other.optimizer for other in step.others)):
+                check_supported(each, "train_step", self._description.place)
+
+    def try_evaluation_step(self, batch: Batch, evaluation: CustomEvaluation) -> None:
+        """Runs the model's own evaluation step.
+
+        Raises:
+            EdlError: the step raised, or its states do not add up.
+        """
+        with self._explained("test_step"):
+            evaluation.check_sums(batch)
+
+    @contextmanager
+    def _explained(self, step: str) -> Iterator[None]:
+        name = f"{type(self._description.model).__name__}.{step}"
+        try:
+            yield
+        except StepError as error:
+            raise self._description.contract_error(f"{name} {error.what}", error.remedy) from error
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._error(error, f"{name} raised") from error
+
+    def sample(self, batch: Batch, outputs: Any) -> TrialSample:
+        """Some records for the trials of loss and metrics.
+
+        Args:
+            outputs: what ``trace_forward`` returned.
+        """
+        size = min(_SAMPLE_RECORDS, batch.size)
+        return TrialSample(
+            tf.nest.map_structure(lambda tensor: tensor[:size], batch.labels),
+            tf.nest.map_structure(lambda spec: _made_up(spec, size), outputs),
+            size,
+        )
+
+    def find_reduction(self, sample: TrialSample) -> Reduction:
+        """``sum`` if twice the batch gives twice the loss, otherwise ``mean``.
+
+        Raises:
+            EdlError: the loss raised, or its shape fits no number of examples.
+        """
+        try:
+            single = float(self._compute_loss(sample.outputs, sample.labels))
+            double = float(self._compute_loss(*_twice(sample)))
+            self._check_loss_shape(sample)
+        except EdlError:
+            raise
+        except Exception as error:
+            raise self._loss_error(error, sample.labels) from error
+        doubled = abs(double - 2 * single) <= 1e-4 * abs(double)
+        return "sum" if doubled and single != 0 else "mean"
+
+    def check_loss_pairs(self, sample: TrialSample) -> None:
+        """Checks that the loss compares each output with its own label only.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
+        """
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+
+        def measure(labels: Any, outputs: Any) -> dict[str, Any]:
+            return {loss.signature: loss.function(outputs=outputs, labels=labels)}
+
+        self._check_pairs(measure, sample, loss.place)
+
+    def check_metric_pairs(self, sample: TrialSample) -> None:
+        """Checks that functions among the metrics compare each output with its own label only.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
+        """
+
+        def measure(labels: Any, outputs: Any) -> dict[str, Any]:
+            values = self._description.metrics.batch_values(outputs=outputs, labels=labels)
+            return {
+                f"the metric {name}": value
+                for name, value in values.items()
+                if not isinstance(value, keras.metrics.Metric)
+            }
+
+        self._check_pairs(measure, sample, self._description.place)
+
+    def _check_pairs(self, measure: Measure, sample: TrialSample, place: str) -> None:
+        with compatibility.removed_names_provided():
+            found = broadcast_shapes(measure, sample.labels, sample.outputs)
+        for name, shapes in found.items():
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{name} compares each label with each output: it broadcasts {shapes} to (n, n)",
+                where=place,
+                remedy="Give both one shape: tf.reshape(labels, tf.shape(outputs)), or the same "
+                "in the input function.",
+            )
+
+    def _check_loss_shape(self, sample: TrialSample) -> None:
+        """Check that the loss is one number, or that their number grows as that of examples.
+
+        Labels and outputs that were broadcast against each other give as many as its square.
+        """
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+        outputs, labels = _twice(sample)
+        with compatibility.removed_names_provided():
+            once = loss.function(outputs=sample.outputs, labels=sample.labels)
+            twice = loss.function(outputs=outputs, labels=labels)
+        one, two = tuple(np.shape(once)), tuple(np.shape(twice))
+        grown = [b == 2 * a for a, b in zip(one, two, strict=False) if a != b]
+        is_scalar = math.prod(one) == math.prod(two) == 1
+        if not is_scalar and (len(one) != len(two) or grown != [True]):
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{loss.signature} returned values of shape {one} for {sample.size} examples and "
+                f"of shape {two} for {2 * sample.size}",
+                where=loss.place,
+                remedy="Return a scalar, or one value per example. Labels and predictions of "
+                "different shapes are broadcast against each other: reshape one of them.",
+            )
+
+    def try_metrics(self, metrics: MetricComputation, sample: TrialSample) -> None:
+        """Creates the state of the metrics and checks that their states add up.
+
+        Raises:
+            EdlError: a metric raised, or its states do not add up.
+        """
+        half = sample.size // 2
+        try:
+            with compatibility.removed_names_provided():
+                metrics.prepare(sample.labels, sample.outputs)
+                if sample.size > 1:
+                    halves = [sample.part(slice(0, half)), sample.part(slice(half, None))]
+                    metrics.check_additive(sample.labels, sample.outputs, halves)
+                EvaluationMetrics(metrics).update(sample.labels, sample.outputs)
+        except EdlError:
+            raise
+        except Exception as error:
+            place = self._description.metrics.place
+            raise self._error(
+                error, "the evaluation metrics raised", sample.labels, place
+            ) from error
+
+    def _loss_error(self, error: Exception, labels: Any) -> EdlError:
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+        return self._error(error, f"{loss.signature} raised", labels, loss.place)
+
+    def _error(
+        self, error: Exception, action: str, labels: Any = None, place: str = ""
+    ) -> EdlError:
+        return trial_error(
+            error,
+            self._description.zoo_root,
+            action=action,
+            place=place or self._description.place,
+            labels=labels,
+        )
+
+
+def _twice(sample: TrialSample) -> Any:
+    """Outputs and labels of the same examples twice."""
+    return tf.nest.map_structure(
+        lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
+    )
+
+
+_KEEP = "Keep every optimizer as an attribute of the model."
+
+
+def _specs(nest: Any) -> Any:
+    return None if nest is None else tf.nest.map_structure(tf.type_spec_from_value, nest)
+
+
+def _made_up(spec: Any, rows: int) -> tf.Tensor:
+    """Numbers in [0, 1) in the shape of an output for ``rows`` records."""
+    shape = [rows, *(size or 1 for size in spec.shape[1:])]
+    values = tf.random.stateless_uniform(shape, seed=(1, 2))
+    return tf.cast(values, spec.dtype)

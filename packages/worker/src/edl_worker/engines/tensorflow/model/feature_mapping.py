@@ -1,0 +1,221 @@
+"""Maps the features of a minibatch to the inputs of a model: by name, by position, or unchanged."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow.pipelines.columns import Column
+
+
+class FeatureLayout(Enum):
+    """How the ``call`` of a subclassed model takes its features."""
+
+    UNCHANGED = auto()  # the tensor or nest of tensors
+    SINGLE = auto()  # the only tensor of a dictionary
+    LIST = auto()  # the tensors of a dictionary, in order
+    ARGUMENTS = auto()  # one argument per feature
+
+
+class FeatureMapper:
+    """Calls a model with the features of a minibatch.
+
+    Args:
+        columns: the feature columns if the model file has them; column i feeds input i.
+        place: file, line and name of the model, for errors.
+    """
+
+    def __init__(self, model: keras.Model, columns: Sequence[Column] | None, place: str) -> None:
+        self._model = model
+        self._keys = [column.key for column in columns] if columns is not None else None
+        self._place = place
+        self._layout: FeatureLayout | None = None
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Symbolic inputs of a functional or sequential model; empty for a subclassed one."""
+        try:
+            return list(getattr(self._model, "inputs", None) or ())
+        except (AttributeError, ValueError):
+            return []
+
+    def possible_layouts(self, features: Any) -> list[FeatureLayout]:
+        """Layouts in which the model may take these features, the most likely one first.
+
+        A model with symbolic inputs needs no layout; it gets ``UNCHANGED``, which is not used.
+        """
+        if self.inputs or not isinstance(features, Mapping):
+            return [FeatureLayout.UNCHANGED]
+        names = _call_parameters(self._model)
+        if len(names) > 1 and all(name in features for name in names):
+            return [FeatureLayout.ARGUMENTS]
+        use = _use_of_first_parameter(self._model)
+        if use == "keys":
+            return [FeatureLayout.UNCHANGED]
+        if use == "positions":
+            return [FeatureLayout.LIST, FeatureLayout.UNCHANGED]
+        if len(features) == 1:
+            return [FeatureLayout.SINGLE, FeatureLayout.UNCHANGED]
+        if self._keys:
+            return [FeatureLayout.UNCHANGED, FeatureLayout.LIST]
+        return [FeatureLayout.UNCHANGED]
+
+    def use(self, layout: FeatureLayout) -> None:
+        """Uses this layout for a subclassed model from now on."""
+        self._layout = layout
+
+    def __call__(self, features: Any, training: bool) -> Any:
+        inputs = self.inputs
+        if inputs:
+            flat = self._by_input(features, inputs)
+            if isinstance(self._model, keras.Sequential):
+                return self._model(flat[0], training=training)
+            packed = keras.tree.pack_sequence_as(self._model.input, flat)
+            return self._model(packed, training=training)
+        match self._layout or self.possible_layouts(features)[0]:
+            case FeatureLayout.ARGUMENTS:
+                names = _call_parameters(self._model)
+                return self._model(*(features[name] for name in names), training=training)
+            case FeatureLayout.SINGLE:
+                (features,) = features.values()
+            case FeatureLayout.LIST:
+                features = [features[key] for key in self._keys or features]
+            case FeatureLayout.UNCHANGED:
+                pass
+        return self._model(features, training=training)
+
+    def _by_input(self, features: Any, inputs: list[Any]) -> list[Any]:
+        values = self._in_order(features, inputs)
+        return [
+            self._fit(name, value, model_input)
+            for (name, value), model_input in zip(values, inputs, strict=True)
+        ]
+
+    def _in_order(self, features: Any, inputs: list[Any]) -> list[tuple[str, Any]]:
+        """Name and tensor for each input."""
+        names = [model_input.name for model_input in inputs]
+        if self._keys is not None and isinstance(features, Mapping):
+            if len(self._keys) != len(inputs):
+                raise self._mismatch(
+                    f"there are {len(self._keys)} feature columns "
+                    f"({', '.join(self._keys)}), the model has {len(inputs)} inputs "
+                    f"({', '.join(names)})",
+                    "Give one feature column per input, in the inputs' order.",
+                )
+            return [(key, features[key]) for key in self._keys]
+        if isinstance(features, Mapping):
+            if all(name in features for name in names):
+                return [(name, features[name]) for name in names]
+            if len(features) == len(inputs) == 1:
+                return list(features.items())
+            missing = [name for name in names if name not in features]
+            raise self._mismatch(
+                f"the model's inputs {', '.join(missing)} are not among the features "
+                f"{', '.join(features)}",
+                "Give features and inputs the same names: keras.Input(..., name=...).",
+            )
+        flat = tf.nest.flatten(features)
+        if len(flat) != len(inputs):
+            raise self._mismatch(
+                f"there are {len(flat)} features, the model has {len(inputs)} inputs",
+                "Yield a dictionary of features with the inputs' names.",
+            )
+        return list(zip(names, flat, strict=True))
+
+    def _fit(self, name: str, value: Any, model_input: Any) -> Any:
+        """The value with the dtype of its input and, if there are columns, its shape."""
+        wanted = tuple(model_input.shape[1:])
+        if self._keys is not None and None not in wanted:
+            found = value.shape[1:]
+            if found.is_fully_defined() and tuple(found) != wanted:
+                if math.prod(found) != math.prod(wanted):
+                    raise self._shape_error(name, found, model_input)
+                value = tf.reshape(value, (-1, *wanted))
+        elif not _ranks_agree(value.shape, model_input.shape):
+            raise self._shape_error(name, value.shape[1:], model_input)
+        numeric = model_input.dtype != "string" and value.dtype != tf.string
+        if numeric and isinstance(value, tf.Tensor) and value.dtype.name != model_input.dtype:
+            value = tf.cast(value, model_input.dtype)
+        return value
+
+    def _shape_error(self, name: str, found: Any, model_input: Any) -> EdlError:
+        return self._mismatch(
+            f"the feature {name} has shape {tuple(found)} per record, the model's input "
+            f"{model_input.name} takes {tuple(model_input.shape[1:])}",
+            "Make them agree, and do not batch in the dataset function: edl makes the minibatches.",
+        )
+
+    def _mismatch(self, what: str, remedy: str) -> EdlError:
+        return EdlError(ErrorCode.SHAPE_MISMATCH, what, where=self._place, remedy=remedy)
+
+
+def _ranks_agree(found: Any, wanted: Sequence[int | None]) -> bool:
+    """Whether Keras accepts shape ``found`` for ``wanted``; it adds or drops a last 1 itself."""
+    if found.rank is None:
+        return True
+    sizes = list(found)
+    target = list(wanted)
+    if len(sizes) == len(target) + 1 and sizes[-1] == 1:
+        sizes.pop()
+    elif len(sizes) == len(target) - 1 and target[-1] == 1:
+        sizes.append(1)
+    return len(sizes) == len(target) and all(
+        size is None or other is None or size == other
+        for size, other in zip(sizes[1:], target[1:], strict=True)
+    )
+
+
+def _call_parameters(model: keras.Model) -> list[str]:
+    """Names of the tensors that ``call`` takes."""
+    try:
+        parameters = inspect.signature(model.call).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        p.name
+        for p in parameters
+        if p.kind is p.POSITIONAL_OR_KEYWORD
+        and p.default is p.empty
+        and p.name not in ("training", "mask")
+    ]
+
+
+def _use_of_first_parameter(model: keras.Model) -> Literal["keys", "positions", "unknown"]:
+    """How the code of ``call`` uses its first parameter: by keys or by positions."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(type(model).call)))
+    except (TypeError, OSError, SyntaxError):
+        return "unknown"
+    function = tree.body[0]
+    if not isinstance(function, ast.FunctionDef) or len(function.args.args) < 2:
+        return "unknown"
+    first = function.args.args[1]
+    annotation = ast.unparse(first.annotation) if first.annotation else ""
+    if annotation.partition("[")[0].rpartition(".")[2] in ("dict", "Dict", "Mapping"):
+        return "keys"
+    uses = {_use_of(node, first.arg) for node in ast.walk(function)}
+    return "keys" if "keys" in uses else "positions" if "positions" in uses else "unknown"
+
+
+def _use_of(node: ast.AST, name: str) -> Literal["keys", "positions", "unknown"]:
+    """How one node of the code uses the variable ``name``."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key)) if used == name:
+            return "keys" if isinstance(key, str) else "positions"
+        case ast.Attribute(value=ast.Name(id=used), attr="items" | "keys" | "values" | "get") if (
+            used == name
+        ):
+            return "keys"
+        case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id=used)) if used == name:
+            return "positions"
+        case _:
+            return "unknown"

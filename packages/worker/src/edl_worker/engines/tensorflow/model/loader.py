@@ -1,0 +1,398 @@
+"""Loads a model file: finds the model, adapts what the user wrote, collects all errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import keras
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.job import ModelReference
+from edl_worker.engines.tensorflow.internals import compile_arguments
+from edl_worker.engines.tensorflow.model.adapters.callbacks import adapt_callbacks
+from edl_worker.engines.tensorflow.model.adapters.columns import adapt_columns
+from edl_worker.engines.tensorflow.model.adapters.input_function import adapt_input_function
+from edl_worker.engines.tensorflow.model.adapters.keras_names import is_known_to_keras
+from edl_worker.engines.tensorflow.model.adapters.learning_rate import (
+    adapt_version_schedule,
+    rate_of_callbacks,
+    without_schedulers,
+)
+from edl_worker.engines.tensorflow.model.adapters.loss import adapt_loss
+from edl_worker.engines.tensorflow.model.adapters.metrics import (
+    adapt_metrics,
+    add_weighted_metrics,
+    no_metrics,
+)
+from edl_worker.engines.tensorflow.model.adapters.optimizer import adapt_optimizer
+from edl_worker.engines.tensorflow.model.custom_steps import (
+    CustomTrainStep,
+    StepError,
+    compile_for_steps,
+    has_custom_test_step,
+    has_custom_train_step,
+)
+from edl_worker.engines.tensorflow.model.description import ModelFileDescription
+from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
+from edl_worker.engines.tensorflow.model.model_file import ModelFile
+from edl_worker.engines.tensorflow.pipelines.random_state import seed_globally
+from edl_worker.model_file.adapters.outputs_processor import adapt_outputs_processor
+from edl_worker.model_file.adapters.record_reader import adapt_record_reader
+from edl_worker.model_file.adapters.weights import adapt_class_weight, adapt_value
+from edl_worker.model_file.arguments import Definition, Role
+from edl_worker.model_file.definition_caller import DefinitionCaller
+from edl_worker.model_file.errors import ContractErrors, ErrorCollector
+from edl_worker.model_file.forms.model_definition import ModelDefinition
+from edl_worker.model_file.params import parse_params
+from edl_worker.model_file.resolver import find_definition, find_model
+from edl_worker.model_file.zoo import compatibility
+from edl_worker.model_file.zoo.importer import ModelZoo
+from edl_worker.model_file.zoo.module_import import open_zoo
+from edl_worker.model_file.zoo.undefined_names import undefined_names
+from elasticdl.python.common.constants import Mode
+
+_Adapted = TypeVar("_Adapted")
+
+# Field of ModelReference, to the role that it replaces.
+_REPLACING_OPTIONS: dict[str, Role] = {
+    "input_fn": "input",
+    "dataset_fn": "input",
+    "loss": "loss",
+    "optimizer": "optimizer",
+    "eval_metrics_fn": "eval_metrics_fn",
+    "feature_columns": "feature_columns",
+    "label_columns": "label_columns",
+}
+
+# The roles that a job uses, and those of them that it cannot do without.
+_USED: dict[Mode, tuple[Role, ...]] = {
+    Mode.TRAINING: (
+        *("input", "feature_columns", "label_columns"),
+        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
+        *("optimizer", "class_weight", "callbacks", "learning_rate_scheduler"),
+        "custom_data_reader",
+    ),
+    Mode.EVALUATION: (
+        *("input", "feature_columns", "label_columns"),
+        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
+        "custom_data_reader",
+    ),
+    Mode.PREDICTION: (
+        *("input", "feature_columns", "label_columns"),
+        *("outputs_processor", "custom_data_reader"),
+    ),
+}
+_REQUIRED: dict[Mode, tuple[Role, ...]] = {
+    Mode.TRAINING: ("input", "loss", "optimizer"),
+    Mode.EVALUATION: ("input", "loss"),
+    Mode.PREDICTION: ("input",),
+}
+
+# Role to what is missing, an example, and the options that name one elsewhere.
+_MISSING: dict[Role, tuple[str, str, str]] = {
+    "input": (
+        "dataset_fn(dataset, mode) or input_fn(records)",
+        "def dataset_fn(dataset, mode): return dataset.map(parse)",
+        "--dataset-fn or --input-fn",
+    ),
+    "loss": (
+        "loss(labels, predictions)",
+        "def loss(labels, predictions): return tf.reduce_mean(...)",
+        "--loss",
+    ),
+    "optimizer": (
+        "optimizer()",
+        "def optimizer(lr=0.1): return tf.keras.optimizers.SGD(lr)",
+        "--optimizer",
+    ),
+}
+
+
+# Role and argument of ``model.compile``.
+_COMPILED: dict[Role, str] = {
+    "loss": "loss",
+    "loss_weights": "loss_weights",
+    "optimizer": "optimizer",
+    "eval_metrics_fn": "metrics",
+    "weighted_metrics": "weighted_metrics",
+}
+
+
+def load_model_file(
+    reference: ModelReference,
+    *,
+    context: Mapping[str, Any] | None = None,
+    purpose: Mode = Mode.TRAINING,
+    seed: int | None = None,
+) -> ModelFile:
+    """Finds the model, creates it with its optimizer, and checks the model-file contract.
+
+    The variables of a model have the same paths whenever it is loaded, also the second time in
+    one process.
+
+    Args:
+        context: for ``ElasticDLSpec(context=...)``: ``job``, ``worker_id``, ``master``.
+        purpose: what the job does; a prediction needs neither loss nor optimizer, an
+            evaluation needs no optimizer.
+        seed: fixes the initial values.
+
+    Raises:
+        ContractErrors: all errors that were found.
+    """
+    return ModelFile(describe_model_file(reference, context=context, purpose=purpose, seed=seed))
+
+
+def describe_model_file(
+    reference: ModelReference,
+    *,
+    context: Mapping[str, Any] | None,
+    purpose: Mode,
+    seed: int | None,
+) -> ModelFileDescription:
+    """The strict description of a model file of any form.
+
+    The arguments and errors are those of ``load_model_file``.
+    """
+    # Keras numbers the layers of each class to name variables; restart the numbers.
+    keras.backend.clear_session(free_memory=False)
+    compatibility.forget_warnings()
+    if seed is not None:
+        seed_globally(seed)
+    errors = ErrorCollector()
+    params = errors.attempt(parse_params, reference.params) or {}
+    try:
+        zoo = open_zoo(reference.model_zoo)
+        model = find_model(zoo, reference.model_def)
+    except EdlError as error:
+        raise ContractErrors([*errors.errors, error]) from error
+    definitions = _definitions(zoo, model, reference, errors)
+    used = {role: d for role, d in definitions.items() if role in _USED[purpose]}
+    errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
+    all_definitions = [*model.constructors(), *definitions.values()]
+    caller = DefinitionCaller(zoo.root, params, context, all_definitions)
+    errors.extend(_unknown_parameters(model, caller))
+    keras_model = errors.attempt(model.create_model, caller)
+    if keras_model is not None:
+        file = model.modules()[-1].__file__ or ""
+        for role, definition in _compiled_definitions(keras_model, file).items():
+            if role in _USED[purpose]:
+                used.setdefault(role, definition)
+    missing = _missing(model, used, _needed(keras_model, purpose))
+    if keras_model is not None and has_custom_train_step(keras_model):
+        missing = [_not_compiled(model, keras_model, error) for error in missing]
+    errors.prepend(missing)
+    return _with_custom_steps(_describe(model, keras_model, used, caller, errors), purpose)
+
+
+def _definitions(
+    zoo: ModelZoo, model: ModelDefinition, reference: ModelReference, errors: ErrorCollector
+) -> dict[Role, Definition]:
+    """The definitions by role: the model file's own, or what an option names instead."""
+    definitions = model.definitions()
+    if reference.input_fn and reference.dataset_fn:
+        errors.add(
+            EdlError(
+                ErrorCode.USAGE,
+                "--input-fn and --dataset-fn are both given",
+                where=f"--input-fn {reference.input_fn}, --dataset-fn {reference.dataset_fn}",
+                remedy="Give one of them.",
+            )
+        )
+    for name, role in _REPLACING_OPTIONS.items():
+        dotted = getattr(reference, name)
+        if dotted:
+            option = f"--{name.replace('_', '-')}"
+            definition = errors.attempt(
+                find_definition, zoo, model, role, option, dotted, is_known_to_keras
+            )
+            if definition is not None:
+                definitions[role] = definition
+    return definitions
+
+
+def _compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definition]:
+    """The definitions that a model has because the model file compiles it, by role.
+
+    Args:
+        file: the model file, for messages.
+    """
+    given = compile_arguments(model)
+    return {
+        role: Definition(role, f"compile({name}=…)", given[name], file=file)
+        for role, name in _COMPILED.items()
+        if given.get(name) is not None
+    }
+
+
+def _unlabelled(model: keras.Model | None) -> frozenset[Mode]:
+    """The modes in which the input function need not yield labels."""
+    modes = {Mode.PREDICTION}
+    if model is not None and has_custom_train_step(model):
+        modes.add(Mode.TRAINING)
+    if model is not None and has_custom_test_step(model):
+        modes.add(Mode.EVALUATION)
+    return frozenset(modes)
+
+
+def _needed(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
+    """The roles that a job cannot do without; a model's own steps may do without loss."""
+    needed = _REQUIRED[purpose]
+    if model is None:
+        return needed
+    if purpose is Mode.TRAINING and has_custom_train_step(model):
+        return ("input",) if model.compiled else ("input", "optimizer")
+    if purpose is Mode.EVALUATION and has_custom_test_step(model):
+        return ("input",)
+    return needed
+
+
+def _missing(
+    model: ModelDefinition, used: Mapping[Role, Definition], needed: tuple[Role, ...]
+) -> list[EdlError]:
+    errors = []
+    for role in needed:
+        if role not in used:
+            wanted, example, option = _MISSING[role]
+            errors.append(
+                EdlError(
+                    ErrorCode.MODEL_CONTRACT,
+                    f"the model file has no {wanted}",
+                    where=f"{model.module.__file__}",
+                    remedy=f"Add one (`{example}`), or name one of another module with {option}.",
+                )
+            )
+    return errors
+
+
+def _not_compiled(model: ModelDefinition, keras_model: keras.Model, missing: EdlError) -> EdlError:
+    """The error for an optimizer that is missing, though the model has some for its own step."""
+    own = [
+        name
+        for name, value in vars(keras_model).items()
+        if isinstance(value, keras.optimizers.Optimizer) and not name.startswith("_")
+    ]
+    if not own or _MISSING["optimizer"][0] not in missing.what:
+        return missing
+    return EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"the model has its own optimizers ({', '.join(own)}), but it is not compiled, and the "
+        "model file has no optimizer()",
+        where=model.place,
+        remedy=f"End the model's __init__ with self.compile(optimizer=self.{own[0]}); train_step "
+        "uses its own optimizers as before.",
+    )
+
+
+def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> list[EdlError]:
+    """Errors for values of ``--params`` that nothing takes."""
+    if any(constructor.has_var_keywords() for constructor in model.constructors()):
+        return []  # **kwargs gets what is unclaimed, and may still refuse it
+    return [caller.unknown_parameter(name) for name in caller.unclaimed_params()]
+
+
+def _output_names(model: keras.Model | None) -> tuple[str, ...]:
+    """The names of a model's outputs; empty if only a call can show them."""
+    names = tuple(getattr(model, "output_names", None) or ())
+    if model is not None and names and isinstance(model.output, Mapping):
+        return tuple(model.output)  # Keras prefers the keys to the names of the layers
+    return names
+
+
+def _describe(
+    model: ModelDefinition,
+    keras_model: keras.Model | None,
+    used: Mapping[Role, Definition],
+    caller: DefinitionCaller,
+    errors: ErrorCollector,
+) -> ModelFileDescription:
+    """The strict description.
+
+    Raises:
+        ContractErrors: all errors that were found.
+    """
+
+    def adapted(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
+        return errors.attempt(adapter, used[role], caller, *more) if role in used else None
+
+    outputs = _output_names(keras_model)
+    optimizer = adapted("optimizer", adapt_optimizer)
+    loss_weights = adapted("loss_weights", adapt_value)
+    loss = adapted("loss", adapt_loss, loss_weights, outputs)
+    metrics = adapted("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
+    weighted = adapted("weighted_metrics", partial(add_weighted_metrics, metrics), outputs)
+    class_weight = adapted("class_weight", adapt_class_weight)
+    callbacks = adapted("callbacks", adapt_callbacks)
+    rate = adapted("callbacks", rate_of_callbacks, callbacks or ())
+    if rate is None:
+        rate = adapted("learning_rate_scheduler", adapt_version_schedule)
+    if rate is not None and optimizer is not None:
+        optimizer.learning_rate = rate
+    outputs_processor = adapted("outputs_processor", adapt_outputs_processor)
+    record_reader = adapted("custom_data_reader", adapt_record_reader)
+    feature_columns = adapted("feature_columns", adapt_columns)
+    label_columns = adapted("label_columns", adapt_columns)
+    pipeline = adapted(
+        "input",
+        partial(
+            adapt_input_function,
+            columns=(feature_columns, label_columns),
+            unlabelled=_unlabelled(keras_model),
+        ),
+    )
+    errors.raise_if_any()
+    assert keras_model is not None, "an error says why there is no model"
+    assert pipeline is not None, "an error says why there is no pipeline"
+    return ModelFileDescription(
+        zoo_root=caller.zoo_root,
+        form=model.form,
+        place=model.place,
+        model=keras_model,
+        feature_mapper=FeatureMapper(keras_model, feature_columns, model.place),
+        input_pipeline=pipeline,
+        loss=loss,
+        optimizer=optimizer,
+        metrics=weighted or metrics,
+        class_weight=class_weight or {},
+        callbacks=without_schedulers(callbacks or ()),
+        outputs_processors=() if outputs_processor is None else (outputs_processor,),
+        record_readers=() if record_reader is None else (record_reader,),
+    )
+
+
+def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:
+    """The description with the steps that the model defines itself, ready to run.
+
+    Raises:
+        ContractErrors: the model cannot be compiled, or what is measured is said twice.
+    """
+    model, metrics = description.model, description.metrics
+    trains = purpose is Mode.TRAINING and has_custom_train_step(model)
+    evaluates = purpose is not Mode.PREDICTION and has_custom_test_step(model)
+    if not (trains or evaluates):
+        return description
+    error = None
+    if evaluates and metrics.is_computed:
+        error = description.contract_error(
+            "the model's own test_step or compute_metrics says what an evaluation measures, and "
+            "so does eval_metrics_fn",
+            "Leave one of them out, or give eval_metrics_fn a list of Keras metrics.",
+        )
+    try:
+        compile_for_steps(
+            model,
+            {
+                "optimizer": description.optimizer,
+                **(description.loss.for_compile if description.loss is not None else {}),
+                **metrics.for_compile,
+            },
+        )
+    except StepError as refused:
+        name = f"{type(model).__name__}.compile"
+        error = description.contract_error(f"{name} {refused.what}", refused.remedy)
+    if error is not None:
+        raise ContractErrors([error])
+    custom_train_step = CustomTrainStep(model) if trains else None
+    return replace(description, custom_train_step=custom_train_step, has_custom_test_step=evaluates)

@@ -1,0 +1,326 @@
+"""A loaded model file: the interface through which workers train, evaluate and predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import keras
+import tensorflow as tf
+
+from edl_proto.errors import EdlError
+from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.model.custom_evaluation import (
+    CustomEvaluation,
+    CustomEvaluationMetrics,
+)
+from edl_worker.engines.tensorflow.model.custom_steps import (
+    has_custom_predict_step,
+    overrides,
+    unwrapped,
+)
+from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
+from edl_worker.engines.tensorflow.model.dry_run import DryRun
+from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.engines.tensorflow.model.monitors import resolve_monitors
+from edl_worker.model_file.errors import ContractErrors, type_with_article
+from edl_worker.model_file.forms.model_definition import FormName
+from edl_worker.model_file.input_pipeline import Blocks, MinibatchRequest
+from edl_worker.model_file.zoo import compatibility
+from elasticdl.python.common.constants import Mode
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _not_converted(method: _Method) -> _Method:
+    """Excludes edl's own code from the AutoGraph of the caller's ``tf.function``."""
+    unconverted: _Method = tf.autograph.experimental.do_not_convert(method)
+    return unconverted
+
+
+class ModelFile:
+    """A model with everything that is needed to train it, evaluate it and predict with it.
+
+    Attributes:
+        form: how the model was written: instance, class, function or spec.
+        model: the Keras model; a subclassed one has no variables before ``build``.
+        reduction: how the loss reduces a batch; final after ``build``.
+        callbacks: Keras callbacks to be called at the ends of epochs.
+        custom_train_step: that of the model; None if it has none or the job does not train.
+    """
+
+    def __init__(self, description: ModelFileDescription) -> None:
+        """Prepares to call the functions of a model file.
+
+        Raises:
+            ContractErrors: a metric has a name that is taken.
+        """
+        self.form: FormName = description.form
+        self.model = description.model
+        self._description = description
+        self._loss = description.loss
+        declared = description.loss.declared_reduction if description.loss is not None else None
+        self.reduction: Reduction = declared or "mean"
+        self.callbacks = description.callbacks
+        self.custom_train_step = description.custom_train_step
+        self._custom_evaluation = (
+            CustomEvaluation(self.model) if description.has_custom_test_step else None
+        )
+        self._metrics = MetricComputation(
+            description,
+            self.compute_loss if description.loss is not None else None,
+            lambda: self.reduction == "sum",
+        )
+        if self._custom_evaluation is None:
+            try:
+                self._metrics.check_names()
+            except EdlError as error:
+                raise ContractErrors([error]) from error
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimizer, created once; that of the model's own step is known after ``build``.
+
+        Raises:
+            RuntimeError: the file was loaded for a purpose that needs no optimizer.
+        """
+        own = self.custom_train_step
+        optimizer = self._description.optimizer if own is None else own.optimizer
+        if optimizer is None:
+            raise RuntimeError("the model file was loaded without its optimizer")
+        return optimizer
+
+    @property
+    def loss_place(self) -> str:
+        """File, line and name of the loss; empty if there is none."""
+        return self._description.loss.place if self._description.loss is not None else ""
+
+    @property
+    def input_place(self) -> str:
+        """File, line and name of the input function."""
+        return self._description.input_pipeline.place
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """``loss`` and the model file's metrics; final after ``build``."""
+        if self._custom_evaluation is not None:
+            return self._custom_evaluation.names
+        return self._metrics.names
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the model can be called; one with steps of its own may only call its parts."""
+        return overrides(self.model, "call")
+
+    @property
+    def inputs(self) -> list[dict[str, Any]] | None:
+        """Name, shape and dtype of each input; None if only data can show them."""
+        inputs = [
+            {"name": one.name, "shape": list(one.shape[1:]), "dtype": one.dtype}
+            for one in self._description.feature_mapper.inputs
+        ]
+        return inputs or None
+
+    def batches(
+        self,
+        blocks: Blocks,
+        *,
+        mode: Mode,
+        minibatch_size: int,
+        seed: int,
+        skip: int = 0,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Batch]:
+        """The minibatches of one task, the same ones for the same records and seed.
+
+        Close the iterator (``.close()``) if you leave it before its end.
+
+        Args:
+            blocks: yields the records of the task in order, in blocks; called once for
+                each time that the pipeline reads its source, usually once.
+            skip: number of minibatches to leave out at the start.
+            columns: names of the columns if the records are CSV rows.
+
+        Raises:
+            EdlError: from ``next``: the data or the model file has an error.
+        """
+        return self._description.input_pipeline.batches(
+            MinibatchRequest(blocks, mode, minibatch_size, seed, skip, tuple(columns or ()))
+        )
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether the model file reads the data by itself."""
+        return bool(self._description.record_readers)
+
+    def blocks(self, uri: str, start: int, stop: int, read: Blocks) -> Blocks:
+        """How to read some records: the model file's own reader of data, if it has one.
+
+        Args:
+            uri: file of the records ``start`` to ``stop``.
+            read: how edl would read them.
+        """
+        own = next(iter(self._description.record_readers), None)
+        return read if own is None else lambda: own(uri, start, stop)
+
+    def process_outputs(self, outputs: Any, worker_id: int) -> None:
+        """Gives the outputs of a minibatch to the model file's ``PredictionOutputsProcessor``."""
+        for process in self._description.outputs_processors:
+            process(outputs, worker_id)
+
+    @_not_converted
+    def call(self, features: Any, training: bool) -> Any:
+        """The model's outputs; may be traced."""
+        with compatibility.removed_names_provided():
+            return self._description.feature_mapper(features, training)
+
+    @_not_converted
+    def predict(self, features: Any) -> Any:
+        """What the model predicts: its outputs, or what its own ``predict_step`` makes of them."""
+        if not has_custom_predict_step(self.model):
+            return self.call(features, training=False)
+        with compatibility.removed_names_provided():
+            return unwrapped(self.model, "predict_step")(features)
+
+    @_not_converted
+    def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
+        """The loss of a minibatch, a floating scalar; may be traced.
+
+        It is the model file's loss only and does not include ``model.losses`` (regularizers).
+
+        Args:
+            weights: how much each example counts; None: all the same.
+
+        Raises:
+            RuntimeError: the file was loaded for a purpose that needs no loss.
+            EdlError: MODEL_CONTRACT, the loss did not return a floating tensor.
+        """
+        if self._loss is None:
+            raise RuntimeError("the model file was loaded without its loss")
+        with compatibility.removed_names_provided():
+            value = self._loss.function(outputs=outputs, labels=labels, weights=weights)
+        return self._scalar(value)
+
+    @_not_converted
+    def training_weights(self, labels: Any, weights: Any) -> Any:
+        """How much each example counts in training: its own weight, or that of its class.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, there are both, or several outputs.
+        """
+        by_class = self._description.class_weight
+        if not by_class:
+            return weights
+        if weights is not None or tf.nest.is_nested(labels):
+            raise self._description.contract_error(
+                "class_weight cannot be combined with "
+                + ("sample weights" if weights is not None else "several outputs"),
+                "Yield (features, labels, weights) with one weight per example, and leave "
+                "class_weight out.",
+            )
+        if labels.shape.rank > 1 and labels.shape[-1] == 1:
+            labels = tf.squeeze(labels, -1)
+        elif labels.shape.rank > 1:
+            labels = tf.argmax(labels, -1)
+        classes = tf.cast(tf.round(tf.cast(labels, tf.float32)), tf.int64)
+        known = tf.constant(list(by_class), tf.int64)
+        factors = tf.constant(list(by_class.values()), tf.float32)
+        hits = tf.cast(tf.equal(classes[..., tf.newaxis], known), tf.float32)
+        return tf.reduce_sum(hits * (factors - 1), -1) + 1
+
+    def resolve_callbacks(self, *, validates: bool) -> None:
+        """Make callbacks monitor what there is; call ``build`` first.
+
+        Args:
+            validates: the job has validation data.
+
+        Raises:
+            ContractErrors: one monitors something else, or what should not clearly rise or fall.
+        """
+        measured = self._custom_evaluation or self._metrics
+        sources = measured.sources if validates else {}
+        if errors := resolve_monitors(self.callbacks, sources, self._description.place):
+            raise ContractErrors(errors)
+
+    def new_metrics(self) -> EvaluationMetrics | CustomEvaluationMetrics:
+        """Metrics that have counted nothing yet; call ``build`` first."""
+        if self._custom_evaluation is not None:
+            return CustomEvaluationMetrics(self._custom_evaluation)
+        return EvaluationMetrics(self._metrics)
+
+    def build(self, batch: Batch, *, local: bool = False) -> None:
+        """Creates all variables and tries every function of the model file; trains nothing.
+
+        Args:
+            batch: any minibatch.
+            local: the job trains with local steps.
+
+        Raises:
+            ContractErrors: parts of the model file do not fit together.
+        """
+        dry_run = DryRun(self._description, self.call, self.compute_loss, self.training_weights)
+        try:
+            outputs = None
+            if self.has_call:
+                outputs = dry_run.trace_forward(batch)
+            else:
+                self._check_steps()
+                dry_run.build_parts()
+            if self.custom_train_step is not None:
+                dry_run.trace_train_step(batch, self.custom_train_step, local=local)
+            if self._custom_evaluation is not None:
+                dry_run.try_evaluation_step(batch, self._custom_evaluation)
+                return
+            if outputs is None or batch.labels is None or self._loss is None:
+                return
+            if self._description.optimizer is not None and self.custom_train_step is None:
+                dry_run.trace_step(batch)
+            sample = dry_run.sample(batch, outputs)
+            self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)
+            dry_run.check_loss_pairs(sample)
+            dry_run.try_metrics(self._metrics, sample)
+            dry_run.check_metric_pairs(sample)
+        except ContractErrors:
+            raise
+        except EdlError as error:
+            raise ContractErrors([error]) from error
+
+    def check_evaluation(self) -> None:
+        """Check that the model can be evaluated while it is trained.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, it cannot.
+        """
+        if self._custom_evaluation is None and not self.has_call:
+            raise self._description.contract_error(
+                f"the model {self.model.name} has neither call nor test_step, so nothing can be "
+                "measured on --validation-data",
+                "Define call(self, inputs) or test_step(self, data), or leave --validation-data "
+                "out.",
+            )
+
+    def _check_steps(self) -> None:
+        """Check that a model without ``call`` has a step for what it was loaded for."""
+        steps = (self.custom_train_step, self._custom_evaluation)
+        if not any(steps) and not has_custom_predict_step(self.model):
+            raise self._description.contract_error(
+                f"the model {self.model.name} has no call",
+                "Define call(self, inputs), which returns the outputs.",
+            )
+
+    def _scalar(self, value: Any) -> Any:
+        assert self._loss is not None
+        try:
+            tensor = tf.convert_to_tensor(value)
+        except (ValueError, TypeError):
+            tensor = None
+        if tensor is None or not tensor.dtype.is_floating:
+            kind = (
+                type_with_article(value) if tensor is None else f"a tensor of {tensor.dtype.name}"
+            )
+            raise self._description.contract_error(
+                f"{self._loss.signature} returned {kind}, not a floating tensor",
+                "Return a scalar, or one value per sample: tf.reduce_mean(...).",
+                self._loss.place,
+            )
+        return tensor if tensor.shape.rank == 0 else tf.reduce_mean(tensor)

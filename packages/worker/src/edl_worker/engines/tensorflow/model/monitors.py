@@ -1,0 +1,89 @@
+"""What callbacks monitor: which value of an epoch it is, and whether it should rise or fall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import keras
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow.internals import metric_direction
+
+MetricSources = Mapping[str, keras.metrics.Metric | None]
+"""Name of each value of an evaluation, to the Keras metric that it comes from, if there is one."""
+
+_ACCURACY = ("accuracy", "acc")
+_RISING = (*_ACCURACY, "auc")
+"""Ends of the names of functions that should rise, as Keras has always taken them."""
+
+
+def resolve_monitors(
+    callbacks: Iterable[keras.callbacks.Callback], sources: MetricSources, place: str
+) -> list[EdlError]:
+    """Make callbacks monitor values by the names that epochs have, in a known direction.
+
+    Keras looks for both in the metrics of a compiled model, which a job does not have.
+
+    Args:
+        sources: of what an evaluation measures; empty if there is none.
+        place: of the model file, for messages.
+
+    Returns:
+        An error for each callback whose value or direction is not known.
+    """
+    errors = []
+    for each in callbacks:
+        monitored = getattr(each, "monitor", None)
+        needed = not isinstance(each, keras.callbacks.ModelCheckpoint) or each.save_best_only
+        if not isinstance(monitored, str) or not needed:
+            continue
+        name = monitored.removeprefix("val_")
+        if monitored.startswith("val_"):
+            name = _name_in_epochs(name, sources)
+            each.monitor = f"val_{name}"
+        known = name in sources if monitored.startswith("val_") else name in _ALWAYS
+        kind = type(each).__name__
+        if not known:
+            choice = sorted({*_ALWAYS, *(f"val_{source}" for source in sources)})
+            what = f"{kind} monitors {monitored!r}, which no epoch reports"
+            remedy = f"Monitor one of {', '.join(choice)}."
+            remedy += "" if sources else " Others need --validation-data."
+            errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
+        elif getattr(each, "mode", None) == "auto" and each.monitor_op is None:
+            direction = _direction(name, sources.get(name))
+            if direction is None:
+                what = f"{kind} monitors {monitored!r}: should it rise or fall?"
+                remedy = 'Add mode="max" if more is better, or mode="min".'
+                errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
+            else:
+                each.mode = direction
+    return errors
+
+
+_ALWAYS = ("loss", "learning_rate")
+
+
+def _name_in_epochs(name: str, sources: MetricSources) -> str:
+    """The name of the value that ``name`` means, as Keras names metrics; itself if unknown."""
+    if name in sources:
+        return name
+    by_class = [
+        own for own, metric in sources.items() if metric is not None and metric.name == name
+    ]
+    if not by_class and name in _ACCURACY:
+        by_class = [own for own, metric in sources.items() if _is_accuracy(own, metric)]
+    return by_class[0] if len(by_class) == 1 else name
+
+
+def _is_accuracy(name: str, metric: keras.metrics.Metric | None) -> bool:
+    names = [name] if metric is None else [name, metric.name]
+    return any(each.endswith(_ACCURACY) for each in names)
+
+
+def _direction(name: str, metric: keras.metrics.Metric | None) -> str | None:
+    if name in _ALWAYS or name.endswith("_loss"):
+        return "min"
+    found = metric_direction(metric) if metric is not None else None
+    if found is None and name.endswith(_RISING):
+        return "max"
+    return found

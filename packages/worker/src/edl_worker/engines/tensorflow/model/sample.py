@@ -1,0 +1,65 @@
+"""The first minibatch of a job's data, for the dry run of the model before the first task."""
+
+from __future__ import annotations
+
+import recordio
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
+from edl_worker.core.job import JobDescription
+from edl_worker.engines.tensorflow.model.model_file import ModelFile
+from edl_worker.model_file.input_pipeline import reading_error
+from elasticdl.python.common.constants import Mode
+
+
+def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
+    """The first minibatch that the model file makes of the job's data.
+
+    Raises:
+        EdlError: there is no data, it cannot be read, or the input function drops all of it.
+    """
+    try:
+        for uri in recordio.expand(list(job.data)):
+            source = recordio.open_source(uri, format=job.data_format or None)
+            batch = _first_of(source, file, mode, minibatch_size)
+            if batch is not None:
+                return batch
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            str(error),
+            where=", ".join(job.data),
+            remedy="Check --data as workers see it: a path must be the same on every machine.",
+        ) from error
+    except recordio.RecordError as error:
+        raise reading_error(error) from error
+    raise EdlError(
+        ErrorCode.DATA_EMPTY,
+        f"the input function returned no minibatch for the first records of {', '.join(job.data)}",
+        where=", ".join(job.data),
+        remedy="Check that the data is not empty and that the input function keeps its records.",
+    )
+
+
+def _first_of(
+    source: recordio.Source, file: ModelFile, mode: Mode, minibatch_size: int
+) -> Batch | None:
+    # Records start at offset 0, so that no index is needed; CSV rows start after the header.
+    hint = None if source.format == "csv" else (0, 0)
+    stop = min(minibatch_size, source.count()) if file.reads_records else minibatch_size
+    batches = file.batches(
+        file.blocks(
+            source.uri,
+            0,
+            stop,
+            lambda: source.read_blocks(0, minibatch_size, hint=hint),
+        ),
+        mode=mode,
+        minibatch_size=minibatch_size,
+        seed=0,
+        columns=source.columns,
+    )
+    batch = next(batches, None)
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()
+    return batch

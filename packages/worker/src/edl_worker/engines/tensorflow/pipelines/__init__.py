@@ -1,0 +1,1 @@
+"""Minibatches of records, by ``tf.data`` or by an input function that a thread calls ahead."""

@@ -1,0 +1,174 @@
+"""One gradient for each minibatch: from parameters and a minibatch to a flat gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
+from edl_worker.engines.tensorflow.training.arena import Weight
+from edl_worker.engines.tensorflow.training.trainer import StepResult, Trainer
+from edl_worker.engines.tensorflow.training.wire_values import WireValues, flatten, memory
+
+# Operations that only look at a variable. Any other one that is given it may change it.
+_READS = frozenset(
+    ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp")
+)
+
+
+class GradientTrainer(Trainer):
+    """A model whose variables are always those of one parameter version.
+
+    A step leaves no trace in the variables that are sent: what it does to moving statistics is
+    taken out as a difference and undone, so that a step that is repeated gives the same.
+    """
+
+    changes_values = False
+
+    def __init__(
+        self, model_file: ModelFile, wire: WireValues, tables: EmbeddingTables | None = None
+    ) -> None:
+        """Make the traced functions.
+
+        Args:
+            model_file: the model.
+            wire: its weights.
+            tables: its embedding tables.
+        """
+        super().__init__(model_file, wire)
+        self._tables = tables
+        self._lookups: tuple[int, ...] = ()
+        self._step = SizeAgnosticFunction(self._trace_step)
+        self._computed: StepResult | None = None
+
+    @property
+    def traces(self) -> int:
+        """How often the step has been traced; more than a few is an error."""
+        return self._step.traces
+
+    def prime(self, batch: Batch) -> None:
+        """As ``Trainer.prime``."""
+        open_nests: tuple[Any, ...] = ()
+        if self._tables is not None:
+            wanted = self._tables.wanted(batch, training=True)
+            self._lookups = wanted.tables
+            open_nests = self._tables.specs(wanted)
+        inputs = batch.features, batch.labels, batch.weights
+        self._step.prime(batch.size, *inputs, open_nests=open_nests)
+
+    def begin_push(self, version: int, learning_rate: float | None = None) -> None:
+        """Drop the last gradient; the optimizer is where the values are."""
+        self._computed = None
+
+    def add(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> float:
+        """Compute a gradient, which is all that the push sends."""
+        self._computed = self.compute(batch, wanted, rows)
+        return self._computed.loss
+
+    def take(self) -> StepResult:
+        """The gradient that was computed last."""
+        computed, self._computed = self._computed, None
+        assert computed is not None, "a gradient was computed"
+        return computed
+
+    def compute(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> StepResult:
+        """The gradient of the loss of a minibatch at the present values; nothing else changes.
+
+        Args:
+            batch: the minibatch.
+            wanted: the rows that it needs of the model's embedding tables, if there are any.
+            rows: these rows, an array for each table.
+        """
+        open_nests: tuple[Any, ...] = ()
+        if wanted is not None:
+            self._lookups = wanted.tables
+            open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
+        inputs = batch.features, batch.labels, batch.weights
+        whole, delta, loss, whole_rows, quantized = self._step(
+            batch.size, *inputs, open_nests=open_nests
+        )
+        gradient, row_gradients, precision = self._wire.select(whole, whole_rows, quantized)
+        return StepResult(
+            memory(gradient), memory(delta), float(loss), memory(row_gradients), precision
+        )
+
+    # --- traced ----------------------------------------------------------------------------
+
+    def _trace_step(
+        self,
+        features: Any,
+        labels: Any,
+        weights: Any = None,
+        rows: Sequence[tf.Tensor] = (),
+        at: Any = (),
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor], Sequence[Any]]:
+        state = [weight for group in self._state for weight in group]
+        before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
+        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
+        graph = tf.compat.v1.get_default_graph()
+        if self._file.custom_train_step is not None:
+            variables = [w.variable for group in self._trainable for w in group]
+            weights = self._file.training_weights(labels, weights)
+            loss, found = self._file.custom_train_step.gradients(
+                features, labels, weights, variables
+            )
+            modified = _modified(graph, state)
+            each = iter(found)
+            gradients = [[next(each) for _ in group] for group in self._trainable]
+            row_gradients: list[tf.Tensor] = []
+        else:
+            with tf.GradientTape() as tape:
+                tape.watch(rows)
+                with in_stage(stage):
+                    loss = self._loss(features, labels, weights)
+            if self._tables is not None:
+                self._tables.check_step(graph)
+            modified = _modified(graph, state)
+            values = [[w.variable.value for w in group] for group in self._trainable]
+            gradients, row_gradients = tape.gradient(
+                loss, (values, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+        flat = [flatten(group) for group in gradients]
+        delta = []
+        if modified:
+            delta = [
+                flatten(
+                    [
+                        w.variable.value - before[w.name]
+                        if w.name in modified
+                        else tf.zeros(w.shape, w.dtype)
+                        for w in group
+                    ]
+                )
+                for group in self._state
+            ]
+            with tf.control_dependencies(delta):
+                for weight in state:
+                    if weight.name in modified:
+                        weight.variable.value.assign(before[weight.name])
+        # This merges the gradients of all lookups of an id.
+        merged = [tf.convert_to_tensor(part) for part in row_gradients]
+        return flat, delta, loss, merged, self._wire.quantize(flat, merged)
+
+
+def _modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
+    """Names of the weights that the operations traced so far may modify."""
+    handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
+    found = set()
+    for operation in graph.get_operations():
+        if operation.type in _READS:
+            continue
+        for tensor in operation.inputs:
+            if tensor.dtype == tf.resource and tensor.name in handles:
+                found.add(handles[tensor.name])
+    return found

@@ -1,0 +1,128 @@
+"""The weights of a model as they are sent: in float32, or rounded to 16 bits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_worker.core.job import WirePrecision
+from edl_worker.engines.tensorflow.quantization import dequantize, quantize
+from edl_worker.engines.tensorflow.training.arena import Arena
+
+log = logging.getLogger(__name__)
+
+
+class WireValues:
+    """Turns the weights of a model into payloads, and payloads into weights.
+
+    The wire precision of a job is decided here. Requests and replies only carry the precision of
+    what they contain.
+
+    Attributes:
+        arena: the weights.
+        precision: in which gradients and newer values should be sent.
+    """
+
+    def __init__(self, arena: Arena, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
+        self.arena = arena
+        self.precision = precision
+        self._overflow_logged = False
+        self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
+        self._assign = {
+            each: tf.function(
+                partial(self._trace_assign, each),
+                autograph=False,
+                input_signature=[
+                    [tf.TensorSpec([sum(g.sizes)], g.dtype_as(each)) for g in arena.groups],
+                ],
+            )
+            for each in {WirePrecision.FLOAT32, precision}
+        }
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of all values in float32, and in the precision of the job."""
+        return self.arena.nbytes, self.arena.nbytes_as(self.precision)
+
+    def read(self) -> list[tf.Tensor]:
+        """A copy of the present values, one flat tensor for each group of the arena."""
+        return list(self._read())
+
+    def assign(
+        self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
+    ) -> None:
+        """Give all weights the values of a payload, which is copied.
+
+        Args:
+            payload: the values.
+            precision: of the payload; that of the job, or float32.
+        """
+        flats = self.arena.views(payload, precision)
+        self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
+
+    def quantize(self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor]) -> Sequence[Any]:
+        """Gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
+
+        Args:
+            gradient: of the trainable groups.
+            rows: gradients of rows, for each embedding table.
+        """
+        if self.precision == WirePrecision.FLOAT32:
+            return ()
+        quantized, fit = quantize([*gradient, *rows], self.precision)
+        return quantized[: len(gradient)], quantized[len(gradient) :], fit
+
+    def select(
+        self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor], quantized: Sequence[Any]
+    ) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor], WirePrecision]:
+        """The gradients to send and their precision: float32 if 16 bits would overflow.
+
+        Args:
+            gradient: of the trainable groups.
+            rows: gradients of rows, for each embedding table.
+            quantized: what ``quantize`` has made of both.
+        """
+        if not quantized:
+            return gradient, rows, WirePrecision.FLOAT32
+        if bool(quantized[-1]):
+            return quantized[0], quantized[1], self.precision
+        if not self._overflow_logged:
+            self._overflow_logged = True
+            log.warning(
+                "gradients with numbers outside the range of %s are sent as float32",
+                self.precision.name.lower(),
+            )
+        return gradient, rows, WirePrecision.FLOAT32
+
+    # --- traced ----------------------------------------------------------------------------
+
+    def _trace_read(self) -> list[tf.Tensor]:
+        groups = self.arena.groups
+        return [flatten([weight.variable.value for weight in group.weights]) for group in groups]
+
+    def _trace_assign(self, precision: WirePrecision, flats: list[tf.Tensor]) -> None:
+        for group, flat in zip(self.arena.groups, flats, strict=True):
+            pieces = tf.split(flat, group.sizes)
+            for weight, piece in zip(group.weights, pieces, strict=True):
+                if flat.dtype != group.dtype:
+                    piece = dequantize(piece, precision)
+                weight.variable.value.assign(tf.reshape(piece, weight.shape))
+
+
+def flatten(tensors: Sequence[Any]) -> tf.Tensor:
+    """Tensors as one; sparse gradients of embeddings become dense here."""
+    return tf.concat([tf.reshape(tf.convert_to_tensor(t), [-1]) for t in tensors], 0)
+
+
+def memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
+    """The memory of eager tensors, copied only from a device that has its own."""
+    return tuple(
+        memoryview(tensor if "CPU" in tensor.backing_device else tensor.numpy()).cast("B")
+        for tensor in tensors
+    )

@@ -1,0 +1,66 @@
+"""What an input pipeline is asked for, and the interface of both pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import recordio
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.batch import Batch
+from elasticdl.python.common.constants import Mode
+
+Blocks = Callable[[], Iterator[list[bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class MinibatchRequest:
+    """The minibatches of one task.
+
+    Attributes:
+        blocks: yields the records of the task in order, in blocks; called once for each time
+            that the pipeline reads its source, usually once.
+        seed: fixes every random number of the pipeline.
+        skip: number of minibatches to leave out at the start.
+        columns: names of the columns if the records are CSV rows, otherwise empty.
+    """
+
+    blocks: Blocks
+    mode: Mode
+    minibatch_size: int
+    seed: int
+    skip: int
+    columns: tuple[str, ...]
+
+
+class InputPipeline(Protocol):
+    """Makes minibatches of the records of a task with the model file's input function."""
+
+    @property
+    def place(self) -> str:
+        """File, line and name of the input function."""
+        ...
+
+    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+        """The minibatches, the same ones for the same records and seed.
+
+        Raises:
+            EdlError: from ``next``: the data or the input function has an error.
+        """
+        ...
+
+
+def reading_error(error: Exception) -> EdlError:
+    """The error to report for an exception that the reader of the data raised."""
+    if isinstance(error, EdlError):
+        return error
+    damaged = not isinstance(error, OSError | recordio.UnreadableFile)
+    return EdlError(
+        ErrorCode.DATA_DAMAGED if damaged else ErrorCode.DATA_UNREADABLE,
+        str(error) or type(error).__name__,
+        where=str(getattr(error, "uri", None) or getattr(error, "filename", None) or ""),
+        remedy="Write the file again from its source; `edl data inspect FILE` checks it."
+        if damaged
+        else "Check that the file still exists and that the worker may read it.",
+    )

@@ -1,0 +1,43 @@
+"""Tells what an object of a framework is by the names of its classes: no framework is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def derives_from(kind: type, package: str, name: str) -> bool:
+    """Return whether a class is, or inherits from, the class ``name`` of an installed package."""
+    return any(
+        base.__name__ == name and base.__module__.partition(".")[0] == package
+        for base in kind.__mro__
+    )
+
+
+def is_model_class(kind: type) -> bool:
+    """Return whether a class is a model of Keras 3."""
+    return derives_from(kind, "keras", "Model")
+
+
+def is_tensorflow_error(error: BaseException, name: str = "OpError") -> bool:
+    """Return whether an error is one of ``tf.errors``: any, or the one of this name."""
+    return derives_from(type(error), "tensorflow", name)
+
+
+def leaves(nest: Any) -> Iterator[Any]:
+    """Yield the parts of a nest of dictionaries, lists and tuples; None is a part, too."""
+    match nest:
+        case Mapping():
+            for part in nest.values():
+                yield from leaves(part)
+        case list() | tuple():
+            for part in nest:
+                yield from leaves(part)
+        case _:
+            yield nest
+
+
+def dtype_name(part: Any) -> str:
+    """Return the name of the dtype of a tensor or array, such as ``string``; empty without one."""
+    dtype = getattr(part, "dtype", None)
+    return "" if dtype is None else str(getattr(dtype, "name", dtype))

@@ -1,1 +1,0 @@
-"""Input pipelines: from the records of a task to minibatches."""

@@ -1,1 +1,0 @@
-"""TensorFlow functions that know nothing of jobs: tracing and quantization."""

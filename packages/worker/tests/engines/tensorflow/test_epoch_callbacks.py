@@ -1,0 +1,331 @@
+"""Keras callbacks called between epochs by whichever worker, compared with Keras alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from model_files import LOSS, MODEL, REST, rows
+from plain_loop import batches
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
+from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.model_file.errors import ContractErrors
+from edl_worker.tasks.loaded_model import check_best_values
+
+CALLBACKS = """
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.seen = []
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append((epoch, sorted(logs)))
+    def on_train_end(self, logs=None):
+        with open(OUT, "w") as file:
+            file.write(repr(self.seen))
+
+def callbacks():
+    return [
+        tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+        tf.keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=1),
+        tf.keras.callbacks.EarlyStopping(monitor="val_loss", patience=3),
+        tf.keras.callbacks.CSVLogger(CSV),
+        tf.keras.callbacks.TerminateOnNaN(),
+        Own(),
+    ]
+"""
+LOSSES = [1.0, 0.5, 0.6, 0.7, 0.4, 0.45, 0.5, 0.55, 0.3, 0.2]
+
+
+def source(folder: Path) -> str:
+    names = f"CSV, OUT = {str(folder / 'log.csv')!r}, {str(folder / 'seen.txt')!r}\n"
+    return names + MODEL + REST + LOSS + CALLBACKS
+
+
+def caller(zoo: ZooFolder, text: str) -> CallbackCaller:
+    """What a new worker has."""
+    zoo.write("mine.py", text)
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.resolve_callbacks(validates=True)
+    return CallbackCaller(file, Arena(file.model), 10)
+
+
+def with_keras(zoo: ZooFolder) -> list[float]:
+    """Learning rates of the epochs that Keras alone trains with the same losses."""
+    file = zoo.load("mine")
+    model: Any = file.model
+    model.optimizer, model.stop_training = file.optimizer, False
+    for each in file.callbacks:
+        each.set_model(model)
+        each.on_train_begin({})
+    rates = []
+    for epoch, loss in enumerate(LOSSES):
+        for each in file.callbacks:
+            each.on_epoch_begin(epoch, {})
+        rates.append(float(file.optimizer.learning_rate))
+        logs = {"loss": 2 * loss, "val_loss": loss}
+        for each in file.callbacks:
+            each.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    return rates
+
+
+def test_calls_from_one_worker_or_from_many_decide_as_keras_does(
+    zoo: ZooFolder, tmp_path: Path
+) -> None:
+    text = source(tmp_path)
+    found = []
+    for workers in (1, 3):
+        callers = [caller(zoo, text) for _ in range(workers)]
+        last, rate, rates, logs = CallbackResult(b""), None, [], {}
+        for ended in range(11):
+            for repeated in range(2 if ended == 4 else 1):  # the master died after that call
+                which = callers[(ended + repeated) % workers]
+                result = which.call(ended, EpochLogs(last.state, logs, rate))
+            last = result
+            rate = rate if last.learning_rate is None else last.learning_rate
+            if last.stopped_by or ended == 10:
+                break
+            assert rate is not None
+            rates.append(rate)
+            logs = {"loss": 2 * LOSSES[ended], "val_loss": LOSSES[ended]}
+        assert last.stopped_by == "EarlyStopping"
+        found.append(rates)
+        written = (tmp_path / "log.csv").read_text().splitlines()
+        assert [line.split(",")[0] for line in written] == ["epoch", *map(str, range(ended))]
+        seen = (tmp_path / "seen.txt").read_text()
+        assert seen == repr([(e, ["learning_rate", "loss", "val_loss"]) for e in range(ended)])
+    wanted = with_keras(zoo)
+    for rates in found:
+        np.testing.assert_allclose(rates, wanted, 1e-6)
+
+
+OWN = """
+class Count(list):
+    pass
+
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.seen = Count()
+
+callbacks = [Own(), tf.keras.callbacks.EarlyStopping("loss")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (OWN.replace("callbacks = [Own(), ", "callbacks = ["), "has 1 callback, .* began with 2"),
+        (OWN.replace("Count", "Counter"), "does not fit the model file: .*Count"),
+    ],
+)
+def test_what_other_callbacks_remember_is_refused(zoo: ZooFolder, text: str, what: str) -> None:
+    state = caller(zoo, MODEL + REST + LOSS + OWN).call(0, EpochLogs()).state
+    other = caller(zoo, MODEL + REST + LOSS + text)
+    with pytest.raises(EdlError, match=what) as caught:
+        other.call(1, EpochLogs(state, {"loss": 1.0}))
+    assert caught.value.where == "callbacks"
+    assert "began with" in caught.value.remedy
+
+
+def test_weights_are_not_for_callbacks_to_change(zoo: ZooFolder) -> None:
+    text = (
+        MODEL
+        + REST
+        + LOSS
+        + """
+class Own(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.set_weights([w * 0 + 1 for w in self.model.get_weights()])
+callbacks = [Own()]
+"""
+    )
+    with pytest.raises(EdlError, match="changed the model's weights"):
+        caller(zoo, text).call(1, EpochLogs())
+
+
+RATES = """
+class Own(tf.keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        BEGIN
+    def on_epoch_end(self, epoch, logs=None):
+        END
+callbacks = [tf.keras.callbacks.EarlyStopping("loss"), Own()]
+"""
+SETS = "self.model.optimizer.learning_rate = float('inf')"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "callbacks = [tf.keras.callbacks.LearningRateScheduler(lambda e: float('nan'))]\n",
+            "the callback LearningRateScheduler has set the learning rate to nan",
+        ),
+        (RATES.replace("BEGIN", SETS).replace("END", "pass"), "callback Own has .* to inf"),
+        (RATES.replace("BEGIN", "pass").replace("END", SETS), "callback Own has .* to inf"),
+    ],
+)
+def test_a_learning_rate_that_is_not_finite_is_refused(
+    zoo: ZooFolder, text: str, what: str
+) -> None:
+    with pytest.raises(EdlError, match=what) as caught:
+        caller(zoo, MODEL + REST + LOSS + text).call(1, EpochLogs(logs={"loss": 1.0}))
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert caught.value.remedy == "Return a finite rate."
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        ("tf.keras.callbacks.EarlyStopping('accuracy')", "monitors 'accuracy', which no epoch"),
+        (
+            "*[tf.keras.callbacks.EarlyStopping(restore_best_weights=True) for _ in 'ab']",
+            "two callbacks with restore_best_weights",
+        ),
+        ("tf.keras.callbacks.ModelCheckpoint('x.keras', save_freq=10)", "save_freq=10"),
+        ("tf.keras.callbacks.LambdaCallback(on_train_batch_end=print)", "on_train_batch_end"),
+        ("tf.keras.callbacks.SwapEMAWeights()", "on_test_begin"),
+        ("'early stopping'", "has a str, which is not a Keras callback"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_by_name(zoo: ZooFolder, made: str, what: str) -> None:
+    with pytest.raises(ContractErrors) as caught:
+        caller(zoo, MODEL + REST + LOSS + f"callbacks = [{made}]\n")
+    (error,) = caught.value.errors
+    assert what in error.what
+    assert error.remedy
+
+
+METRICS = """
+def eval_metrics_fn():
+    return {
+        "hits": tf.keras.metrics.BinaryAccuracy(),
+        "distance": tf.keras.metrics.MeanAbsoluteError(name="mae"),
+        "top_auc": lambda labels, outputs: tf.reduce_mean(outputs),
+        "own": lambda labels, outputs: tf.reduce_mean(outputs),
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("monitored", "found", "mode"),
+    [
+        ("val_loss", "val_loss", "min"),
+        ("val_hits", "val_hits", "max"),
+        ("val_binary_accuracy", "val_hits", "max"),
+        ("val_accuracy", "val_hits", "max"),
+        ("val_acc", "val_hits", "max"),
+        ("val_mae", "val_distance", "min"),
+        ("val_top_auc", "val_top_auc", "max"),
+    ],
+)
+def test_values_are_monitored_by_the_names_of_keras(
+    zoo: ZooFolder, tmp_path: Path, monitored: str, found: str, mode: str
+) -> None:
+    callbacks = f"""
+monitor = {{"monitor": {monitored!r}}}
+callbacks = [
+    tf.keras.callbacks.EarlyStopping(patience=1, min_delta=0.25, **monitor),
+    tf.keras.callbacks.ReduceLROnPlateau(patience=1, **monitor),
+    tf.keras.callbacks.ModelCheckpoint(
+        {str(tmp_path / "best.keras")!r}, save_best_only=True, **monitor),
+]
+"""
+    one = caller(zoo, MODEL + REST + LOSS + METRICS + callbacks)
+    another = caller(zoo, MODEL + REST + LOSS + METRICS + callbacks)
+    state = one.call(0, EpochLogs()).state
+    step = -1.0 if mode == "min" else 1.0
+    for epoch, which in enumerate((one, another, one), 1):
+        result = which.call(epoch, EpochLogs(state, {found: step * epoch}))
+        state = result.state
+        assert not result.stopped_by
+    assert another.call(4, EpochLogs(state, {found: step * 3.2})).stopped_by == "EarlyStopping"
+    assert (tmp_path / "best.keras").exists()
+
+
+def test_a_value_that_may_rise_or_fall_needs_a_mode(zoo: ZooFolder) -> None:
+    text = MODEL + REST + LOSS + METRICS + "callbacks = [tf.keras.callbacks.EarlyStopping(HOW)]\n"
+    with pytest.raises(ContractErrors, match="should it rise or fall") as caught:
+        caller(zoo, text.replace("HOW", "'val_own'"))
+    assert 'mode="max"' in caught.value.errors[0].remedy
+    caller(zoo, text.replace("HOW", "'val_own', mode='max'"))
+
+
+def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) -> None:
+    text = "callbacks = [tf.keras.callbacks.EarlyStopping('val_loss')]\n"
+    zoo.write("mine.py", MODEL + REST + LOSS + text)
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.resolve_callbacks(validates=True)
+    with pytest.raises(ContractErrors, match="--validation-data"):
+        file.resolve_callbacks(validates=False)
+
+
+LAST = """
+class Last(tf.keras.callbacks.Callback):
+    def on_train_end(self, logs=None):
+        self.seen = [float(x) for w in self.model.get_weights() for x in np.ravel(w)]
+
+callbacks = [STOP, Last()]
+"""
+
+
+@pytest.mark.parametrize("options", ["patience=2", "patience=9", "patience=2, start_from_epoch=3"])
+def test_the_weights_of_keras_best_epoch_are_kept_and_restored(
+    zoo: ZooFolder, options: str
+) -> None:
+    """The stores keep what is best when the call says so; each call may be another worker's."""
+    losses = [1.0, 0.5, 0.6, 0.4, 0.45, 0.5, 0.55]
+    stop = f"tf.keras.callbacks.EarlyStopping(restore_best_weights=True, {options})"
+    text = MODEL + REST + LOSS + LAST.replace("STOP", stop)
+    zoo.write("mine.py", text)
+    alone = zoo.load("mine")
+    alone.build(batches(alone, rows())[0])
+    alone.resolve_callbacks(validates=True)
+    keras_own, _ = alone.callbacks
+    model: Any = alone.model
+    keras_own.set_model(model)
+    keras_own.on_train_begin({})
+    callers = [caller(zoo, text) for _ in range(2)]
+    for each in callers:
+        each._epochs = len(losses)
+    state, kept = callers[0].call(0, EpochLogs()).state, None
+    for ended, loss in enumerate(losses, 1):
+        model.set_weights([np.full_like(w, ended) for w in model.get_weights()])
+        model.stop_training = False
+        keras_own.on_epoch_end(ended - 1, {"val_loss": loss})
+        result = callers[ended % 2].call(ended, EpochLogs(state, {"val_loss": loss}))
+        state = result.state
+        kept = ended if result.keep_best else kept
+        over = model.stop_training or ended == len(losses)
+        assert bool(result.stopped_by) == model.stop_training
+        assert result.restore_best == over
+        if over:
+            break
+    keras_own.on_train_end({})
+    assert {float(w.flat[0]) for w in model.get_weights()} == {kept}
+    last = callers[0]
+    assert not hasattr(last._callbacks[1], "seen")
+    last._model.set_weights([np.full_like(w, kept) for w in model.get_weights()])
+    again = last.call(ended + 1, EpochLogs(state, {"val_loss": loss}, train_end=True))
+    assert (again.restore_best, again.keep_best, again.stopped_by) == (False, False, "")
+    assert last._callbacks[1].seen == [kept] * 3
+
+
+def test_an_average_of_weights_has_no_best_epoch(zoo: ZooFolder) -> None:
+    stop = "tf.keras.callbacks.EarlyStopping(restore_best_weights=True)"
+    zoo.write("mine.py", MODEL + REST + LOSS + f"callbacks = [{stop}]\n")
+    file = zoo.load("mine")
+    file.build(batches(file, rows())[0])
+    file.resolve_callbacks(validates=True)
+    check_best_values(file, None)
+    file.optimizer.use_ema = True
+    with pytest.raises(EdlError, match="use_ema"):
+        check_best_values(file, None)

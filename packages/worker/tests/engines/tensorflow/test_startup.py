@@ -1,0 +1,38 @@
+"""The import of TensorFlow: what it leaves out, and that it leaves everything else as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import gc, sys
+from edl_worker.engines.tensorflow.startup import import_tensorflow
+import_tensorflow()
+assert "keras" in sys.modules and "tensorflow" in sys.modules
+assert gc.isenabled()
+assert gc.get_freeze_count() > 100_000
+assert imported == [], imported
+import sklearn
+assert imported == ["sklearn"], "a model file may use it"
+"""
+
+SKLEARN = """
+import builtins
+builtins.imported.append("sklearn")
+"""
+
+
+def test_keras_does_not_import_scikit_learn_and_a_model_file_can(tmp_path: Path) -> None:
+    (tmp_path / "sklearn.py").write_text(SKLEARN)
+    script = "import builtins\nimported = builtins.imported = []\n" + SCRIPT
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
