@@ -20,12 +20,13 @@ from edl_worker.engines.tensorflow.internals import (
     handle_keras_tensors,
     optimizer_base_class,
 )
-from edl_worker.legacy import old_keras, removed_names
+from edl_worker.legacy import removed_names
 from edl_worker.legacy.old_modules import OldModules
 from edl_worker.model_file.zoo.compatibility import are_names_provided, warn_once
 
 # Keras 2 is a package of its own, and a part of TensorFlow.
-_KERAS_2 = ("tf_keras.", "tensorflow.python.keras.")
+_OLD_KERAS = "tensorflow.python.keras"
+_KERAS_2 = ("tf_keras.", f"{_OLD_KERAS}.")
 _ABSENT = object()
 
 
@@ -51,8 +52,10 @@ class Shelf:
 
     def old_module(self, name: str) -> ModuleType | None:
         """Return a module of the Keras that TensorFlow once contained, with names of Keras 3."""
-        if name != old_keras.PACKAGE and not name.startswith(f"{old_keras.PACKAGE}."):
+        if name != _OLD_KERAS and not name.startswith(f"{_OLD_KERAS}."):
             return None
+        from edl_worker.legacy import old_keras
+
         new = old_keras.replacement(name)
         warn_once(
             f"{name} is not the Keras in use; edl provides the names of {new}. Write {new} instead."
