@@ -21,13 +21,16 @@ PACKAGES = {
     "proto": ("edl_proto elasticdl", "", ()),
     "runtime": ("edl_runtime", "[otlp,registry]", ("proto",)),
     "recordio": ("recordio", "", ()),
-    "client": ("edl", "[convert,kubernetes,mlflow,sql]", ("proto", "runtime", "recordio")),
+    "client": ("edl", "[kubernetes]", ("proto", "runtime", "recordio")),
+    "convert": ("edl_convert", "", ("proto", "runtime", "recordio", "client")),
+    "sql": ("edl_sql", "", ("proto", "runtime", "recordio", "client", "convert")),
+    "mlflow": ("edl_mlflow", "", ("proto", "runtime", "recordio", "client")),
     "builder": ("edl_builder", "", ("proto", "runtime")),
     "master": ("edl_master", "[kubernetes]", ("proto", "runtime", "recordio")),
     "worker": ("edl_worker", "[cpu]", ("proto", "runtime", "recordio")),
     "testing": ("edl_testing", "", ("proto", "runtime", "recordio")),
 }
-USES_DOUBLES = ("client", "master", "worker")
+USES_DOUBLES = ("client", "convert", "sql", "mlflow", "master", "worker")
 """Packages whose tests use the doubles of the testing package."""
 PROTOS = ROOT / "packages" / "proto" / "src"
 

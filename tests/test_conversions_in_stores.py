@@ -16,8 +16,8 @@ from store_servers import GoogleServer, S3Server, StoreServer
 import elasticdl
 import recordio.example
 from edl.app import job_submitter
-from edl.conversion.writer import FileLayout
 from edl.core.options import Given, Verb
+from edl_convert.writer import FileLayout
 
 BUCKET = "kept"
 ROWS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import pytest
 
-from edl.core import keras_metrics
+from edl_sql import keras_metrics
 
 
 def test_metrics_that_the_client_knows_are_those_of_keras() -> None:

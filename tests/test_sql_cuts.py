@@ -240,7 +240,7 @@ def test_predictions_wait_for_a_database_that_restarts_during_the_job(
             relay.restore()
 
     monkeypatch.setattr("edl.api.predict", predict)
-    monkeypatch.setattr("edl.adapters.database_retries.pause", pause)
+    monkeypatch.setattr("edl_sql.databases.retries.pause", pause)
     done = edl("sql", "--db", url, "-e", "SELECT id FROM waiting PREDICT waiting.predicted USING m")
     assert done.code == 0, str(done)
     assert len(pauses) == 2

@@ -323,7 +323,7 @@ def test_the_right_to_create_a_table_of_mariadb_is_checked_before_a_job(
 def test_others_who_lock_the_table_cost_no_job(
     edl: Call, jobs: list[str], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl.adapters.databases._TRIAL_S", 1)
+    monkeypatch.setattr("edl_sql.databases.database._TRIAL_S", 1)
     lock = "LOCK TABLE contended IN SHARE MODE"
     if server.kind == MYSQL:
         lock = "UPDATE contended SET p = 9 WHERE id = 1"
@@ -349,7 +349,7 @@ def test_others_who_lock_the_table_cost_no_job(
 def test_keys_that_take_long_to_compare_are_compared_later(
     edl: Call, jobs: list[str], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl.conversion.target_checks.KEY_CHECK_S", 1)
+    monkeypatch.setattr("edl_sql.tables.target_checks.KEY_CHECK_S", 1)
     execute(
         server, "CREATE TABLE slow (id INT PRIMARY KEY)", "INSERT INTO slow VALUES (1), (2), (3)"
     )

@@ -19,6 +19,7 @@ from hypothesis import settings
 
 import recordio
 from edl.__main__ import run
+from edl_testing.command import Done, assert_refused
 
 # A machine that is busy makes an example slow, not wrong.
 settings.register_profile("usual", deadline=None)
@@ -27,7 +28,7 @@ settings.load_profile("usual")
 HERE = Path(__file__).parent
 FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
 
-Attempt = Callable[..., "Done"]
+Attempt = Callable[..., Done]
 
 MODEL = """
 model = object()
@@ -36,23 +37,6 @@ def dataset_fn(dataset, mode): pass
 def loss(labels, predictions): pass
 def optimizer(): pass
 """
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    args: tuple[str, ...]
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    def __str__(self) -> str:
-        return f"edl {' '.join(self.args)} -> {self.code}\n--- out\n{self.out}\n--- err\n{self.err}"
 
 
 @dataclass
@@ -209,12 +193,7 @@ def attempt(
 
 def told(done: Done, code: int, *words: str) -> None:
     """The failure has its code, says these words and what to do, and nothing was started."""
-    assert done.code == code, str(done)
-    for word in words:
-        assert word in done.err, f"{word!r} is not said\n{done}"
-    assert "what to do: " in done.err, str(done)
-    assert "Traceback" not in done.err
-    assert len(done.err.splitlines()) <= 10, str(done)
+    assert_refused(done, code, *words)
     assert not Path(os.environ["EDL_HOME"]).exists(), "something was written"
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import recordio
 import recordio.example
-from edl.core.columns import DELIMITERS
-from edl.core.formats import IMAGE_SUFFIXES
+from edl.core.data_layout import DELIMITERS, IMAGE_SUFFIXES
 from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode

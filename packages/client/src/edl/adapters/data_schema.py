@@ -12,7 +12,7 @@ from pathlib import Path
 
 import recordio
 from edl.adapters import model_zoo, storage
-from edl.core import schema
+from edl.core.data_layout import SCHEMA_FILE, SCHEMA_VERSION, SPLIT_PARTS
 from edl.core.locations import scheme
 from edl.core.model_file import takes_parameter
 from edl.core.platforms import KUBERNETES
@@ -62,7 +62,7 @@ def _schema_path(patterns: Iterable[str]) -> str | None:
     if len(places) > 1:
         known = sorted(place for place in places if place)
         raise usage(
-            f"no {schema.FILE} describes all of --data",
+            f"no {SCHEMA_FILE} describes all of --data",
             where=" and ".join(known[:2]),
             remedy="Convert all data at once, or ignore the descriptions:"
             f' --params "{_PARAMETER}=None"',
@@ -91,11 +91,11 @@ def _place(file: str, exists: Callable[[str], bool]) -> str | None:
     """The description of a file, where a conversion writes it."""
     folder = posixpath.dirname(file)
     found = [
-        f"{posixpath.splitext(file)[0]}.{schema.FILE}",
-        posixpath.join(folder, schema.FILE),
+        f"{posixpath.splitext(file)[0]}.{SCHEMA_FILE}",
+        posixpath.join(folder, SCHEMA_FILE),
     ]
-    if posixpath.basename(folder) in schema.PARTS:
-        found.append(posixpath.join(posixpath.dirname(folder), schema.FILE))
+    if posixpath.basename(folder) in SPLIT_PARTS:
+        found.append(posixpath.join(posixpath.dirname(folder), SCHEMA_FILE))
     return next(filter(exists, found), None)
 
 
@@ -139,9 +139,9 @@ def _read(place: str) -> object:
         # What is no parameter of a model (NaN, very deep) was not written by a conversion.
         model_params.parse_params(model_params.format_params({_PARAMETER: found}))
         version = found["version"] if isinstance(found, dict) else None
-        if version == schema.VERSION:
+        if version == SCHEMA_VERSION:
             return found
-        reason = f"its version is {version!r:.40}, but this edl reads version {schema.VERSION}"
+        reason = f"its version is {version!r:.40}, but this edl reads version {SCHEMA_VERSION}"
     except (OSError, ValueError, KeyError, RecursionError, storage.StoreError) as error:
         reason = f"it is not a readable description: {error}"
     raise _unreadable(place, reason)

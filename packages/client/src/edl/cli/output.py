@@ -21,13 +21,6 @@ output_option = option(
 )
 name_argument = argument("name", metavar="NAME", help="Name of a job.", shell_complete=job_names)
 quiet_option = option("--quiet", "-q", is_flag=True, help="Print no messages except errors.")
-password_file_option = option(
-    "--password-file",
-    metavar="FILE",
-    default="",
-    help="File whose first line is the database's password. [default: EDL_DATABASE_PASSWORD, "
-    "~/.pgpass, ~/.my.cnf]",
-)
 no_input_option = option("--no-input", is_flag=True, help="Fail instead of asking for input.")
 
 

@@ -27,7 +27,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "train": CommandEntry("edl.cli.submit:train", _JOBS, "train the model of a model file"),
     "evaluate": CommandEntry("edl.cli.submit:evaluate", _JOBS, "evaluate a trained model"),
     "predict": CommandEntry("edl.cli.submit:predict", _JOBS, "predict with a trained model"),
-    "sql": CommandEntry("edl.cli.sql:sql", _JOBS, "train and predict with statements of SQL"),
+    "sql": CommandEntry("edl_sql.cli.sql:sql", _JOBS, "train and predict with statements of SQL"),
     "list": CommandEntry("edl.cli.status:list_jobs", _WATCH, "list all jobs"),
     "status": CommandEntry(
         "edl.cli.status:show_status", _WATCH, "show a job: progress, metrics, workers"

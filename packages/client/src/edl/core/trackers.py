@@ -7,5 +7,5 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-TRACKERS: Mapping[str, str] = {"mlflow": "edl.adapters.mlflow_tracker:from_environment"}
+TRACKERS: Mapping[str, str] = {"mlflow": "edl_mlflow.tracker:from_environment"}
 """Values of ``--tracker``: the function that makes each ``ExperimentTracker``."""

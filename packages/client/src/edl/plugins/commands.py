@@ -1,0 +1,29 @@
+"""What commands are made of: parsing, results and messages."""
+
+from __future__ import annotations
+
+from edl.cli.commands import argument, command, option
+from edl.cli.output import (
+    errors_as_output,
+    name_argument,
+    output_option,
+    print_result,
+    quiet_option,
+)
+from edl.render import terminal
+from edl.render.errors import show
+from edl.render.output_format import Format
+
+__all__ = [
+    "Format",
+    "argument",
+    "command",
+    "errors_as_output",
+    "name_argument",
+    "option",
+    "output_option",
+    "print_result",
+    "quiet_option",
+    "show",
+    "terminal",
+]

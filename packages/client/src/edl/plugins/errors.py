@@ -1,0 +1,9 @@
+"""Errors that the command shows with what, where and remedy."""
+
+from __future__ import annotations
+
+from edl.codec import error_of
+from edl.core.problem import Problem, usage
+from edl_proto.errors import EdlError, ErrorCode
+
+__all__ = ["EdlError", "ErrorCode", "Problem", "error_of", "usage"]

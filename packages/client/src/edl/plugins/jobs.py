@@ -1,0 +1,30 @@
+"""Jobs: running and finding them, and what is known of model files and trained models."""
+
+from __future__ import annotations
+
+from edl import api
+from edl.adapters import trained_models
+from edl.adapters.model_zoo import parameters_of, source_of
+from edl.app import job_catalog
+from edl.core import names
+from edl.core.model_file import candidates, definitions, learns_label, takes_parameter
+from edl.render.line_display import SilentDisplay
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher
+
+__all__ = [
+    "JobCatalog",
+    "JobDisplay",
+    "JobWatcher",
+    "SilentDisplay",
+    "api",
+    "candidates",
+    "definitions",
+    "job_catalog",
+    "learns_label",
+    "names",
+    "parameters_of",
+    "source_of",
+    "takes_parameter",
+    "trained_models",
+]

@@ -1,0 +1,134 @@
+"""Columns of text: what their cells are, and which of them are wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from edl.plugins.errors import Problem, usage
+from edl.plugins.texts import did_you_mean
+
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
+_INT64 = range(-(2**63), 2**63)
+
+
+class Cell(IntEnum):
+    """What a cell can be read as; of several cells, the greatest is what the column is."""
+
+    EMPTY = 0
+    INT = 1
+    FLOAT = 2
+    TEXT = 3
+
+
+def cell_kind(text: str) -> Cell:
+    """What a cell's text is. ``nan`` and ``inf`` are floats; ``1_000`` is text.
+
+    So are identifiers that a number would change: ``007``, and integers beyond 64 bits.
+    """
+    stripped = text.strip()
+    if not stripped:
+        return Cell.EMPTY
+    if "_" in stripped or _LEADING_ZERO.match(stripped):
+        return Cell.TEXT
+    try:
+        return Cell.INT if int(stripped) in _INT64 else Cell.TEXT
+    except ValueError:
+        pass
+    try:
+        float(stripped)
+    except ValueError:
+        return Cell.TEXT
+    return Cell.FLOAT
+
+
+def column_kind(known: Cell, cells: Iterable[str]) -> Cell:
+    """What a column is after more of its cells."""
+    if known is Cell.TEXT:
+        return known
+    return max(known, *map(cell_kind, cells))
+
+
+def read_cell(text: str, kind: Cell) -> int | float | bytes | None:
+    """The value of a cell in a column of this kind; None if it is empty."""
+    stripped = text.strip()
+    match kind:
+        case Cell.TEXT:
+            return text.encode()
+        case _ if not stripped:
+            return None
+        case Cell.INT:
+            return int(stripped)
+        case _:
+            return float(stripped)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which columns become which features, in the order of the file.
+
+    Attributes:
+        places: positions of the wanted columns.
+        names: the features' names, one for each.
+        label: position within these, or None.
+    """
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    label: int | None
+
+
+def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str) -> Chosen:
+    """Pick columns by name.
+
+    Args:
+        wanted: names of the columns to keep; all, if there are none.
+        label: the column that becomes the feature ``label``; empty for none.
+
+    Raises:
+        Problem: a name is missing from the header, or is there twice.
+    """
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise Problem(
+            "DATA_UNREADABLE",
+            f"the header has the column {twice[0]!r} twice",
+            where=where,
+            remedy="Give every column a different name.",
+        )
+    if any(not name.strip() and (not wanted or name in wanted) for name in header):
+        raise Problem(
+            "DATA_UNREADABLE",
+            "a column of the header has no name",
+            where=where,
+            remedy="Name it, or choose the others with --columns.",
+        )
+    for option, names in (("--columns", wanted), ("--label", [label] if label else [])):
+        for name in names:
+            if name not in header:
+                near = did_you_mean(name, header)
+                raise usage(
+                    f"there is no column {name!r}, which {option} names",
+                    where=where,
+                    remedy=near or f"Columns: {', '.join(header)}",
+                )
+    kept = [name for name in header if not wanted or name in wanted or name == label]
+    features = tuple("label" if label and name == label else name for name in kept)
+    if len(set(features)) < len(features):
+        raise usage(
+            f"--label {label} would make two features named label",
+            where=where,
+            remedy="Leave the column label out with --columns.",
+        )
+    return Chosen(
+        tuple(header.index(name) for name in kept),
+        features,
+        kept.index(label) if label else None,
+    )
+
+
+def number_classes(names: Iterable[str]) -> dict[str, int]:
+    """Numbers from 0 for names of classes, in alphabetical order."""
+    return {name: number for number, name in enumerate(sorted(set(names)))}

@@ -1,0 +1,97 @@
+"""Where records come from: files, or the query of a database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pkgutil import resolve_name
+
+from edl.plugins.errors import usage
+from edl_convert.detection import open_source
+from edl_convert.formats import SourceFormat
+from edl_convert.source import ConversionOptions, ExampleSource
+from edl_runtime.public_settings import without_passwords
+
+_EXAMPLE = "edl data convert --from postgresql://me@host/db --query 'SELECT …' --to data"
+_DATABASE_URL = re.compile(r"(postgres(ql)?|mysql|mariadb|sqlite|duckdb)(\+\w+)?://", re.IGNORECASE)
+_QUERIES = "edl_sql.tables.queries:open_query"
+
+QueryReader = Callable[[str, str, str, ConversionOptions], AbstractContextManager[ExampleSource]]
+"""Opens the records of a query: URL of the database, password file, query and options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What ``edl data convert`` is told to read.
+
+    Attributes:
+        files: paths and patterns; none for a database.
+        form: of the files; None for the one that they seem to have.
+        database: its URL; empty for files.
+        query: the SELECT.
+        password_file: of the database.
+    """
+
+    files: tuple[str, ...] = ()
+    form: SourceFormat | None = None
+    database: str = ""
+    query: str = ""
+    password_file: str = ""
+
+
+@contextmanager
+def open_origin(origin: Origin, options: ConversionOptions) -> Iterator[ExampleSource]:
+    """The records, while the context lasts.
+
+    Raises:
+        EdlError, Problem: there are none, or the options contradict each other.
+    """
+    if not origin.database:
+        yield _files(origin, options)
+        return
+    if origin.files or origin.form or options.delimiter:
+        raise usage(
+            "--from names a database; files, --format and --delimiter do not apply to it",
+            where="--from",
+            remedy=_EXAMPLE,
+        )
+    if not origin.query:
+        raise usage("--from needs --query", where="--query", remedy=_EXAMPLE)
+    open_query = _query_reader()
+    with open_query(origin.database, origin.password_file, origin.query, options) as source:
+        yield source
+
+
+def _query_reader() -> QueryReader:
+    try:
+        reader: QueryReader = resolve_name(_QUERIES)
+    except ModuleNotFoundError as error:
+        if error.name != "edl_sql":
+            raise
+        raise usage(
+            "reading a database needs edl-sql, which is not installed",
+            where="--from",
+            remedy="pip install edl-sql",
+        ) from None
+    return reader
+
+
+def _files(origin: Origin, options: ConversionOptions) -> ExampleSource:
+    database = next(filter(_DATABASE_URL.match, origin.files), None)
+    if database is not None:
+        raise usage(
+            "a database is named with --from",
+            where=without_passwords(database),
+            remedy=_EXAMPLE,
+        )
+    if not origin.files:
+        raise usage("name files to convert", where="SRC", remedy=f"Or a database: {_EXAMPLE}")
+    if origin.query or origin.password_file:
+        raise usage(
+            "--query and --password-file need a database, which --from names",
+            where="--query" if origin.query else "--password-file",
+            remedy=_EXAMPLE,
+        )
+    return open_source(origin.files, origin.form, options)

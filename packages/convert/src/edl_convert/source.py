@@ -1,0 +1,58 @@
+"""What all formats look like to the conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from edl_convert.formats import ImageForm
+from edl_convert.schema import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionOptions:
+    """How to read; every format takes what concerns it."""
+
+    columns: tuple[str, ...] = ()
+    label: str = ""
+    delimiter: str = ""
+    image_form: ImageForm = ImageForm.FLOATS
+    size: tuple[int, int] | None = None
+    """Height and width that images are brought to."""
+    classes: tuple[str, ...] = ()
+    """The label's texts in the order of their numbers, for queries; by default those there are."""
+    keys: tuple[str, ...] = ()
+    """Columns that identify rows, for queries: a record must hold their values exactly."""
+
+
+class ExampleSource(Protocol):
+    """Records to convert.
+
+    Attributes:
+        name: of what is read, for messages.
+        total: number of records, or None if it is unknown before the end.
+        classes: numbers of the classes' names, if labels were numbered.
+        image_shape: height, width and channels of the pixels in the feature ``image``; None
+            before the first record is read, and if there are none.
+        types: what the columns hold where they come from, in their order, once all records are
+            read; of a source without types, nothing.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+    @property
+    def classes(self) -> Mapping[str, int]: ...
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]: ...
+
+    def records(self) -> Iterator[bytes]:
+        """All records in order, ready to be written."""

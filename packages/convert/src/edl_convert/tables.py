@@ -1,0 +1,322 @@
+"""CSV and Parquet: each row a record, each column a feature of its own name."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import recordio.example
+from edl.plugins.data import DELIMITERS, data_files, scheme
+from edl.plugins.texts import plural
+from edl_convert.columns import Cell, choose, column_kind, number_classes, read_cell
+from edl_convert.schema import ColumnType
+from edl_convert.source import ConversionOptions
+from edl_convert.source_files import open_bytes, open_text
+from edl_proto.errors import EdlError, ErrorCode
+from recordio import example_batch
+
+_BATCH = 4096
+_CSV_BATCH = 512
+"""Rows of a CSV file, whose cells may be long."""
+_GUESSED_FROM = 50
+"""Lines of a CSV file that its delimiter is guessed from."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""The first bytes of such texts."""
+
+_LONGEST_CELL = 64 << 20
+_TYPES = {
+    Cell.EMPTY: ColumnType.UNKNOWN,
+    Cell.INT: ColumnType.INTEGER,
+    Cell.FLOAT: ColumnType.FLOAT,
+    Cell.TEXT: ColumnType.STRING,
+}
+
+
+class CsvTableSource:
+    """CSV files with one header line each, all with the same columns.
+
+    The files are read twice: a column is of whole numbers, of floats or of text according to
+    all of its cells. An empty cell of a column of numbers is a feature that is not there.
+    """
+
+    def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
+        self.name = ", ".join(files)
+        self._files = files
+        self._delimiter = options.delimiter
+        header = self._header(files[0])
+        self._chosen = choose(header, options.columns, options.label, files[0])
+        self._header_line = header
+        kinds = [Cell.EMPTY for _ in self._chosen.places]
+        self.total: int | None = 0
+        for batch in self._batches():
+            self.total += len(batch)
+            columns = zip(*(row for _, row in batch), strict=True)
+            kinds = [column_kind(*each) for each in zip(kinds, columns, strict=True)]
+        self._kinds = kinds
+        self.classes: Mapping[str, int] = {}
+        self.image_shape = None
+        if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
+            column = self._chosen.label
+            self.classes = number_classes(row[column] for _, row in self._rows())
+        self.types: Mapping[str, ColumnType] = {
+            name: _TYPES[kind] for name, kind in zip(self._chosen.names, kinds, strict=True)
+        }
+
+    def records(self) -> Iterator[bytes]:
+        for batch in self._batches():
+            features: dict[str, Sequence[Any]] = {}
+            columns = zip(*(row for _, row in batch), strict=True)
+            for index, (name, kind, cells) in enumerate(
+                zip(self._chosen.names, self._kinds, columns, strict=True)
+            ):
+                if index == self._chosen.label:
+                    features[name] = self._labels(cells, [where for where, _ in batch])
+                else:
+                    features[name] = [read_cell(text, kind) for text in cells]
+            yield from example_batch.encode(features)
+
+    def _labels(self, cells: Sequence[str], places: Sequence[str]) -> list[Any]:
+        """The label of each row; of texts, their numbers."""
+        for text, where in zip(cells, places, strict=True):
+            if not text.strip():
+                raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
+        if self.classes:
+            return [self.classes[text] for text in cells]
+        assert self._chosen.label is not None
+        kind = self._kinds[self._chosen.label]
+        return [read_cell(text, kind) for text in cells]
+
+    def _batches(self) -> Iterator[list[tuple[str, list[str]]]]:
+        rows = self._rows()
+        while batch := list(itertools.islice(rows, _CSV_BATCH)):
+            yield batch
+
+    def _header(self, file: str) -> list[str]:
+        for _, row in self._raw(file):
+            return [name.strip() for name in row]
+        raise EdlError(
+            ErrorCode.DATA_EMPTY,
+            "the file has no header line",
+            where=file,
+            remedy="The first line names the columns.",
+        )
+
+    def _rows(self) -> Iterator[tuple[str, list[str]]]:
+        """The wanted cells of every row, and where it is."""
+        for file in self._files:
+            rows = self._raw(file)
+            _, header = next(rows, ("", []))
+            if [name.strip() for name in header] != self._header_line:
+                raise unreadable(
+                    f"the columns are not those of {self._files[0]}",
+                    f"{file}:1",
+                    "Files of one conversion must have the same header.",
+                )
+            for where, row in rows:
+                if len(row) != len(self._header_line):
+                    wanted = len(self._header_line)
+                    raise unreadable(
+                        f"the row has {plural(len(row), 'cell')}, the header {wanted}",
+                        where,
+                        "Check the delimiter (--delimiter) and that quotes are closed.",
+                    )
+                yield where, [row[place] for place in self._chosen.places]
+
+    def _raw(self, file: str) -> Iterator[tuple[str, list[str]]]:
+        csv.field_size_limit(_LONGEST_CELL)
+        delimiter = self._delimiter or guess_delimiter(file)
+        reader = None
+        try:
+            with open_text(file) as text:
+                reader = csv.reader(text, delimiter=delimiter, strict=True)
+                for row in reader:
+                    if row:
+                        yield f"{file}:{reader.line_num}", row
+        except OSError as error:
+            raise unopened(error, file) from error
+        except (UnicodeDecodeError, csv.Error) as error:
+            if isinstance(error, UnicodeDecodeError) and error.object[:2] in _UTF_16:
+                raise unreadable(
+                    "the text is UTF-16, not UTF-8",
+                    file,
+                    "Convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv",
+                ) from error
+            # Text is decoded ahead of the lines.
+            is_ahead = isinstance(error, UnicodeDecodeError)
+            line = "" if reader is None or is_ahead else f":{reader.line_num}"
+            raise unreadable(
+                f"not a CSV file: {error}",
+                f"{file}{line}",
+                "Make it a UTF-8 text with one header line.",
+            ) from error
+
+
+class ParquetSource:
+    """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
+
+    def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
+        self.name = ", ".join(files)
+        self._files = files
+        self.total: int | None = 0
+        names: list[str] | None = None
+        types: list[ColumnType] = []
+        for file in files:
+            with parquet_file(file) as table:
+                if names is None:
+                    names = list(table.schema_arrow.names)
+                    types = [_parquet_type(column.type) for column in table.schema_arrow]
+                elif list(table.schema_arrow.names) != names:
+                    raise unreadable(
+                        f"the columns are not those of {files[0]}",
+                        file,
+                        "Files of one conversion must have the same columns.",
+                    )
+                self.total += table.metadata.num_rows
+        self._chosen = choose(names or [], options.columns, options.label, files[0])
+        self._columns = [(names or [])[place] for place in self._chosen.places]
+        self.classes: Mapping[str, int] = self._number_labels()
+        self.image_shape = None
+        self.types: Mapping[str, ColumnType] = {
+            name: types[place]
+            for name, place in zip(self._chosen.names, self._chosen.places, strict=True)
+        }
+
+    def records(self) -> Iterator[bytes]:
+        for where, row in self._rows(self._columns):
+            features: dict[str, Any] = {}
+            for index, (name, column) in enumerate(
+                zip(self._chosen.names, self._columns, strict=True)
+            ):
+                value = row[column]
+                if index == self._chosen.label:
+                    if value is None or value in ("", b""):
+                        raise unreadable(
+                            "the label is empty", where, "Fill it in, or drop the row."
+                        )
+                    value = self.classes.get(value, value) if self.classes else value
+                if value is not None:
+                    features[name] = _parquet_feature(value, f"{where}, column {column}")
+            yield recordio.example.encode(features)
+
+    def _number_labels(self) -> dict[str, int]:
+        if self._chosen.label is None:
+            return {}
+        column = self._columns[self._chosen.label]
+        found: set[str] = set()
+        for _, row in self._rows([column]):
+            if isinstance(row[column], str):
+                found.add(row[column])
+            elif row[column] is not None:
+                return {}
+        return number_classes(found)
+
+    def _rows(self, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for file in self._files:
+            number = 0
+            with parquet_file(file) as table:
+                for batch in table.iter_batches(batch_size=_BATCH, columns=columns):
+                    for row in batch.to_pylist():
+                        yield f"{file}, row {number}", row
+                        number += 1
+
+
+def guess_delimiter(file: str) -> str:
+    """The delimiter that gives the first rows of a CSV file equally many cells, and the most."""
+    if PurePosixPath(file).suffix.lower() == ".tsv":
+        return "\t"
+    with suppress(OSError, UnicodeDecodeError), open_text(file) as text:
+        start = list(itertools.islice(text, _GUESSED_FROM))
+        return max(DELIMITERS, key=lambda sign: _cells(start, sign))
+    return ","
+
+
+def _cells(lines: Sequence[str], delimiter: str) -> int:
+    """Cells of every row of these lines; 0 if the rows have different numbers of cells."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return 0
+    # The last row may continue in the next line.
+    widths = {len(row) for row in (rows[:-1] if len(rows) > 1 else rows)}
+    return widths.pop() if len(widths) == 1 else 0
+
+
+@contextmanager
+def parquet_file(file: str) -> Iterator[Any]:
+    """An open Parquet file, a ``pyarrow.parquet.ParquetFile``.
+
+    Raises:
+        EdlError: USAGE, pyarrow is not installed; DATA_UNREADABLE, also from within the context.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise needs("pyarrow", "Parquet") from None
+    try:
+        opened = open_bytes(file) if scheme(file) else nullcontext(file)
+        with opened as content, pyarrow.parquet.ParquetFile(content) as table:
+            yield table
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # without a number: of the content
+            raise unopened(error, file) from error
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise unreadable(f"not a Parquet file: {first}", file, "Write it again.") from error
+
+
+def _parquet_type(arrow: Any) -> ColumnType:
+    """Of values, or of the items of lists; UNKNOWN for what no record can hold."""
+    from pyarrow import types
+
+    arrow = getattr(arrow, "value_type", arrow)
+    for holds, known in (
+        (types.is_boolean, ColumnType.BOOLEAN),
+        (types.is_integer, ColumnType.INTEGER),
+        (types.is_floating, ColumnType.FLOAT),
+        (types.is_string, ColumnType.STRING),
+        (types.is_large_string, ColumnType.STRING),
+        (types.is_binary, ColumnType.BYTES),
+        (types.is_large_binary, ColumnType.BYTES),
+    ):
+        if holds(arrow):
+            return known
+    return ColumnType.UNKNOWN
+
+
+def _parquet_feature(value: Any, where: str) -> Any:
+    items = value if isinstance(value, list) else [value]
+    kinds = {type(item) for item in items}
+    texts = kinds <= {str, bytes}
+    if kinds <= {bool, int, float, str, bytes} and (texts or not kinds & {str, bytes}):
+        return value
+    raise unreadable(
+        f"a value of type {type(value).__name__} cannot be stored in a tf.Example",
+        where,
+        "Leave the column out with --columns, or write it as a number or a text.",
+    )
+
+
+def unreadable(what: str, where: str, remedy: str) -> EdlError:
+    """The error for a source that cannot be converted."""
+    return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
+
+
+def unopened(error: OSError, file: Path | str) -> EdlError:
+    """The error for a source that the system does not open or read."""
+    reason = os.strerror(error.errno) if error.errno else error  # pyarrow has texts of its own
+    return unreadable(f"the file cannot be read: {reason}", str(file), data_files.access(error))
+
+
+def needs(package: str, what: str) -> EdlError:
+    """For a format whose reader is not installed."""
+    return EdlError(
+        ErrorCode.USAGE,
+        f"{what} needs the package {package}, which is not installed",
+        where=f"import {package}",
+        remedy="pip install 'edl-client[convert]'",
+    )

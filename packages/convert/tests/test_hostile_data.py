@@ -1,0 +1,93 @@
+"""Files that nobody would write on purpose, before ``edl data convert`` and ``inspect``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recordio
+import recordio.example
+from edl.__main__ import run
+from edl_testing.command import Done, assert_refused
+
+Attempt = Callable[..., Done]
+
+
+@pytest.fixture
+def attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Attempt:
+    """The command, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> Done:
+        capsys.readouterr()
+        return Done(args, run(args), *capsys.readouterr())
+
+    return call
+
+
+def write(file: Path, *records: dict[str, Any]) -> str:
+    with recordio.Writer(str(file)) as writer:
+        for record in records:
+            writer.write(recordio.example.encode(record))
+    return str(file)
+
+
+def test_all_texts_of_a_list_and_all_digits_of_an_identifier_are_shown(
+    attempt: Attempt, tmp_path: Path
+) -> None:
+    record = {"tags": ["a", b"\xff\0", "c"], "id": [9007199254740993], "none": [b""]}
+    out = attempt("data", "inspect", write(tmp_path / "t.recordio", record)).out
+    assert "    id    int64        9007199254740993\n" in out
+    assert "    tags  bytes[3]     a, ff 00, c\n" in out
+    assert "    none  bytes\n" in out
+
+
+def test_names_and_values_stay_on_their_lines(attempt: Attempt, tmp_path: Path) -> None:
+    file = write(tmp_path / "t.recordio", {"a\nb": [1], "long": ["y" * 5000]})
+    assert attempt("data", "inspect", file).out.splitlines()[3:] == [
+        "    a\\nb  int64        1",
+        f"    long  bytes        {'y' * 200}...",
+    ]
+    out = attempt("data", "convert", file, "--to", "out").out
+    assert "  a\\nb  int64  1\n" in out
+
+
+def test_lists_of_several_lengths_have_their_bounds(attempt: Attempt, tmp_path: Path) -> None:
+    file = write(tmp_path / "t.recordio", {"tags": ["a", "b"], "x": [1]}, {"tags": ["c"], "x": [2]})
+    out = attempt("data", "convert", file, "--to", "out").out
+    assert "  tags  bytes  2; 1 to 2 values in others\n" in out
+    assert "  x     int64  1\n" in out
+
+
+@pytest.mark.parametrize("header", [",a", "a,", "a, "])
+def test_a_column_without_a_name_does_not_become_the_label(
+    attempt: Attempt, tmp_path: Path, header: str
+) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2\n")
+    done = attempt("data", "convert", "t.csv", "--to", "out")
+    assert_refused(done, 3, "a column of the header has no name", "--columns")
+    done = attempt("data", "convert", "t.csv", "--to", "out", "--columns", "a")
+    assert "  a  int64  1\n" in done.out
+
+
+def test_a_file_of_records_that_was_cut_off(attempt: Attempt, tmp_path: Path) -> None:
+    file = Path(write(tmp_path / "t.recordio", {"x": [1]}))
+    file.write_bytes(file.read_bytes()[:-3])
+    assert_refused(
+        attempt("data", "convert", str(file), "--to", "out"), 3, "the file is damaged", "chunk 0"
+    )
+
+
+def test_json_that_is_empty_deep_or_no_text(attempt: Attempt, tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    file.write_text("{}\n")
+    assert "first record: object" in attempt("data", "inspect", str(file)).out
+    file.write_text("[" * 100_000 + "\n")
+    assert_refused(attempt("data", "inspect", str(file)), 3, "nested too deeply", "t.jsonl:1")
+    file.write_bytes(b"\xff\n")
+    assert_refused(attempt("data", "inspect", str(file)), 3, "is not JSON", "t.jsonl:1")

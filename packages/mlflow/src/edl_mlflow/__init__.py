@@ -1,0 +1,1 @@
+"""The experiment tracker MLflow, for ``--tracker mlflow`` and ``edl track``."""

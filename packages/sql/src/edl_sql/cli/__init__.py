@@ -1,0 +1,1 @@
+"""The commands ``edl sql`` and ``edl data load``: parse, call, print."""

@@ -1,0 +1,1 @@
+"""Connections to databases: their drivers, addresses, passwords and errors."""

@@ -1,0 +1,171 @@
+"""Which columns of a SELECT a model learns from, and which one it learns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edl.plugins.errors import Problem, usage
+from edl.plugins.texts import did_you_mean
+from edl_sql.language.columns import ColumnTerm, as_lists, columns_in
+from edl_sql.language.positions import SqlPositions
+from edl_sql.language.statements import Train
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a model is trained with.
+
+    Attributes:
+        label: the column to learn; empty for a model that learns none.
+        columns: those to convert, the label among them; none for all.
+        params: of the model: what COLUMN says, where it has functions or FOR.
+    """
+
+    label: str
+    columns: tuple[str, ...]
+    params: Mapping[str, object]
+
+
+def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Selection:
+    """Bind the clauses LABEL and COLUMN to the columns of the SELECT.
+
+    Args:
+        names: of the SELECT's columns.
+        learns_label: the model needs a label, which is the last column by default.
+
+    Raises:
+        Problem: a column is not there.
+    """
+    at = statement.positions
+    label = statement.label or (names[-1] if learns_label else "")
+    if label:
+        check_known(label, names, "the SELECT", at.mark("LABEL") if statement.label else "")
+    params: dict[str, object] = {}
+    used: list[str] = []
+    for target, terms in statement.columns.items():
+        expanded = list(_expanded(terms, names, label))
+        used += columns_in(expanded)
+        if target or not all(isinstance(term, str) for term in expanded):
+            params[target or "columns"] = [as_lists(term) for term in expanded]
+    for name in used:
+        check_known(name, names, "the SELECT", at.mark("COLUMN", name))
+    features = [name for name in dict.fromkeys(used) if name != label]
+    if (statement.columns and not features) or not set(names) - {label}:
+        raise _mismatch(
+            f"there is no column to learn {label} from" if label else "there is no column",
+            "Select other columns, and name them in COLUMN or leave COLUMN out.",
+            at.mark("COLUMN" if statement.columns else "SELECT"),
+        )
+    return Selection(label, (*features, *([label] if label else ())) if features else (), params)
+
+
+def _expanded(
+    terms: Sequence[ColumnTerm], names: Sequence[str], label: str
+) -> Iterator[ColumnTerm]:
+    """Terms; a name that no column has is a pattern for several, as in SQLFlow."""
+    for term in terms:
+        if not isinstance(term, str) or term in names:
+            if term != label:
+                yield term
+            continue
+        try:
+            pattern = re.compile(term, re.IGNORECASE)
+        except re.error:
+            pattern = re.compile(re.escape(term))
+        fitting = [name for name in names if pattern.fullmatch(name) and name != label]
+        yield from fitting or [term]
+
+
+def check_known(name: str, names: Sequence[str], place: str, where: str = "") -> None:
+    """Raises: Problem: this is none of the columns."""
+    if name not in names:
+        raise _mismatch(
+            f"there is no column {name} in {place}",
+            did_you_mean(name, names) or f"There are {', '.join(names)}.",
+            where,
+        )
+
+
+def check_label(
+    statement: Train, label: str, schema: Mapping[str, Any], classes: Mapping[str, int]
+) -> None:
+    """Check that a model of the zoo can learn the label; what others learn, a worker finds out.
+
+    Args:
+        label: the column.
+        schema: of the converted rows, with the label under the name that records have it by.
+        classes: numbers of the texts, if the label is one.
+
+    Raises:
+        Problem: it is a text or a number, and the model learns the other.
+    """
+    if classes and statement.model_def.startswith("regressor."):
+        raise usage(
+            f"the label {label} is a text; {statement.model_def} learns numbers",
+            remedy="Use a classifier: TRAIN classifier.DNN",
+        )
+    if not statement.model_def.startswith("classifier.") or "n_classes" in statement.params:
+        return
+    found = next((each for each in schema["columns"] if each["name"] == schema["label"]), None)
+    if found is None or found["feature"] == "bytes":
+        return
+    if found["feature"] == "float":
+        wrong = f"its type is {found['type']}"
+    elif found["min"] < 0:
+        wrong = f"its least value is {found['min']}"
+    else:
+        return
+    raise usage(
+        f"the label {label} is not a class: {wrong}; {statement.model_def} learns texts, or"
+        " integers from 0 on",
+        remedy="Use a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
+    )
+
+
+def check_values(schema: Mapping[str, Any], at: SqlPositions) -> None:
+    """Check what models that configure themselves from the schema cannot learn from.
+
+    They say the same, in a job.
+
+    Raises:
+        Problem: a column has no values, or NaN or infinities.
+    """
+    for column in schema["columns"]:
+        if column["feature"] is None:
+            raise _mismatch(
+                f"the column {column['name']} has no values at all",
+                "Leave it out, or name the others in COLUMN.",
+                at.mark("SELECT", column["name"]),
+            )
+        if column.get("not_finite"):
+            raise _mismatch(
+                f"the column {column['name']} has infinities or NaN",
+                f"Leave these rows out, or select NULLIF({column['name']}, 'NaN').",
+                at.mark("SELECT", column["name"]),
+            )
+
+
+def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: SqlPositions) -> None:
+    """Check that columns hold what they held when the model was trained.
+
+    Raises:
+        Problem: one does not.
+    """
+    for column in schema["columns"]:
+        was_text = texts.get(column["name"])
+        if was_text is None or column["feature"] is None:
+            continue
+        if was_text != (column["feature"] == "bytes"):
+            now, then = ("numbers", "texts") if was_text else ("texts", "numbers")
+            raise _mismatch(
+                f"the column {column['name']} has {now}; the model was trained with {then}",
+                "CAST it in the SELECT.",
+                at.mark("SELECT", column["name"]),
+            )
+
+
+def _mismatch(what: str, remedy: str, where: str = "") -> Problem:
+    return usage(what, where=where, remedy=remedy)

@@ -1,0 +1,225 @@
+"""The trained models that statements name, in a folder of this machine or of a store.
+
+What a statement knows about its model is written before the job starts, next to the model's place
+and under the job's name, and into the model when the job has succeeded. If the command that waits
+for the job is killed, the model names the job, and so finds what was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edl.plugins.data import absolute, scheme, storage
+from edl.plugins.jobs import trained_models
+from edl.plugins.texts import did_you_mean
+from edl_proto.errors import EdlError, ErrorCode
+
+ABOUT = "statement.json"
+"""In a trained model: the statement that trained it, and what its columns were."""
+
+
+class SqlModels:
+    """Trained models by their names.
+
+    Args:
+        place: the folder that holds them, as a path or the URI of a store.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = absolute(place, os.getcwd(), {}).rstrip("/")
+
+    def place(self, name: str) -> str:
+        """Where a model of this name is, or will be."""
+        return f"{self._place}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether anything is there under this name.
+
+        Raises:
+            EdlError: the store does not answer.
+        """
+        try:
+            return storage.exists(self.place(name))
+        except storage.StoreError as error:
+            raise self._unreachable(error) from None
+
+    def check_writable(self, name: str) -> None:
+        """Check that a store takes a model of this name; of a folder, its job does.
+
+        Raises:
+            EdlError: it does not.
+        """
+        if not scheme(self._place):
+            return
+        try:
+            storage.check_writable(self.place(name))
+        except storage.StoreError as error:
+            raise self._unwritable(name, error) from None
+
+    def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
+        """Write what ``about`` will read once the model of this job is there.
+
+        Raises:
+            EdlError: it cannot be written.
+        """
+        place = self._announcement(name, job)
+        try:
+            if not scheme(place):
+                Path(place).parent.mkdir(parents=True, exist_ok=True)
+            storage.write(place, _encoded(about))
+        except (OSError, storage.StoreError) as error:
+            raise self._unwritable(name, error) from None
+
+    def withdraw(self, name: str, job: str) -> None:
+        """Remove what was announced: the job was not started, or its model is described."""
+        with contextlib.suppress(FileNotFoundError, storage.StoreError):
+            storage.remove_file(self._announcement(name, job))
+
+    def announced(self, name: str) -> list[str]:
+        """The jobs that are to train a model, and those that have failed to.
+
+        Raises:
+            EdlError: the store does not answer.
+        """
+        pattern = re.compile(rf"\.{re.escape(name)}\.([^.]+)\.{re.escape(ABOUT)}")
+        try:
+            found = storage.names(self._place)
+        except storage.StoreError as error:
+            raise self._unreachable(error) from None
+        return sorted(match[1] for match in map(pattern.fullmatch, found) if match)
+
+    def describe(self, name: str, job: str, about: Mapping[str, Any]) -> None:
+        """Write into a trained model what ``about`` will read.
+
+        Raises:
+            EdlError: it cannot be written.
+        """
+        place = f"{self.place(name)}/{ABOUT}"
+        try:
+            storage.write(place, _encoded(about))
+        except (OSError, storage.StoreError) as error:
+            raise EdlError(
+                ErrorCode.OUTPUT_UNWRITABLE,
+                f"the model {name} is trained, but its statement cannot be written: "
+                f"{getattr(error, 'strerror', None) or error}",
+                where=place,
+                remedy="The next statement that uses the model tries again.",
+            ) from None
+        self.withdraw(name, job)
+
+    def about(self, name: str) -> dict[str, Any]:
+        """What a statement wrote about the model that it has trained.
+
+        Raises:
+            EdlError: there is no such model, it is damaged, or the store does not answer.
+        """
+        try:
+            return self._read(name, f"{self.place(name)}/{ABOUT}")
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        try:
+            job = trained_models.read(self.place(name)).job
+            about = self._read(name, self._announcement(name, job))
+        except (FileNotFoundError, NotADirectoryError, EdlError):
+            raise self._unknown(name) from None
+        with contextlib.suppress(EdlError):  # whoever only reads models can use this one
+            self.describe(name, job, about)
+        return about
+
+    def _read(self, name: str, place: str) -> dict[str, Any]:
+        """What is kept in a file about a model.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such file.
+            EdlError: it is damaged, or the store does not answer.
+        """
+        try:
+            return _checked(json.loads(storage.read(place)))
+        except storage.StoreError as error:
+            raise self._unreachable(error) from None
+        except (ValueError, RecursionError):
+            raise EdlError(
+                ErrorCode.DATA_DAMAGED,
+                f"the description of the model {name} cannot be read",
+                where=place,
+                remedy="Restore the file, or train the model again under another name.",
+            ) from None
+
+    def _unknown(self, name: str) -> EdlError:
+        is_there = self.exists(name)
+        known = self._names()
+        return EdlError(
+            ErrorCode.MODEL_NOT_FOUND,
+            f"no statement has trained a model {name} here",
+            where=self.place(name),
+            remedy="This folder was not written by edl sql; edl predict --trained-model may still"
+            " use it."
+            if is_there
+            else did_you_mean(name, known)
+            or (
+                f"There are {', '.join(sorted(known))}."
+                if known
+                else "Check its name, or train it first."
+            ),
+        )
+
+    def _announcement(self, name: str, job: str) -> str:
+        """Next to a model: what its statement is, if this job trains it. No job has a dot."""
+        return f"{self._place}/.{name}.{job}.{ABOUT}"
+
+    def _names(self) -> list[str]:
+        if scheme(self._place):
+            return []  # to look into every folder of a store would take too long
+        return [path.parent.name for path in Path(self._place).glob(f"*/{ABOUT}")]
+
+    def _unwritable(self, name: str, error: OSError | storage.StoreError) -> EdlError:
+        reason, remedy = str(error), "Name another place with --models."
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+        else:
+            remedy = error.remedy
+        return EdlError(
+            ErrorCode.OUTPUT_UNWRITABLE,
+            f"no model can be written there: {reason}",
+            where=self.place(name),
+            remedy=remedy,
+        )
+
+    def _unreachable(self, error: storage.StoreError) -> EdlError:
+        return EdlError(
+            ErrorCode.SOURCE_UNREACHABLE,
+            f"the store of the models cannot be accessed: {error}",
+            where=self._place,
+            remedy=error.remedy,
+        )
+
+
+def _encoded(about: Mapping[str, Any]) -> bytes:
+    return (json.dumps(about, indent=2) + "\n").encode()
+
+
+def _checked(about: Any) -> dict[str, Any]:
+    """What is kept about a model, which somebody else may have written.
+
+    Raises:
+        ValueError: something is missing, or of another kind.
+    """
+    match about:
+        case {
+            "statement": str(),
+            "label": str(),
+            "classes": list(classes),
+            "is_classifier": bool(),
+            "texts": dict(texts),
+        } if all(isinstance(each, str) for each in classes) and all(
+            isinstance(each, bool) for each in texts.values()
+        ):
+            return dict(about)
+        case _:
+            raise ValueError("it is not what edl sql writes")

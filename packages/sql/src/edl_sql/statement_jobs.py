@@ -1,0 +1,161 @@
+"""The jobs that statements of SQL run, and the models that these jobs leave."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from edl.plugins.errors import usage
+from edl.plugins.jobs import JobCatalog, JobDisplay, JobWatcher, names
+from edl_proto.errors import EdlError, ErrorCode
+from edl_sql.models import SqlModels
+
+_AGAIN = "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
+
+
+class StatementJobs:
+    """Names the jobs of statements, and keeps their models usable whenever this process ends.
+
+    Args:
+        models: that statements name.
+        catalog: of all jobs.
+        display: of a job that is being stopped.
+        report: called with a line about what is done.
+    """
+
+    def __init__(
+        self,
+        models: SqlModels,
+        catalog: JobCatalog,
+        display: JobDisplay,
+        report: Callable[[str], None],
+    ) -> None:
+        self._models = models
+        self._catalog = catalog
+        self._display = display
+        self._report = report
+
+    def check_free(self, model: str) -> None:
+        """Check that no model of this name is there or is being trained, and one can be written.
+
+        Raises:
+            Problem: one is.
+            EdlError: the store of the models does not answer, or takes nothing.
+        """
+        # Other machines may train models of the same place: of their jobs, nothing is known.
+        known = [job for job in self._models.announced(model) if self._catalog.has(job)]
+        running = [job for job in known if not self._catalog.find(job).status(job).is_over]
+        if running:
+            raise usage(
+                f"the job {running[0]} is training a model {model}",
+                where=self._models.place(model),
+                remedy=f"Wait for it: edl wait {running[0]}. Then statements can use the model."
+                f" Or end it: edl stop {running[0]}",
+            )
+        if self._models.exists(model):
+            raise usage(
+                f"there is a model {model} already",
+                where=self._models.place(model),
+                remedy="Choose another name after INTO, or delete the folder.",
+            )
+        self._models.check_writable(model)
+        for job in known:
+            self._models.withdraw(model, job)
+
+    def about(self, model: str) -> dict[str, Any]:
+        """What is kept about a model.
+
+        Raises:
+            EdlError: as ``SqlModels.about``; of a model that is not there yet, its job is named.
+        """
+        try:
+            return self._models.about(model)
+        except EdlError as error:
+            unknown = error.code == ErrorCode.MODEL_NOT_FOUND and not self._models.exists(model)
+            jobs = self._models.announced(model) if unknown else []
+            if not jobs:
+                raise
+            raise self._not_there(model, jobs) from None
+
+    def _not_there(self, model: str, jobs: Sequence[str]) -> EdlError:
+        """The error for a model that statements have announced, which may be killed."""
+        here = [job for job in jobs if self._catalog.has(job)]
+        running = [job for job in here if not self._catalog.find(job).status(job).is_over]
+        if running:
+            what = f"the model {model} is not there yet"
+            remedy = f"edl status {running[0]} shows the job that trains it."
+        elif here:
+            what = f"there is no model {model}: the job that was to train it is over"
+            remedy = f"edl status {here[0]} shows how it ended. Then run TRAIN again."
+        else:
+            what = f"there is no model {model}: no job of this machine trains it"
+            remedy = (
+                "Its statement was killed before the job began, or was run on another machine."
+                " Run TRAIN again, or wait for the other machine."
+            )
+        return EdlError(
+            ErrorCode.MODEL_NOT_FOUND, what, where=self._models.place(model), remedy=remedy
+        )
+
+    @contextmanager
+    def training(self, model: str, model_def: str, about: Mapping[str, Any]) -> Iterator[str]:
+        """The name of a job, while it trains a model that statements are to use.
+
+        Args:
+            about: what statements have to know about the model.
+
+        Raises:
+            EdlError: nothing can be written where models are.
+        """
+        with self.running(names.subject_of(model_def)) as job:
+            self._models.announce(model, job, about)
+            try:
+                yield job
+            except Exception:
+                if not self._may_finish(job):
+                    self._models.withdraw(model, job)
+                raise
+            self._models.describe(model, job, about)
+
+    def _may_finish(self, job: str) -> bool:
+        """Whether a job continues though nobody waits for it; a failed one has no records."""
+        return self._catalog.has(job) and not self._catalog.find(job).status(job).is_over
+
+    @contextmanager
+    def running(self, subject: str) -> Iterator[str]:
+        """The name of a job, while it runs. Ctrl-C ends it: its records go with the statement.
+
+        Args:
+            subject: any text that the name is made from.
+
+        Raises:
+            EdlError: the job has failed; the remedy is one for the statement.
+        """
+        job = names.with_suffix(names.slug(subject) or "job", secrets.token_hex(3))
+        try:
+            yield job
+        except KeyboardInterrupt:
+            if self._catalog.has(job):
+                self._report(f"stopping {job}")
+                watcher = JobWatcher(self._catalog.find(job), job, self._display)
+                watcher.stop("edl sql was interrupted")
+                watcher.run()
+            raise
+        except EdlError as error:
+            if not self._catalog.has(job):
+                raise
+            raise self._of_statement(error, job) from None
+
+    def _of_statement(self, error: EdlError, job: str) -> EdlError:
+        """The error of a job that has failed: its records go, so it cannot be resumed."""
+        backend = self._catalog.find(job)
+        found = backend.status(job)
+        steps = backend.continuation.next_steps(found.status)
+        if not found.is_over or not error.remedy.endswith(steps):
+            return error
+        remedy = f"{error.remedy.removesuffix(steps)}{_AGAIN}{job}"
+        return EdlError(
+            error.code, error.what, where=error.where, remedy=remedy, detail=error.detail
+        )

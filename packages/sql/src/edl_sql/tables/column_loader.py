@@ -1,0 +1,245 @@
+"""``edl data load``: predictions become a column of a table, all of them or none."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import InvalidOperation
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from edl_convert.columns import Cell
+from edl_convert.tables import unreadable
+from edl_proto.errors import EdlError, ErrorCode
+from edl_sql.databases.database import Database, explain
+from edl_sql.databases.names import quoted, quoted_table
+from edl_sql.language.table_names import split
+from edl_sql.tables.predictions import Predictions
+from edl_sql.tables.target_columns import (
+    Target,
+    check_type,
+    described,
+    key_conversion,
+    staged_key,
+    value_type,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Update
+
+_BATCH = 5000
+_INEXACT = 2**24
+"""From here on, floats of 32 bits do not hold every integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What was written.
+
+    Attributes:
+        rows: of the table that have their prediction now; as many as there are predictions.
+        others: rows of the table without a prediction; they are as they were.
+        column_added: the table did not have the column before.
+    """
+
+    rows: int
+    others: int
+    column_added: bool
+
+
+def load_column(
+    database: Database, target: Target, predictions: Predictions, on_progress: Callable[[int], None]
+) -> LoadResult:
+    """Write each prediction into the row of its key, in one transaction.
+
+    The predictions go to a temporary table first. The table is changed only if each of them has
+    exactly one row. To do the same again changes nothing. MariaDB and MySQL commit a column that is
+    added at once: after an error that follows, it is there and empty.
+
+    Args:
+        on_progress: called with the number of predictions sent so far, from time to time.
+
+    Raises:
+        EdlError: predictions and table do not fit each other, or the database refuses something.
+    """
+    kind = predictions.kind()
+    if kind is Cell.EMPTY:
+        raise EdlError(
+            ErrorCode.DATA_EMPTY,
+            "there are no predictions to load",
+            where="--from",
+            remedy="Check that the job has predicted something.",
+        )
+    with database.writing() as connection:
+        loading = LoadTransaction(
+            connection, target, kind, f"{database.shown}, table {target.table}"
+        )
+        number = loading.stage(predictions, on_progress)
+        loading.check(number)
+        return loading.update(number)
+
+
+class LoadTransaction:
+    """Writes predictions of one kind within the transaction of a connection.
+
+    Attributes:
+        column_is_new: the table does not have the column yet.
+
+    Raises:
+        EdlError, Problem: the target cannot take them.
+    """
+
+    def __init__(self, connection: Connection, target: Target, kind: Cell, where: str) -> None:
+        import sqlalchemy as sql
+
+        self._connection = connection
+        self._kind = kind
+        self._where = where
+        schema, name = split(target.table)
+        target, types = described(connection, target, where)
+        self._target = target
+        key_type = types[target.key]
+        self._convert_key = key_conversion(
+            key_type, target.key, where, is_untyped=connection.dialect.name == "sqlite"
+        )
+        self.column_is_new = target.column not in types
+        of_values = value_type(kind)
+        if not self.column_is_new:
+            check_type(types[target.column], kind, target.column, where)
+        self._table = sql.Table(
+            name,
+            sql.MetaData(),
+            sql.Column(target.key, key_type),
+            sql.Column(target.column, types.get(target.column, of_values)),
+            schema=schema,
+        )
+        self._staged = sql.Table(
+            f"edl_load_{secrets.token_hex(6)}",
+            sql.MetaData(),
+            sql.Column(
+                "key", staged_key(connection, key_type), primary_key=True, autoincrement=False
+            ),
+            sql.Column("value", of_values, nullable=False),
+            prefixes=["TEMPORARY"],
+        )
+
+    def stage(self, predictions: Predictions, on_progress: Callable[[int], None]) -> int:
+        """Send the predictions to the temporary table; returns their number."""
+        from sqlalchemy.exc import IntegrityError
+
+        self._staged.create(self._connection)
+        number = 0
+        rows = self._converted(predictions)
+        while batch := list(islice(rows, _BATCH)):
+            try:
+                self._connection.execute(self._staged.insert(), batch)
+            except IntegrityError as error:
+                raise unreadable(
+                    f"two predictions have the same {self._target.key}: {_detail(error.orig)}",
+                    f"--key {self._target.key}",
+                    "Name a key that differs for each record with --key.",
+                ) from None
+            number += len(batch)
+            on_progress(number)
+        return number
+
+    def dry_run(self) -> None:
+        """Do with no predictions what ``stage`` and ``update`` do, a new column aside.
+
+        The database refuses the same as later; the transaction is to be rolled back.
+        """
+        self._staged.create(self._connection)
+        if not self.column_is_new:
+            explain(self._connection, self._update())
+
+    def check(self, number: int) -> None:
+        """Check that each prediction has exactly one row."""
+        import sqlalchemy as sql
+
+        table, staged = self._table, self._staged
+        same = table.c[self._target.key] == staged.c.key
+        missing = (
+            sql.select(staged.c.key)
+            .select_from(staged.outerjoin(table, same))
+            .where(table.c[self._target.key].is_(None))
+        )
+        first = self._connection.execute(missing.limit(1)).scalar()
+        if first is not None:
+            count = self._count(missing.subquery())
+            raise unreadable(
+                f"{count} of {number} predictions have no row in the table, such as that of "
+                f"{self._target.key} {first}",
+                self._where,
+                "Predict the rows of this table, and name the right --key.",
+            )
+        matched = self._count(staged.join(table, same))
+        if matched != number:
+            raise unreadable(
+                f"{self._target.key} is not unique: {number} predictions have {matched} rows",
+                self._where,
+                "Name a column that differs for each row with --key.",
+            )
+
+    def update(self, number: int) -> LoadResult:
+        """Write the column, which is added if it is missing."""
+        table = self._table
+        column = table.c[self._target.column]
+        if self.column_is_new:
+            kind = column.type.compile(dialect=self._connection.dialect)
+            self._connection.exec_driver_sql(
+                f"ALTER TABLE {quoted_table(self._connection, self._target.table)} "
+                f"ADD COLUMN {quoted(self._connection, column.name)} {kind}",
+                execution_options={"no_parameters": True},
+            )
+        written = self._connection.execute(self._update()).rowcount
+        if written != number:
+            raise unreadable(
+                f"{written} rows were updated for {number} predictions; "
+                "the table changed meanwhile",
+                self._where,
+                "Nothing was written. Try again.",
+            )
+        return LoadResult(number, self._count(table) - number, self.column_is_new)
+
+    def _update(self) -> Update:
+        """Copies the predictions that are staged."""
+        import sqlalchemy as sql
+
+        table, staged = self._table, self._staged
+        return (
+            sql.update(table)
+            .values({self._target.column: staged.c.value})
+            .where(table.c[self._target.key] == staged.c.key)
+        )
+
+    def _converted(self, predictions: Predictions) -> Iterator[dict[str, Any]]:
+        for where, key, value in predictions.items(self._kind):
+            if isinstance(key, float) and abs(key) >= _INEXACT:
+                raise unreadable(
+                    f"{self._target.key} is {key:.0f}, and may have been another number: records"
+                    " hold floats of seven digits",
+                    where,
+                    f"CAST {self._target.key} to an integer or a text in the query of the records.",
+                )
+            try:
+                yield {"key": self._convert_key(key), "value": value}
+            except (ValueError, InvalidOperation):
+                raise unreadable(
+                    f"{self._target.key} is {key!r}, which the column {self._target.key} of the "
+                    "table cannot hold",
+                    where,
+                    "Name the right --key.",
+                ) from None
+
+    def _count(self, rows: Any) -> int:
+        import sqlalchemy as sql
+
+        return self._connection.execute(sql.select(sql.func.count()).select_from(rows)).scalar_one()
+
+
+def _detail(error: Any) -> str:
+    """What a driver says about the row that it refuses."""
+    detail = getattr(getattr(error, "diag", None), "message_detail", None)
+    arguments = getattr(error, "args", ())
+    return str(detail or (arguments[-1] if arguments else error)).splitlines()[0]
