@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,64 @@ def test_json_that_is_empty_deep_or_no_text(attempt: Attempt, tmp_path: Path) ->
     assert_refused(attempt("data", "inspect", str(file)), 3, "nested too deeply", "t.jsonl:1")
     file.write_bytes(b"\xff\n")
     assert_refused(attempt("data", "inspect", str(file)), 3, "is not JSON", "t.jsonl:1")
+
+
+def test_a_huge_record_is_shown_and_not_decoded(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edl_convert.inspection._MOST_DECODED", 1000)
+    with recordio.Writer(str(tmp_path / "huge.recordio")) as writer:
+        writer.write(recordio.example.encode({"x": list(range(1000))}))
+    done = attempt("data", "inspect", "huge.recordio", "-o", "json")
+    assert done.json[0]["first_record_is"].endswith("too large to be decoded here")
+    assert len(done.json[0]["first_record"]) < 200
+
+
+def test_a_name_that_is_no_utf8_is_shown(attempt: Attempt, tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.recordio")
+    with recordio.Writer(str(tmp_path / name)) as writer:
+        writer.write(b"1")
+    done = attempt("data", "inspect", name, "-o", "json", "--format", "recordio")
+    assert done.json[0]["file"] == name
+
+
+@pytest.mark.timeout(60)  # it would wait for ever
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "recordio", "tfrecord"])
+def test_a_pipe_with_the_name_of_a_table(attempt: Attempt, tmp_path: Path, suffix: str) -> None:
+    os.mkfifo(tmp_path / f"t.{suffix}")
+    for command in (("inspect",), ("convert", "--to", "out")):
+        assert_refused(attempt("data", *command, f"t.{suffix}"), 3, "regular file")
+
+
+@pytest.mark.timeout(60)  # it would wait for ever
+def test_a_file_of_the_kernel_that_never_ends(attempt: Attempt, tmp_path: Path) -> None:
+    """It says that it is a regular file, and empty."""
+    (tmp_path / "t.csv").symlink_to("/proc/kmsg")
+    for command in (("inspect",), ("convert", "--to", "out")):
+        for place in ("/proc/kmsg", "t.csv"):
+            done = attempt("data", *command, place)
+            assert done.code == 3, done
+            # Only root may open it, and not in every container.
+            assert any(words in done.err for words in ("regular file", "denied", "permitted"))
+
+
+def test_a_working_directory_that_is_gone(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "removed"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = attempt("data", "convert", "a", "--to", "b")
+    assert done.code in (3, 7), done
+
+
+def test_a_mistyped_command(attempt: Attempt) -> None:
+    assert_refused(attempt("data", "covnert"), 2, "Did you mean convert?")
+
+
+@pytest.mark.parametrize("words", [(), ("convert",), ("inspect",)])
+def test_help_begins_with_examples(attempt: Attempt, words: tuple[str, ...]) -> None:
+    lines = attempt("data", *words, "--help").out.splitlines()
+    assert lines[0] == "Examples:"
+    assert lines[1].startswith("  " + " ".join(("edl", "data", *words)))

@@ -28,7 +28,6 @@ def test_an_unknown_option(attempt: Attempt) -> None:
 
 def test_an_unknown_command(attempt: Attempt) -> None:
     told(attempt("trian"), 2, "there is no command trian", "Did you mean train?")
-    told(attempt("data", "covnert"), 2, "Did you mean convert?")
 
 
 def test_an_option_without_its_value(attempt: Attempt) -> None:
@@ -50,21 +49,12 @@ def test_a_check_names_its_own_options(attempt: Attempt) -> None:
     told(attempt("zoo", "check", "--model-zoo", "zoo"), 2, "needs the option --model-def")
 
 
-def test_an_example_of_several_lines_is_whole(attempt: Attempt) -> None:
-    done = attempt("sql")
-    told(done, 2, "edl sql needs --db")
-    assert "\\\n" not in done.err
-
-
 def test_a_missing_name(attempt: Attempt) -> None:
     told(attempt("status"), 2, "edl status needs NAME", "For example: edl status")
 
 
 def test_names_that_are_empty(attempt: Attempt) -> None:
     told(attempt("zoo", "init", ""), 2, "the name of the folder is empty")
-    load = ("data", "load", "--from", "p.recordio", "--to", "sqlite:///t.db", "--table", "t")
-    told(attempt(*load, "--column", " "), 2, "--column is empty")
-    told(attempt(*load, "--column", "c", "--key", ""), 2, "--key is empty")
 
 
 def test_an_export_to_a_scheme_alone(attempt: Attempt) -> None:
@@ -214,17 +204,6 @@ def test_a_dry_run_tells_what_the_trained_model_will_lack(
         done = attempt(*command)
         assert done.code == 0, str(done)
         assert "warning: No model.keras." in done.err
-
-
-def test_a_huge_record_is_shown_and_not_decoded(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("edl_convert.inspection._MOST_DECODED", 1000)
-    with recordio.Writer(str(tmp_path / "huge.recordio")) as writer:
-        writer.write(recordio.example.encode({"x": list(range(1000))}))
-    done = attempt("data", "inspect", "huge.recordio", "-o", "json")
-    assert done.json[0]["first_record_is"].endswith("too large to be decoded here")
-    assert len(done.json[0]["first_record"]) < 200
 
 
 # --- the place -----------------------------------------------------------------------------

@@ -29,10 +29,11 @@ def output(*args: str) -> str:
 
 
 def leaves() -> list[tuple[str, ...]]:
-    groups = {"zoo": ("init", "check", "build"), "data": ("convert", "load", "inspect")}
+    groups = {"zoo": ("init", "check", "build")}
     return [
         path
-        for name in COMMANDS
+        for name, entry in COMMANDS.items()
+        if entry.target.startswith("edl.") and name != "data"
         for path in ((name,), *((name, sub) for sub in groups.get(name, ())))
     ]
 

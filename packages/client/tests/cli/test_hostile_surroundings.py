@@ -14,7 +14,6 @@ from conftest import Attempt, Edl, eventually, told
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import recordio
 from edl.__main__ import main
 from edl.cli.root import COMMANDS
 from edl.core.options import BY_NAME
@@ -202,9 +201,6 @@ def test_a_working_directory_that_is_gone(
             "the working directory does not exist any more",
             "what to do: Change to a folder that exists.",
         )
-    done = attempt("data", "convert", "a", "--to", "b")
-    refused_or_done(done.code, done.err, "data convert")
-    assert done.code in (DATA, MACHINE)
 
 
 @settings(
@@ -247,30 +243,6 @@ def test_ctrl_c_before_the_command_begins(
         main()
     assert ended.value.code == 130
     assert not capsys.readouterr().err
-
-
-@pytest.mark.timeout(60)  # it would wait for ever
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "recordio", "tfrecord"])
-def test_a_pipe_with_the_name_of_a_table(attempt: Attempt, tmp_path: Path, suffix: str) -> None:
-    os.mkfifo(tmp_path / f"t.{suffix}")
-    load = ("data", "load", "--to", "sqlite:///t.db", "--table", "t", "--column", "c", "--from")
-    (tmp_path / "t.db").touch()
-    for command in (("data", "inspect"), load, ("data", "convert", "--to", "out")):
-        done = attempt(*command, f"t.{suffix}")
-        assert done.code == 3, done
-        assert "regular file" in done.err
-
-
-@pytest.mark.timeout(60)  # it would wait for ever
-def test_a_file_of_the_kernel_that_never_ends(attempt: Attempt, tmp_path: Path) -> None:
-    """It says that it is a regular file, and empty."""
-    (tmp_path / "t.csv").symlink_to("/proc/kmsg")
-    for command in (("data", "inspect"), ("data", "convert", "--to", "out")):
-        for place in ("/proc/kmsg", "t.csv"):
-            done = attempt(*command, place)
-            assert done.code == 3, done
-            # Only root may open it, and not in every container.
-            assert any(words in done.err for words in ("regular file", "denied", "permitted"))
 
 
 # --- the job's directory ------------------------------------------------------------------
@@ -338,13 +310,6 @@ def test_a_command_whose_reader_has_gone_ends_in_silence(edl: Edl, words: str) -
     assert done.code == 141
     assert done.err == "" or words.startswith("status"), done.err
     refused_or_done(0, done.err, words)
-
-
-def test_a_name_that_is_no_utf8_is_shown(edl: Edl) -> None:
-    with recordio.Writer(str(edl.place / NOT_UTF8)) as writer:
-        writer.write(b"1")
-    done = edl("data", "inspect", NOT_UTF8, "-o", "json", "--format", "recordio")
-    assert done.json[0]["file"] == NOT_UTF8
 
 
 def test_the_page_of_a_finished_job_ends_with_its_command(tidy: Edl) -> None:
