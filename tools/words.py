@@ -24,11 +24,14 @@ ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
     "builder": 86,
-    "client": 292,
+    "client": 222,
+    "convert": 21,
     "master": 335,
+    "mlflow": 5,
     "proto": 0,
     "recordio": 52,
     "runtime": 65,
+    "sql": 44,
     "testing": 4,
     "worker": 142,
 }
