@@ -129,12 +129,12 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     query, and writes records of tf.Example. schema.json next to them describes the columns.
     """
     with errors_as_output(output_format):
-        from edl_convert.origin import Origin, open_origin
-        from edl_convert.source import ConversionOptions
-        from edl_convert.progress import show_progress
-        from edl_convert.writer import FileLayout, check_layout, write
         from edl.plugins.errors import usage
         from edl.plugins.texts import one_line, plural
+        from edl_convert.origin import Origin, open_origin
+        from edl_convert.progress import show_progress
+        from edl_convert.source import ConversionOptions
+        from edl_convert.writer import FileLayout, check_layout, write
 
         layout = FileLayout(records_per_file, compressor, split, seed)
         place = check_layout(to, layout)

@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edl.plugins.errors import usage
-from edl.plugins.jobs import (
-    SilentDisplay,
-    api,
-    job_catalog,
-    learns_label,
-    source_of,
-    takes_parameter,
-)
+from edl.plugins.jobs import api, job_catalog, learns_label, source_of, takes_parameter
 from edl.plugins.options import BY_NAME, Given, Verb, read_value
 from edl.plugins.texts import plural
 from edl_convert import api as data_api
@@ -115,7 +108,7 @@ class SqlSession:
         self._url = url
         self._settings = settings
         self._models = SqlModels(settings.models)
-        self._jobs = StatementJobs(self._models, job_catalog(), SilentDisplay(), report)
+        self._jobs = StatementJobs(self._models, job_catalog(), report)
         self._report = report
         self._progress = progress
 

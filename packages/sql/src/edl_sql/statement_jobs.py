@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from edl.plugins.errors import usage
-from edl.plugins.jobs import JobCatalog, JobDisplay, JobWatcher, names
+from edl.plugins.jobs import JobCatalog, JobWatcher, SilentDisplay, names
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.models import SqlModels
 
@@ -21,7 +21,6 @@ class StatementJobs:
     Args:
         models: that statements name.
         catalog: of all jobs.
-        display: of a job that is being stopped.
         report: called with a line about what is done.
     """
 
@@ -29,12 +28,10 @@ class StatementJobs:
         self,
         models: SqlModels,
         catalog: JobCatalog,
-        display: JobDisplay,
         report: Callable[[str], None],
     ) -> None:
         self._models = models
         self._catalog = catalog
-        self._display = display
         self._report = report
 
     def check_free(self, model: str) -> None:
@@ -139,7 +136,7 @@ class StatementJobs:
         except KeyboardInterrupt:
             if self._catalog.has(job):
                 self._report(f"stopping {job}")
-                watcher = JobWatcher(self._catalog.find(job), job, self._display)
+                watcher = JobWatcher(self._catalog.find(job), job, SilentDisplay())
                 watcher.stop("edl sql was interrupted")
                 watcher.run()
             raise

@@ -68,13 +68,13 @@ def load(  # noqa: PLR0913  (the parameters are the options of the command)
     need the key: edl predict --keep id.
     """
     with errors_as_output(output_format):
+        from edl.plugins.errors import usage
+        from edl.plugins.texts import count, plural
         from edl_convert.progress import show_progress
         from edl_sql.databases.database import Database
         from edl_sql.tables.column_loader import load_column
         from edl_sql.tables.predictions import Predictions
         from edl_sql.tables.target_columns import Target
-        from edl.plugins.errors import usage
-        from edl.plugins.texts import count, plural
 
         named = {"--table": table, "--column": column, "--key": key, "--prediction": prediction}
         for option, name in named.items():
