@@ -14,9 +14,9 @@ from conftest import Edl, eventually
 
 import elasticdl
 from edl import api, app
-from edl.core.job_backend import JobBackend
 from edl.core.options import Verb, options_of, python_types
 from edl.core.platforms import PLATFORMS
+from edl.ports.job_backend import JobBackend
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 

@@ -1,24 +1,31 @@
-"""The composition root: the only module that chooses between job backends, and between trackers."""
+"""The composition root: the only module that knows which adapter is behind which port.
+
+Each function imports the adapters that it wires, so that a command loads no others: together they
+would take longer to import than most commands take to run.
+"""
 
 from __future__ import annotations
 
 import atexit
 import pkgutil
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
-from edl.core.job_backend import JobBackend
+from edl.core.diagnostics import Diagnostic
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
 from edl.core.tracking import ExperimentTracker
+from edl.ports.images import ImageBuilder, ImageSignatures
+from edl.ports.job_backend import JobBackend
+from edl.ports.model_files import ModelZoos, Verdict
+from edl.ports.watching import FleetPage, MetricsStore, TraceFiles
 from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_submission import JobSubmitter, SubmissionPorts
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
-
-if TYPE_CHECKING:
-    from edl.use_cases.job_submission import JobSubmitter
-
 
 _in_use: WeakSet[JobBackend] = WeakSet()
 
@@ -31,7 +38,7 @@ def _close() -> None:
 
 
 def job_catalog() -> JobCatalog:
-    """All jobs that this client can reach: those below ``$EDL_HOME``.
+    """Return all jobs that this client can reach: those below ``$EDL_HOME``.
 
     A program that goes on closes it; the end of the process does, too.
     """
@@ -45,15 +52,119 @@ def _backend(factory: str) -> JobBackend:
 
 
 def job_submitter() -> JobSubmitter:
-    """Submits jobs to the backends of ``job_catalog``."""
-    # It imports numpy, which takes longer than most commands that submit nothing.
-    from edl.use_cases.job_submission import JobSubmitter
+    """Return what submits jobs to the backends of ``job_catalog``."""
+    from edl.adapters import data_files, data_schema, image_record, trained_models
 
-    return JobSubmitter(job_catalog())
+    ports = SubmissionPorts(
+        zoos=model_zoos(),
+        models=trained_models,
+        check_model=check_model,
+        data=data_files,
+        descriptions=data_schema,
+        builder=image_builder(),
+        signatures=image_signatures(),
+        used_images=image_record,
+    )
+    return JobSubmitter(job_catalog(), ports)
+
+
+def model_zoos() -> ModelZoos:
+    """Return the access to model zoos."""
+    from edl.adapters import model_zoo
+
+    return model_zoo
+
+
+def image_builder() -> ImageBuilder:
+    """Return the access to builders of images."""
+    from edl.adapters import image_builder
+
+    return image_builder
+
+
+def image_signatures() -> ImageSignatures:
+    """Return the access to signatures of images."""
+    from edl.adapters import image_signatures
+
+    return image_signatures
+
+
+def check_model(job: Submission) -> Verdict:
+    """Have a worker process of this machine find all errors of a job's model file at once.
+
+    Raises:
+        EdlError: the check has ended without a verdict.
+    """
+    from edl.adapters.local import model_file_check
+    from edl.job_spec import encode_spec
+
+    return model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
+
+
+def create_zoo(folder: Path) -> list[str]:
+    """Create a model zoo to start from, and return its files relative to the folder.
+
+    Raises:
+        EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE or DISK_FULL.
+    """
+    from edl.adapters.zoo_template import create
+
+    return create(folder)
+
+
+def examine_machine() -> Iterable[Diagnostic]:
+    """Check whether this machine has everything that a job needs, the quick things first."""
+    from edl.adapters.local.machine_diagnostics import examine
+
+    return examine()
+
+
+def open_in_browser(link: str) -> None:
+    """Open a page by its link."""
+    from edl.adapters.local import dashboard_viewer
+
+    dashboard_viewer.open_in_browser(link)
+
+
+def serve_fleet_page(
+    jobs: Callable[[], list[dict[str, Any]]], page_link: Callable[[str], str], port: int
+) -> AbstractContextManager[FleetPage]:
+    """Return a context in which the page of all jobs is served.
+
+    Args:
+        jobs: returns them as plain values, newest first.
+        page_link: returns a link to the page of a job.
+        port: of this machine; 0 for any free one.
+
+    Raises:
+        EdlError: PORT_IN_USE.
+    """
+    from edl.adapters.fleet_server import FleetServer
+
+    return FleetServer(jobs, page_link, port)
+
+
+def run_prometheus() -> AbstractContextManager[MetricsStore]:
+    """Return a context in which a Prometheus of this user runs.
+
+    Raises:
+        EdlError: SYSTEM; it is not installed.
+    """
+    from edl.adapters.prometheus import Prometheus
+    from edl_runtime.local import job_directory
+
+    return Prometheus(job_directory.home() / "prometheus")
+
+
+def trace_files() -> TraceFiles:
+    """Return the access to files of traces."""
+    from edl.adapters import trace_file
+
+    return trace_file
 
 
 def experiment_tracker(name: str) -> ExperimentTracker:
-    """The tracker that a value of ``--tracker`` names.
+    """Return the tracker that a value of ``--tracker`` names.
 
     Raises:
         EdlError: USAGE; it is not installed, or not configured.
@@ -63,7 +174,7 @@ def experiment_tracker(name: str) -> ExperimentTracker:
 
 
 def tracker_of(job: Submission) -> ExperimentTracker | None:
-    """The tracker that a job names; it must be there before the job starts.
+    """Return the tracker that a job names; it must be there before the job starts.
 
     Raises:
         EdlError: as ``experiment_tracker``.
@@ -74,7 +185,7 @@ def tracker_of(job: Submission) -> ExperimentTracker | None:
 def job_tracking(
     backend: JobBackend, name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> JobTracking:
-    """Sends what happens to a job to a tracker.
+    """Return what sends the progress of a job to a tracker.
 
     Args:
         backend: of the job, used by nothing else.
@@ -87,7 +198,7 @@ def job_tracking(
 def track_in_background(
     name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> BackgroundTracking:
-    """The same, in parallel with the command that waits for the job."""
+    """Return what does so in parallel with the command that waits for the job."""
     # A catalog of its own: the command uses another one meanwhile.
     backend = job_catalog().find(name)
     return BackgroundTracking(name, job_tracking(backend, name, tracker, say).run, say)

@@ -14,7 +14,7 @@ from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
 from edl.core.cluster.choice import ClusterChoice
-from edl.core.job_backend import Say, silent
+from edl.ports.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.kubernetes import objects as protocol

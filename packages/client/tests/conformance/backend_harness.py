@@ -17,10 +17,10 @@ from fake_engine import IMAGE, FakeEngine
 
 from edl.adapters.local.containers import local_containers
 from edl.adapters.local.processes import local_processes
-from edl.core.job_backend import JobBackend
 from edl.core.job_status import JobState
 from edl.core.options import Given, Verb
 from edl.core.submission import Submission, build
+from edl.ports.job_backend import JobBackend
 from edl_runtime.local import job_directory
 
 

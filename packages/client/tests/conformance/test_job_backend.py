@@ -21,12 +21,12 @@ from conftest import Edl, eventually
 from edl.adapters.local.containers import local_containers
 from edl.adapters.local.job_identities import master_peer
 from edl.adapters.local.processes import local_processes
-from edl.core.job_backend import JobBackend
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobState
 from edl.core.options import Verb
 from edl.core.options.kinds import WorkerRange
 from edl.core.platforms import PLATFORMS
+from edl.ports.job_backend import JobBackend
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_runtime.identity.page_key import PageKey

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from edl.core.job_backend import StatusReport
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
+from edl.ports.job_backend import StatusReport
 from edl.use_cases.fleet import FleetJob, repeated
 from edl_proto.errors import EdlError, ErrorCode
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from edl.core.job_backend import StatusReport
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
 from edl.core.tracking import KerasModel, Measurement, RunEnd, TrackerUnavailable
+from edl.ports.job_backend import StatusReport
 from edl.use_cases import job_tracking
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
 from edl_proto.errors import EdlError, ErrorCode

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from edl.core.job_backend import JobBackend
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options import Verb
+from edl.ports.job_backend import JobBackend
 from edl.use_cases import job_watcher
 from edl.use_cases.job_watcher import JobWatcher
 from edl_proto.errors import EdlError, ErrorCode

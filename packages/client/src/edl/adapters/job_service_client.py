@@ -9,10 +9,10 @@ from typing import TypeVar
 import grpc
 
 from edl import codec
-from edl.core.job_backend import MasterUnreachable
 from edl.core.job_status import JobEvent
 from edl.core.options.kinds import WorkerRange
 from edl.core.timeline import TimelineSpan
+from edl.ports.job_backend import MasterUnreachable
 from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from edl.adapters.git_checkout import fetch as fetch
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.model_parameters import parameters
 from edl.core.parameter_values import Parameter
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model import zoo_files
+from edl_runtime.model.zoo_files import ZooFiles
 from edl_runtime.model.zoo_folders import places_of
 
 _OVERRIDES = (
@@ -43,6 +46,15 @@ def check(job: Submission) -> None:
         name = getattr(job, option)
         if name:
             _check_override(zoo, own, "--" + option.replace("_", "-"), name)
+
+
+def files_of(job: Submission) -> ZooFiles:
+    """Return what belongs to the model of a job whose zoo is a folder of this machine."""
+    names = (
+        *(job.model_def, job.input_fn, job.dataset_fn, job.loss, job.optimizer),
+        *(job.eval_metrics_fn, job.feature_columns, job.label_columns),
+    )
+    return zoo_files.select(Path(job.model_zoo), filter(None, names))
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:

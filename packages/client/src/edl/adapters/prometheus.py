@@ -30,8 +30,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from edl.adapters.log_tail import tail
-from edl.core.job_backend import StatusReport
 from edl.core.job_log import ERROR_LINES
+from edl.ports.job_backend import StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import replace_file
 from edl_runtime.identity.page_key import metrics_token_file
@@ -203,6 +203,11 @@ class Prometheus:
             self._write_configuration()
             self._process.send_signal(signal.SIGHUP)
             self._stale = False
+
+    def follow_jobs(self, reports: Iterable[StatusReport]) -> None:
+        """Read the metrics of these jobs, as far as they serve any, and of no others."""
+        found = map(scrape_target, reports)
+        self.follow(target for target in found if target is not None)
 
     def _failure(self, what: str, remedy: str) -> EdlError:
         return EdlError(

@@ -79,6 +79,15 @@ def read(folder: str) -> model_pb2.TrainedModel:
     return message
 
 
+def image_of(folder: str) -> str:
+    """Return the name of the image that a model was trained in; empty if there was none.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or FORBIDDEN.
+    """
+    return read(folder).docker_commit_id
+
+
 def _names(message: model_pb2.TrainedModel) -> Iterator[str]:
     """All texts of a description but the model's parameters, which may be many."""
     for field, value in message.ListFields():

@@ -1,4 +1,4 @@
-"""The files of a model zoo: how many there are, and their archive; equal files, equal archives."""
+"""The archive of a model zoo; equal files make equal archives."""
 
 from __future__ import annotations
 
@@ -7,51 +7,10 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
-from edl.core.quantities import plural, size
-from edl.core.submission import Submission
+from edl.core.quantities import size
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_ZOO_FILES, MAX_ZOO_NBYTES
 from edl_runtime.model import zoo_files
-from edl_runtime.model.zoo_files import ZooFiles
-
-_MANY_NBYTES = 16_000_000
-_MANY_FILES = 500
-"""More than that is hardly a model's code: a person has to accept it."""
-
-
-def files_of(job: Submission) -> ZooFiles:
-    """What belongs to the model of a job whose zoo is a folder of this machine."""
-    names = (
-        *(job.model_def, job.input_fn, job.dataset_fn, job.loss, job.optimizer),
-        *(job.eval_metrics_fn, job.feature_columns, job.label_columns),
-    )
-    return zoo_files.select(Path(job.model_zoo), filter(None, names))
-
-
-def describe(files: ZooFiles) -> str:
-    """How much of a zoo is copied, and what is not though the code names it."""
-    line = f"model zoo: {plural(len(files.paths), 'file')}, {size(files.nbytes)}"
-    if files.secrets:
-        line += (
-            f"; left out, since they look like secrets: {', '.join(files.secrets)}"
-            f" (a line such as !{files.secrets[0]} in {zoo_files.IGNORE_FILE} includes one,"
-            " unless it is a link that leads out of the zoo)"
-        )
-    return line
-
-
-def check_amount(files: ZooFiles, folder: str, *, accepted: bool) -> None:
-    """Raises: EdlError: LIMIT_EXCEEDED, if so much has to be accepted first."""
-    if accepted or (files.nbytes <= _MANY_NBYTES and len(files.paths) <= _MANY_FILES):
-        return
-    raise EdlError(
-        ErrorCode.LIMIT_EXCEEDED,
-        f"{plural(len(files.paths), 'file')} of the model zoo, {size(files.nbytes)}, would be"
-        " copied",
-        where=folder,
-        remedy=f"A file {zoo_files.IGNORE_FILE} in the zoo leaves files out, as .gitignore does;"
-        " --yes accepts them.",
-    )
 
 
 def pack(folder: Path, into: IO[bytes]) -> None:

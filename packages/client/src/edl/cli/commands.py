@@ -81,7 +81,8 @@ def option(*names: str, **settings: Any) -> Decorator:
 
 def argument(name: str, **settings: Any) -> Decorator:
     """Return a decorator that adds an argument; where nothing says more, files are completed."""
-    settings.setdefault("shell_complete", complete_files)
+    if not isinstance(settings.get("type"), click.ParamType):
+        settings.setdefault("shell_complete", complete_files)
     return click.argument(name, **settings)
 
 

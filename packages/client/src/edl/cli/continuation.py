@@ -35,7 +35,7 @@ def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -
     """
     with errors_as_output(output_format):
         from edl.app import job_catalog
-        from edl.core.job_backend import silent
+        from edl.ports.job_backend import silent
         from edl.render import terminal
 
         catalog = job_catalog()

@@ -22,9 +22,9 @@ from edl.cli.output import (
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
-    from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
     from edl.core.options.kinds import WorkerRange
+    from edl.ports.job_backend import JobBackend
     from edl.use_cases.job_catalog import JobCatalog
 
 
@@ -128,9 +128,9 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
     """Change the number of workers of a running job. Workers that leave return their tasks."""
     with errors_as_output(output_format):
         from edl.app import job_catalog
-        from edl.core.job_backend import MasterUnreachable
         from edl.core.options.kinds import Workers
         from edl.core.problem import usage
+        from edl.ports.job_backend import MasterUnreachable
         from edl_proto.errors import EdlError, ErrorCode
 
         try:
@@ -158,7 +158,7 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
 
 def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
     """Ask until a master answers: it may be busy or restarting. Asking twice changes nothing."""
-    from edl.core.job_backend import MasterUnreachable
+    from edl.ports.job_backend import MasterUnreachable
     from edl.use_cases.job_watcher import SILENCE_S
 
     deadline = time.monotonic() + SILENCE_S

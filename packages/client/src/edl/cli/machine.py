@@ -18,10 +18,10 @@ def doctor(output_format: Format | None) -> None:
     with errors_as_output(output_format):
         from dataclasses import asdict
 
-        from edl.adapters.local import machine_diagnostics
+        from edl.app import examine_machine
         from edl.core.diagnostics import is_fit, lines
 
-        findings = list(machine_diagnostics.examine())
+        findings = list(examine_machine())
         fit = is_fit(findings)
         print_result(
             {"ok": fit, "findings": [asdict(finding) for finding in findings]},
@@ -39,7 +39,7 @@ def version(output_format: Format | None) -> None:
     """Print the versions of edl, Python and libraries, and the platform."""
     import platform
 
-    from edl.adapters.local.machine_diagnostics import version_of
+    from edl.core.diagnostics import version_of
 
     found = {
         "edl": version_of("edl-client") or "not installed",
@@ -73,14 +73,15 @@ class Shell(StrEnum):
     metavar="bash|zsh|fish",
     help="Your shell.",
 )
-def completion(ctx: click.Context, shell: Shell) -> None:
+def completion(shell: Shell) -> None:
     """Print a script that completes commands, options, their values and names of jobs."""
     from click.shell_completion import get_completion_class
 
     from edl.render import terminal
 
-    prog = ctx.find_root().info_name or "edl"
+    root = click.get_current_context().find_root()
+    prog = root.info_name or "edl"
     complete = get_completion_class(shell.value)
     assert complete is not None, "click completes in each of these shells"
-    script = complete(ctx.find_root().command, {}, prog, f"_{prog.upper()}_COMPLETE").source()
+    script = complete(root.command, {}, prog, f"_{prog.upper()}_COMPLETE").source()
     terminal.result(script)

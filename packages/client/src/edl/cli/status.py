@@ -157,8 +157,7 @@ def dashboard(
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with errors_as_output(output_format):
-        from edl.adapters.local.dashboard_viewer import open_in_browser
-        from edl.app import job_catalog
+        from edl.app import job_catalog, open_in_browser
         from edl.core.problem import usage
         from edl.render import terminal
 
@@ -201,11 +200,9 @@ def _serve_all(
     """Serve the page of all jobs until Ctrl-C."""
     from contextlib import ExitStack
 
-    from edl.adapters.fleet_server import FleetServer
-    from edl.adapters.prometheus import Prometheus, scrape_target
+    from edl.app import run_prometheus, serve_fleet_page
     from edl.render import errors, terminal
     from edl.use_cases.fleet import Fleet, repeated
-    from edl_runtime.local import job_directory
 
     # As with Ctrl-C, no Prometheus is left behind; nohup has SIGHUP ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -215,18 +212,18 @@ def _serve_all(
         fleet = opened.enter_context(Fleet(catalog))
         prometheus = None
         if with_prometheus:
-            prometheus = opened.enter_context(Prometheus(job_directory.home() / "prometheus"))
+            prometheus = opened.enter_context(run_prometheus())
             terminal.message(f"Prometheus: {prometheus.url}")
 
         def refresh() -> None:
             fleet.refresh()
             if prometheus is not None:
-                found = (scrape_target(report) for report in fleet.reports)
-                prometheus.follow(target for target in found if target is not None)
+                prometheus.follow_jobs(fleet.reports)
 
         opened.enter_context(repeated(refresh, _FLEET_EVERY_S, errors.show))
-        page = FleetServer(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
-        opened.enter_context(page)
+        page = opened.enter_context(
+            serve_fleet_page(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
+        )
         show(page.link())
         terminal.message("the page of all jobs; Ctrl-C closes it")
         threading.Event().wait()

@@ -24,9 +24,9 @@ from edl.core.options import Given, Verb, options_of
 from edl.render.output_format import Format
 
 if TYPE_CHECKING:
-    from edl.core.job_backend import JobBackend
     from edl.core.job_status import JobStatus
     from edl.core.tracking import ExperimentTracker
+    from edl.ports.job_backend import JobBackend
     from edl.use_cases.image_build import BuildDisplay
     from edl.use_cases.job_catalog import JobCatalog
     from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan
@@ -88,9 +88,9 @@ train, evaluate, predict = map(_make_command, (Verb.TRAIN, Verb.EVALUATE, Verb.P
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
     """Start a job, watch it until its end, and print the result."""
     with errors_as_output(form, lambda error: _refused(flags, error)):
-        from edl.adapters import zoo_archive
         from edl.app import job_submitter, tracker_of
-        from edl.core.job_backend import silent
+        from edl.core import zoo_amount
+        from edl.ports.job_backend import silent
         from edl.render import terminal
         from edl.use_cases.job_submission import announcement
 
@@ -103,7 +103,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             _put_plan(plan, submitter.manifest(plan), form)
             return
         if plan.zoo is not None and not quiet:
-            terminal.message(zoo_archive.describe(plan.zoo))
+            terminal.message(zoo_amount.describe(plan.zoo))
         if plan.schema is not None and not quiet:
             terminal.message(f"the model gets the schema of the data, {plan.schema}")
         plan = provide_image(submitter, plan, quiet=quiet)

@@ -29,16 +29,16 @@ def trace(name: str, output: str, output_format: Format | None) -> None:
     with errors_as_output(output_format):
         from pathlib import Path
 
-        from edl.adapters.trace_file import check_trace, write_trace
-        from edl.app import job_catalog
+        from edl.app import job_catalog, trace_files
         from edl.core.timeline import phase_shares
         from edl.core.trace import chrome_trace
 
         backend = job_catalog().find(name)
         path = Path(output or f"{name.replace('/', '-')}.trace.json")
-        check_trace(output or str(path), name)
+        files = trace_files()
+        files.check_trace(output or str(path), name)
         spans = backend.timelines.read(name)
-        write_trace(path, chrome_trace(name, spans, backend.events(name)))
+        files.write_trace(path, chrome_trace(name, spans, backend.events(name)))
         shares = phase_shares(spans)
         tasks = sum(1 for span in spans if span.task)
         result = {

@@ -22,7 +22,7 @@ from edl.render.output_format import Format
 def init(directory: str, output_format: Format | None) -> None:
     """Create a model zoo: a model file that works, and records for it."""
     with errors_as_output(output_format):
-        from edl.adapters.zoo_template import create
+        from edl.app import create_zoo
         from edl.core.locations import user_path
         from edl.core.problem import usage
 
@@ -33,7 +33,7 @@ def init(directory: str, output_format: Format | None) -> None:
                 remedy="For example: edl zoo init my_zoo",
             )
         folder = user_path(directory).absolute()
-        written = create(folder)
+        written = create_zoo(folder)
         zoo, data = shlex.quote(directory), f"{directory}/data"
         print_result(
             {"model_zoo": str(folder), "files": written},
@@ -82,17 +82,16 @@ def check(**values: Any) -> None:
     """
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        from edl.adapters.local import model_file_check
+        from edl.app import check_model, model_zoos
         from edl.core.exit_codes import present
         from edl.core.job_result import error_fields
         from edl.core.quantities import plural
-        from edl.job_spec import encode_spec
         from edl.render import terminal
         from edl.render.job_text import failure_lines
         from edl.use_cases.job_submission import model_submission
 
-        job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values))
-        verdict = model_file_check.check(encode_spec(job, job_dir="", submitted_at=""))
+        job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values), model_zoos())
+        verdict = check_model(job)
         print_result(
             {
                 **verdict.facts,
@@ -133,6 +132,7 @@ def build(**values: Any) -> None:
     """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
     output_format, quiet = values["output_format"], values["quiet"]
     with errors_as_output(output_format):
+        from edl.app import image_builder, model_zoos
         from edl.cli.submit import build_display, interruptible
         from edl.render import terminal
         from edl.use_cases.image_request import build_zoo_image
@@ -141,6 +141,8 @@ def build(**values: Any) -> None:
             image = build_zoo_image(
                 given(_BUILD_OPTIONS, values),
                 build_display(quiet, bool(values["build_log"])),
+                model_zoos(),
+                image_builder(),
                 values["tag"],
                 _labels(values["label"]),
             )
@@ -162,11 +164,12 @@ def verify(**values: Any) -> None:
     """Check who has signed an image, and show how it was made."""
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        from edl.use_cases.image_verification import verify as verified
+        from edl.app import image_signatures
+        from edl.use_cases.image_verification import verify as verify_image
 
         image = values["image"]
         options = [BY_NAME["image_public_key"]]
-        statement = verified(image, given(options, values))
+        statement = verify_image(image, given(options, values), image_signatures())
         made = (statement or {}).get("predicate", {})
         print_result(
             {"image": image, "provenance": made or None},

@@ -1,6 +1,6 @@
 """The platforms that jobs run on, and what each needs.
 
-A new platform is an entry here and its adapter: a module that implements ``core.job_backend``.
+A new platform is an entry here and its adapter: a module that implements ``ports.job_backend``.
 """
 
 from __future__ import annotations

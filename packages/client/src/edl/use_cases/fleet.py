@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.codec import failure_of
-from edl.core.job_backend import ServedPage, StatusReport
 from edl.core.job_result import UNREADABLE, error_fields
 from edl.core.job_status import Failure
+from edl.ports.job_backend import ServedPage, StatusReport
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from edl import codec
-from edl.adapters import zoo_archive
-from edl.adapters.builder_client import BuilderClient
-from edl.adapters.local import builder as local_builder
 from edl.core.image_build import (
     BuilderEndpoint,
     BuildLogLine,
@@ -20,6 +17,7 @@ from edl.core.image_build import (
     BuildStatus,
     BuiltImage,
 )
+from edl.ports.images import BuilderConnection, ImageBuilder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.printable import one_line
 from edl_runtime.images.names import pinned_name, repository_of
@@ -49,7 +47,9 @@ class BuildDisplay(Protocol):
         """Restore the terminal. Harmless when repeated."""
 
 
-def build(request: BuildRequest, endpoint: BuilderEndpoint, display: BuildDisplay) -> BuiltImage:
+def build(
+    request: BuildRequest, endpoint: BuilderEndpoint, display: BuildDisplay, builder: ImageBuilder
+) -> BuiltImage:
     """Have an image built, and wait for it.
 
     Raises:
@@ -61,12 +61,10 @@ def build(request: BuildRequest, endpoint: BuilderEndpoint, display: BuildDispla
         archive = None
         if isinstance(request.zoo, str):
             archive = opened.enter_context(tempfile.TemporaryFile())
-            zoo_archive.pack(Path(request.zoo), archive)
-        address = endpoint.address
+            builder.pack(Path(request.zoo), archive)
         if endpoint.is_local:
             display.update(BuildStatus("", "starting"))
-            address = opened.enter_context(local_builder.running(request, endpoint, display.say))
-        client = opened.enter_context(BuilderClient(address, endpoint))
+        client = opened.enter_context(builder.connect(request, endpoint, display.say))
         return _BuildSession(client, request, archive, endpoint.is_local, display).run()
 
 
@@ -75,7 +73,7 @@ class _BuildSession:
 
     def __init__(
         self,
-        client: BuilderClient,
+        client: BuilderConnection,
         request: BuildRequest,
         archive: IO[bytes] | None,
         is_local: bool,
@@ -86,7 +84,7 @@ class _BuildSession:
         self._archive = archive
         self._is_local = is_local
         self._display = display
-        # No longer than this, because a service may send lines faster than anybody shows them.
+        # A service may send lines faster than they are shown.
         self._messages: queue.Queue[BuildStatus | BuildLogLine | Exception] = queue.Queue(_MOST)
         self._last = BuildStatus("", "starting")
 
@@ -135,7 +133,7 @@ class _BuildSession:
         )
 
     def _checked(self, image: BuiltImage) -> BuiltImage:
-        """An image of the repository that was asked for, by its digest: what else runs as such?
+        """Return the image if it is one of the requested repository, by its digest.
 
         Raises:
             EdlError: BUILDER_UNAVAILABLE; it is another one.

@@ -8,21 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from edl import codec, settings
-from edl.adapters import git_checkout, model_zoo, trained_models, zoo_archive
+from edl.core import zoo_amount
 from edl.core.image_build import BuildRequest, BuiltImage, service_of
 from edl.core.locations import scheme
 from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.submission import build as build_submission
+from edl.ports.images import ImageBuilder
+from edl.ports.model_files import ModelZoos, TrainedModels
 from edl.use_cases.image_build import BuildDisplay, build
 from edl_runtime.model import zoo_files
 from edl_runtime.model.git_source import GitSource
 from edl_runtime.model.trained_model import MODEL_ZOO
 
 
-def fetched(job: Submission) -> Path | None:
-    """The folder of a job's git zoo on this machine; None if a build service fetches the zoo.
+def fetch_zoo(job: Submission, zoos: ModelZoos) -> Path | None:
+    """Return the folder of a job's git zoo on this machine; None if a build service fetches it.
 
     Raises:
         EdlError: the repository cannot be fetched.
@@ -30,18 +32,18 @@ def fetched(job: Submission) -> Path | None:
     zoo = job.git_source
     if zoo is None or (job.runs_in_image and not service_of(job).is_local):
         return None
-    return git_checkout.fetch(zoo)
+    return zoos.fetch(zoo)
 
 
-def image_of(job: Submission) -> str:
-    """The image that exists already: named by the user, or by the trained model."""
+def image_of(job: Submission, models: TrainedModels) -> str:
+    """Return the image that exists already: named by the user, or by the trained model."""
     if job.image or job.verb is Verb.TRAIN or not job.runs_in_image:
         return job.image
-    return trained_models.read(job.trained_model).docker_commit_id
+    return models.image_of(job.trained_model)
 
 
-def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
-    """What to build for a job; None if the job needs no image, or has one already.
+def request_of(job: Submission, folder: Path | None, models: TrainedModels) -> BuildRequest | None:
+    """Return what to build for a job; None if the job needs no image, or has one already.
 
     Args:
         folder: where the job's git zoo is on this machine, if it has been fetched.
@@ -49,7 +51,7 @@ def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
     Raises:
         Problem: USAGE; no image repository or no base image is configured.
     """
-    if not job.needs_image or image_of(job):
+    if not job.needs_image or image_of(job, models):
         return None
     zoo: str | GitSource = job.model_zoo
     if job.verb is not Verb.TRAIN:
@@ -68,7 +70,7 @@ def request_of(job: Submission, folder: Path | None) -> BuildRequest | None:
 
 
 def request(job: Submission, zoo: str | GitSource, tag: str = "") -> BuildRequest:
-    """A build request with the values of the options.
+    """Return a build request with the values of the options.
 
     Raises:
         Problem: USAGE; no image repository or no base image is configured.
@@ -93,6 +95,8 @@ def request(job: Submission, zoo: str | GitSource, tag: str = "") -> BuildReques
 def build_zoo_image(
     flags: Mapping[str, Given],
     display: BuildDisplay,
+    zoos: ModelZoos,
+    builder: ImageBuilder,
     tag: str = "",
     labels: Mapping[str, str] | None = None,
     *,
@@ -123,10 +127,13 @@ def build_zoo_image(
         raise codec.error_of(problem) from None
     if isinstance(source, GitSource):
         if endpoint.is_local:
-            wanted = replace(wanted, zoo=str(git_checkout.fetch(source)))
+            wanted = replace(wanted, zoo=str(zoos.fetch(source)))
     else:
-        model_zoo.check_folder(Path(source))
+        zoos.check_folder(Path(source))
         files = zoo_files.select(Path(source))
-        zoo_archive.check_amount(files, source, accepted=job.yes)
-        display.say(zoo_archive.describe(files))
-    return build(replace(wanted, labels=labels or {}), endpoint, display)
+        try:
+            zoo_amount.check_amount(files, source, accepted=job.yes)
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        display.say(zoo_amount.describe(files))
+    return build(replace(wanted, labels=labels or {}), endpoint, display, builder)

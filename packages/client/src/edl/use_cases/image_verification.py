@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from edl import codec, settings
-from edl.adapters import image_signatures
 from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import build
+from edl.ports.images import ImageSignatures
 
 
 def verify(
     image: str,
     flags: Mapping[str, Given],
+    signatures: ImageSignatures,
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
@@ -43,5 +44,5 @@ def verify(
             )
     except Problem as problem:
         raise codec.error_of(problem) from None
-    image_signatures.check(image, job.image_public_key)
-    return image_signatures.provenance(image, job.image_public_key)
+    signatures.check(image, job.image_public_key)
+    return signatures.provenance(image, job.image_public_key)

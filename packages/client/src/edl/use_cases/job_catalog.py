@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from edl.core.job_backend import JobBackend, StatusReport
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
+from edl.ports.job_backend import JobBackend, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
 

@@ -8,23 +8,39 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edl import codec, settings
-from edl.adapters import data_schema, image_record, model_zoo, zoo_archive
+from edl.core import zoo_amount
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
-from edl.core.job_backend import JobBackend, Say, silent
 from edl.core.job_status import JobState
 from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
 from edl.core.trackers import TRACKERS
+from edl.ports.data_files import DataDescriptions, DataFiles
+from edl.ports.images import ImageBuilder, ImageRecord, ImageSignatures
+from edl.ports.job_backend import JobBackend, Say, silent
+from edl.ports.model_files import ModelCheck, ModelZoos, TrainedModels
+from edl.use_cases import image_build, image_request
+from edl.use_cases.image_build import BuildDisplay
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model.zoo_files import ZooFiles
 
-if TYPE_CHECKING:
-    from edl.use_cases.image_build import BuildDisplay
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPorts:
+    """What a submission needs of the outside world besides its backend."""
+
+    zoos: ModelZoos
+    models: TrainedModels
+    check_model: ModelCheck
+    data: DataFiles
+    descriptions: DataDescriptions
+    builder: ImageBuilder
+    signatures: ImageSignatures
+    used_images: ImageRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +99,9 @@ def announcement(started: StartedJob, job: Submission) -> str:
 class JobSubmitter:
     """Submits jobs to the backend that their platform names."""
 
-    def __init__(self, catalog: JobCatalog) -> None:
+    def __init__(self, catalog: JobCatalog, ports: SubmissionPorts) -> None:
         self.catalog = catalog
+        self._ports = ports
 
     def prepare(
         self,
@@ -110,12 +127,10 @@ class JobSubmitter:
         job = placement.resolve(requested, environ)
         checkout = None
         if job.git_source is not None:
-            from edl.use_cases import image_request
-
-            checkout = image_request.fetched(job)
+            checkout = image_request.fetch_zoo(job, self._ports.zoos)
             if checkout is not None and not job.runs_in_image:
                 job = replace(job, model_zoo=str(checkout))
-        job, schema = _described(job, checkout)
+        job, schema = self._describe_data(job, checkout)
         if job.name and self.catalog.has(job.name) and self._same_job_runs(backend, job):
             return SubmissionPlan(job, placement.describe(job), running=True)
         named = job.named(secrets.token_hex(2))
@@ -123,17 +138,15 @@ class JobSubmitter:
             named = job.named(secrets.token_hex(2))
         here = replace(named, model_zoo=str(checkout)) if checkout is not None else named
         placement.check(here)
-        zoo = _files_of(here)
+        zoo = self._files_of(here)
         description = placement.describe(named)
         if not job.needs_image:
             return SubmissionPlan(named, description, zoo=zoo, schema=schema)
-        from edl.use_cases import image_request
-
         try:
-            request = image_request.request_of(requested, checkout)
+            request = image_request.request_of(requested, checkout, self._ports.models)
         except Problem as problem:
             raise codec.error_of(problem) from None
-        image = image_request.image_of(named)
+        image = image_request.image_of(named, self._ports.models)
         return SubmissionPlan(named, description, False, image, request, zoo, schema)
 
     def dry_run(self, plan: SubmissionPlan) -> tuple[str, ...]:
@@ -147,17 +160,13 @@ class JobSubmitter:
         Raises:
             EdlError: the first thing that is wrong; its detail has the others.
         """
-        from edl.adapters import data_files
-        from edl.adapters.local import model_file_check
-        from edl.job_spec import encode_spec
-
         job = plan.job
         if job.runs_in_image:
             return ()
-        data_files.check_records(job.data, job.data_format, "--data")
-        data_files.check_records(job.validation_data, job.data_format, "--validation-data")
-        spec = encode_spec(job, job_dir="", submitted_at="")
-        verdict = model_file_check.check(spec)
+        check_records = self._ports.data.check_records
+        check_records(job.data, job.data_format, "--data")
+        check_records(job.validation_data, job.data_format, "--validation-data")
+        verdict = self._ports.check_model(job)
         if verdict.failures:
             first, *others = map(codec.error_of, verdict.failures)
             if others:
@@ -180,23 +189,21 @@ class JobSubmitter:
         """
         if plan.running or not plan.job.needs_image:
             return plan
-        from edl.use_cases import image_build
-
         image = plan.image
         if plan.build_request is not None:
-            built = image_build.build(plan.build_request, service_of(plan.job), display)
+            built = image_build.build(
+                plan.build_request, service_of(plan.job), display, self._ports.builder
+            )
             image = built.name
             display.say(str(built))
         if plan.job.image_public_key:
-            from edl.adapters import image_signatures  # with the libraries that verify
-
-            image_signatures.check(image, plan.job.image_public_key)
+            self._ports.signatures.check(image, plan.job.image_public_key)
         placement = self.catalog.backend_for(plan.job).placement
         placement.provide_image(
             plan.job, image, lambda: display.update(BuildStatus("", "pulling")), display.line
         )
         with contextlib.suppress(OSError):  # then a model that names it asks for trust
-            image_record.add(image)
+            self._ports.used_images.add(image)
         display.close()
         return replace(plan, image=image, job=replace(plan.job, image=image))
 
@@ -260,28 +267,31 @@ class JobSubmitter:
             return True
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
 
+    def _describe_data(
+        self, job: Submission, checkout: Path | None
+    ) -> tuple[Submission, str | None]:
+        """Return a training job with the description of its data, where the model takes one."""
+        if job.verb is not Verb.TRAIN or (job.git_source is not None and checkout is None):
+            return job, None
+        try:
+            return self._ports.descriptions.describe(job, checkout or Path(job.model_zoo))
+        except Problem as problem:
+            raise codec.error_of(problem) from None
 
-def _described(job: Submission, checkout: Path | None) -> tuple[Submission, str | None]:
-    """A training job with the description of its data, where the model takes one."""
-    if job.verb is not Verb.TRAIN or (job.git_source is not None and checkout is None):
-        return job, None
-    try:
-        return data_schema.describe(job, checkout or Path(job.model_zoo))
-    except Problem as problem:
-        raise codec.error_of(problem) from None
+    def _files_of(self, job: Submission) -> ZooFiles | None:
+        """Return what a training job copies from a zoo that is a folder.
 
-
-def _files_of(job: Submission) -> ZooFiles | None:
-    """What a training job copies from a zoo that is a folder.
-
-    Raises:
-        EdlError: LIMIT_EXCEEDED, if that has to be accepted first.
-    """
-    if job.verb is not Verb.TRAIN or job.git_source is not None:
-        return None
-    files = zoo_archive.files_of(job)
-    zoo_archive.check_amount(files, job.model_zoo, accepted=job.yes)
-    return files
+        Raises:
+            EdlError: LIMIT_EXCEEDED, if that has to be accepted first.
+        """
+        if job.verb is not Verb.TRAIN or job.git_source is not None:
+            return None
+        files = self._ports.zoos.files_of(job)
+        try:
+            zoo_amount.check_amount(files, job.model_zoo, accepted=job.yes)
+        except Problem as problem:
+            raise codec.error_of(problem) from None
+        return files
 
 
 _NAMING_A_MODEL = {"model_zoo": "--model-zoo", "model_def": "--model-def"}
@@ -290,11 +300,12 @@ _NAMING_A_MODEL = {"model_zoo": "--model-zoo", "model_def": "--model-def"}
 def model_submission(
     verb: Verb,
     flags: Mapping[str, Given],
+    zoos: ModelZoos,
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> Submission:
-    """A job that only names a model, for checking the model file; its zoo has been checked.
+    """Return a job that only names a model, for checking the model file; its zoo has been checked.
 
     Raises:
         EdlError: a wrong option, or MODEL_NOT_FOUND.
@@ -312,8 +323,6 @@ def model_submission(
     except Problem as problem:
         raise codec.error_of(problem) from None
     if job.git_source is not None:
-        from edl.adapters import git_checkout
-
-        job = replace(job, model_zoo=str(git_checkout.fetch(job.git_source)))
-    model_zoo.check(job)
+        job = replace(job, model_zoo=str(zoos.fetch(job.git_source)))
+    zoos.check(job)
     return replace(job, output="", data=job.data if "data" in flags else ())

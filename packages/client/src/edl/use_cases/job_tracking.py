@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from edl.core import tracking
-from edl.core.job_backend import JobBackend, StatusReport
 from edl.core.options import Verb
 from edl.core.tracking import ExperimentTracker, KerasModel, TrackerUnavailable
+from edl.ports.job_backend import JobBackend, StatusReport
 from edl_proto.errors import EdlError
 
 POLL_S = 2.0

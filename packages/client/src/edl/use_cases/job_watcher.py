@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from edl.core.job_backend import JobBackend, MasterUnreachable, StatusReport
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
+from edl.ports.job_backend import JobBackend, MasterUnreachable, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
 POLL_S = 0.25

@@ -28,7 +28,13 @@ from edl.adapters.kubernetes.pod_logs import PodLogs
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start import JobStart
 from edl.adapters.kubernetes.timelines import ClusterTimelines
-from edl.core.job_backend import (
+from edl.core.job_log import ERROR_LINES, LogChoice
+from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, final_failure
+from edl.core.options.kinds import WorkerRange
+from edl.core.platforms import KUBERNETES
+from edl.core.problem import Problem
+from edl.core.submission import Submission
+from edl.ports.job_backend import (
     JobEntry,
     JobLogs,
     MasterUnreachable,
@@ -37,12 +43,6 @@ from edl.core.job_backend import (
     StatusReport,
     silent,
 )
-from edl.core.job_log import ERROR_LINES, LogChoice
-from edl.core.job_status import Failure, JobEvent, JobState, JobStatus, final_failure
-from edl.core.options.kinds import WorkerRange
-from edl.core.platforms import KUBERNETES
-from edl.core.problem import Problem
-from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.kubernetes import objects

@@ -17,10 +17,10 @@ from edl.adapters.local.job_store import submission_time
 from edl.core import names
 from edl.core.cluster import export, identities, manifest
 from edl.core.cluster.templates import JsonObject
-from edl.core.job_backend import Say, silent
 from edl.core.job_status import JobState, JobStatus, new_submission
 from edl.core.locations import scheme
 from edl.job_spec import export_fields, start_fields
+from edl.ports.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.kubernetes import objects

@@ -25,8 +25,8 @@ from edl.adapters.kubernetes.placement import KINDS, ClusterPlacement, read_temp
 from edl.adapters.kubernetes.session import ClusterConnection, ClusterSession
 from edl.core.cluster import manifest
 from edl.core.cluster.templates import JsonObject
-from edl.core.job_backend import Say, silent
 from edl.core.submission import Submission
+from edl.ports.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.page_key import PageKey
 from edl_runtime.kubernetes import objects

@@ -14,7 +14,7 @@ from edl.adapters.kubernetes.job_objects import JobObjects
 from edl.adapters.kubernetes.master_pods import ready_pod
 from edl.adapters.kubernetes.port_forward import PortForward
 from edl.adapters.kubernetes.session import ClusterSession
-from edl.core.job_backend import MasterUnreachable
+from edl.ports.job_backend import MasterUnreachable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import objects
 

@@ -8,7 +8,7 @@ from edl.adapters.kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl.adapters.kubernetes.placement import KINDS
 from edl.adapters.kubernetes.session import ClusterConnection
 from edl.core.cluster.templates import JsonObject
-from edl.core.job_backend import Say, silent
+from edl.ports.job_backend import Say, silent
 from edl_runtime.kubernetes.api_errors import ApiError
 
 _REMOVAL_S = 120.0

@@ -20,7 +20,7 @@ from edl.adapters.kubernetes.refusals import quota_remedy
 from edl.adapters.kubernetes.session import ClusterSession
 from edl.adapters.kubernetes.start_progress import StartProgress
 from edl.core.cluster.templates import JsonObject
-from edl.core.job_backend import Say, silent
+from edl.ports.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable

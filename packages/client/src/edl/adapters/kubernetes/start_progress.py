@@ -14,7 +14,7 @@ from edl.adapters.kubernetes.master_pods import (
     start_phase,
 )
 from edl.core.cluster.templates import JsonObject
-from edl.core.job_backend import Say
+from edl.ports.job_backend import Say
 from edl_proto.errors import EdlError
 from edl_proto.printable import clip, one_line
 from edl_runtime.kubernetes import objects

@@ -18,12 +18,12 @@ from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, subm
 from edl.adapters.local.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local.runtime import LocalRuntime
 from edl.core import mounts, names
-from edl.core.job_backend import Say, silent
 from edl.core.job_status import JobState, JobStatus, next_steps
 from edl.core.locations import scheme
 from edl.core.mounts import BindMount
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
+from edl.ports.job_backend import Say, silent
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.files import open_appending, replace_file
@@ -31,7 +31,7 @@ from edl_runtime.local import job_directory, supervision
 from edl_runtime.local.job_status import read_status
 
 if TYPE_CHECKING:
-    from edl.core.job_backend import JobBackend
+    from edl.ports.job_backend import JobBackend
 
 
 class LocalContinuation:

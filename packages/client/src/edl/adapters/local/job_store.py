@@ -21,9 +21,9 @@ from edl.adapters.local import job_identities
 from edl.adapters.local.instances import LocalInstance
 from edl.adapters.local.runtime import LocalRuntime
 from edl.core import names
-from edl.core.job_backend import JobEntry
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.platforms import DOCKER, PROCESSES
+from edl.ports.job_backend import JobEntry
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.files import flush, open_regular, read_regular

@@ -22,16 +22,6 @@ from edl.adapters.local.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local.logs import LocalJobLogs
 from edl.adapters.local.runtime import LocalRuntime
 from edl.adapters.local.timelines import LocalTimelines
-from edl.core.job_backend import (
-    JobEntry,
-    JobLogs,
-    JobPlacement,
-    MasterUnreachable,
-    Say,
-    ServedPage,
-    StatusReport,
-    silent,
-)
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import (
     Failure,
@@ -43,6 +33,16 @@ from edl.core.job_status import (
 )
 from edl.core.options.kinds import WorkerRange
 from edl.core.submission import Submission
+from edl.ports.job_backend import (
+    JobEntry,
+    JobLogs,
+    JobPlacement,
+    MasterUnreachable,
+    Say,
+    ServedPage,
+    StatusReport,
+    silent,
+)
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.page_key import PageKey

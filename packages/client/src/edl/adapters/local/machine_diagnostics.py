@@ -10,13 +10,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 from edl import codec, settings
 from edl.adapters.local import container_engine
 from edl.adapters.local.launcher import master_command, python
-from edl.core.diagnostics import Diagnostic, DiagnosticGrade
+from edl.core.diagnostics import Diagnostic, DiagnosticGrade, version_of
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.quantities import size
@@ -45,14 +44,6 @@ except BaseException as error:
     found["tensorflow"], found["error"] = None, f"{type(error).__name__}: {error}"
 print("\\n" + json.dumps(found))
 """
-
-
-def version_of(distribution: str) -> str | None:
-    """The installed version of a distribution; None if it is not installed."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def examine() -> Iterator[Diagnostic]:

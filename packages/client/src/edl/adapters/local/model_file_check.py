@@ -8,13 +8,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edl import codec
 from edl.adapters.local.launcher import lacks_module, python
 from edl.core.job_status import Failure
+from edl.ports.model_files import Verdict
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import process_identity
@@ -29,20 +29,6 @@ BUSY_S = 900.0
 _IDLE_SHARE = 0.001  # of one core: what a process uses that only waits
 _POLL_S = 0.25
 _DETAIL_LINES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the worker found; no failures: the model file can train.
-
-    Attributes:
-        warnings: what the trained model will lack and which metrics are no numbers, in sentences.
-        facts: the worker's whole report.
-    """
-
-    failures: tuple[Failure, ...]
-    warnings: tuple[str, ...]
-    facts: dict[str, Any]
 
 
 def check(spec: job_pb2.JobSpec, idle_s: float = IDLE_S, busy_s: float = BUSY_S) -> Verdict:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from edl import codec
 from edl.adapters.local.job_store import StoredJob
-from edl.core.job_backend import MasterUnreachable
 from edl.core.timeline import TimelineSpan
+from edl.ports.job_backend import MasterUnreachable
 from edl_runtime.files import open_regular
 from edl_runtime.local import job_directory
 

@@ -1,0 +1,5 @@
+"""What use cases and commands need of the outside world, in the words of the core.
+
+Adapters implement these ports: some are classes, others are modules whose functions are the port's
+methods. ``edl.app`` says which adapter a command gets. Nothing here reads, writes or connects.
+"""

@@ -1,0 +1,63 @@
+"""The ports to model zoos, trained models, and the check of a model file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from edl.core.job_status import Failure
+from edl.core.submission import Submission
+from edl.core.tracking import KerasModel
+from edl_runtime.model.git_source import GitSource
+from edl_runtime.model.zoo_files import ZooFiles
+
+
+class ModelZoos(Protocol):
+    """Folders of model files, on this machine or in a git repository."""
+
+    def fetch(self, zoo: GitSource) -> Path:
+        """Return a folder with the files of a git repository. Raises: EdlError."""
+
+    def check(self, job: Submission) -> None:
+        """Check that a zoo has the model that a job names. Raises: EdlError: MODEL_NOT_FOUND."""
+
+    def check_folder(self, zoo: Path) -> None:
+        """Check that a zoo is a folder. Raises: EdlError: MODEL_NOT_FOUND."""
+
+    def files_of(self, job: Submission) -> ZooFiles:
+        """Return what belongs to the model of a job whose zoo is a folder of this machine."""
+
+
+class TrainedModels(Protocol):
+    """The folders that training jobs leave."""
+
+    def image_of(self, folder: str) -> str:
+        """Return the name of the image that a model was trained in; empty if there was none.
+
+        Raises:
+            EdlError: MODEL_NOT_FOUND or FORBIDDEN.
+        """
+
+    def open_keras_model(self, folder: str) -> AbstractContextManager[KerasModel]:
+        """Return a context with the Keras model as a file of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a worker found; no failures: the model file can train.
+
+    Attributes:
+        warnings: what the trained model will lack and which metrics are no numbers, in sentences.
+        facts: the worker's whole report.
+    """
+
+    failures: tuple[Failure, ...]
+    warnings: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+ModelCheck: TypeAlias = Callable[[Submission], Verdict]
+"""Has a worker find all errors of a job's model file at once."""
