@@ -43,6 +43,16 @@ def test_the_nearest_source_wins(project: Path) -> None:
     assert values(project, EDL_SEED="3", seed="4")["seed"] == "4"
 
 
+@pytest.mark.parametrize("name", ["image-public-key", "builder-ca", "metrics-auth"])
+def test_a_project_does_not_replace_what_protects_the_user(project: Path, name: str) -> None:
+    (project / "edl.toml").write_text(f"{name} = '/theirs'\n[train]\n{name} = '/theirs'\n")
+    option = name.replace("-", "_")
+    assert values(project)[option] == "/theirs", "the user has no settings"
+    user_file(project, f"{name} = '/mine'\n")
+    assert values(project)[option] == "/mine"
+    assert values(project, **{option: "/flag"})[option] == "/flag"
+
+
 def test_a_section_of_a_verb_goes_before_what_all_share(project: Path) -> None:
     (project / "edl.toml").write_text("minibatch-size = 1\n[predict]\nminibatch-size = 256\n")
     assert values(project)["minibatch_size"] == 1

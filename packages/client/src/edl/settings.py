@@ -1,4 +1,7 @@
-"""Sources of option values: flag, variable, project file and user file, in this order."""
+"""Sources of option values: flag, variable, project file and user file, in this order.
+
+For options that protect the user, the user file goes before the project file.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +87,11 @@ def gather(
             somebody else.
     """
     found: dict[str, Given] = {}
-    for file in (user_file(environ), project_file(cwd, environ)):
-        if file is not None:
-            found.update(file.given(verb))
+    if project := project_file(cwd, environ):
+        found.update(project.given(verb))
+    if own := user_file(environ):
+        given = own.given(verb).items()
+        found |= {n: v for n, v in given if n not in found or BY_NAME[n].protects_user}
     for option in options_of(verb):
         value = environ.get(option.variable)
         if value and not option.per_run:

@@ -40,7 +40,7 @@ def verify(
             raise usage(
                 "no public key is given",
                 where="--image-public-key",
-                remedy="Add --image-public-key FILE, or set image-public-key in edl.toml.",
+                remedy="Add --image-public-key FILE, or set image-public-key in your settings.",
             )
     except Problem as problem:
         raise codec.error_of(problem) from None

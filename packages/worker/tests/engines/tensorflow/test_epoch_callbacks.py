@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.engines.tensorflow import callback_state
 from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.model_file.errors import ContractErrors
@@ -107,31 +110,95 @@ def test_calls_from_one_worker_or_from_many_decide_as_keras_does(
 
 
 OWN = """
+import collections, logging, pathlib, threading
+
 class Count(list):
     pass
 
 class Own(tf.keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.lock, self.log, self.name = threading.Lock(), logging.getLogger("own"), lambda: "own"
     def on_train_begin(self, logs=None):
-        self.seen = Count()
+        self.counts, self.seen = Count(), []
+    def on_epoch_end(self, epoch, logs=None):
+        CHANGES
 
 callbacks = [Own(), tf.keras.callbacks.EarlyStopping("loss")]
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (OWN.replace("callbacks = [Own(), ", "callbacks = ["), "has 1 callback, .* began with 2"),
-        (OWN.replace("Count", "Counter"), "does not fit the model file: .*Count"),
-    ],
-)
-def test_what_other_callbacks_remember_is_refused(zoo: ZooFolder, text: str, what: str) -> None:
-    state = caller(zoo, MODEL + REST + LOSS + OWN).call(0, EpochLogs()).state
-    other = caller(zoo, MODEL + REST + LOSS + text)
-    with pytest.raises(EdlError, match=what) as caught:
+def test_the_state_of_other_callbacks_is_refused(zoo: ZooFolder) -> None:
+    text = MODEL + REST + LOSS + OWN.replace("CHANGES", "pass")
+    state = caller(zoo, text).call(0, EpochLogs()).state
+    other = caller(zoo, text.replace("callbacks = [Own(), ", "callbacks = ["))
+    with pytest.raises(EdlError, match=r"has 1 callback, .* began with 2") as caught:
         other.call(1, EpochLogs(state, {"loss": 1.0}))
     assert caught.value.where == "callbacks"
     assert "began with" in caught.value.remedy
+
+
+class Planted:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return exec, ("raise SystemExit",)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pickle.dumps([Planted()]),
+        b"5",
+        b"[1]",
+        b"[" * 100_000,
+        b'[{"a": {"planted": 1}}]',
+        b'[{"a": {"array": ["|O", [1], "AAAAAAAAAAA="]}}]',
+        b'[{"a": {"array": ["<f4", [99], "AAAAAA=="]}}]',
+        b'[{"a": {"function": "exec"}}]',
+    ],
+    ids=["pickle", "number", "list", "deep", "kind", "objects", "shape", "function"],
+)
+def test_the_state_of_a_worker_is_data_and_never_code(zoo: ZooFolder, state: bytes) -> None:
+    one = caller(zoo, MODEL + REST + LOSS + OWN.replace("CHANGES", "pass"))
+    with pytest.raises(EdlError, match="does not fit the model file") as caught:
+        one.call(1, EpochLogs(state, {"loss": 1.0}))
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("None", "True", "2**70", "-0.0", "float('inf')", "'\\ud800\\n'", "b'\\0\\xff'"),
+        *("(1, [2.5, {'a': {1, 2}, 3: ()}])", "frozenset('a')", "{}", "pathlib.Path('/a')"),
+        *("np.arange(6, dtype='>i2').reshape(2, 3)", "np.float32(0.5)", "np.array(['é'])"),
+        *("np.array(1+2j)", "np.zeros((0, 3), bool)", "np.str_('a')"),
+    ],
+)
+def test_values_reach_the_next_worker_as_they_were(zoo: ZooFolder, value: str) -> None:
+    text = MODEL + REST + LOSS + OWN.replace("CHANGES", f"self.kept = {value}")
+    state = caller(zoo, text).call(1, EpochLogs(logs={"loss": 1.0})).state
+    ((own, _), wanted) = callback_state.decode(state), eval(value, {"np": np, "pathlib": pathlib})
+    assert type(own["kept"]) is type(wanted)
+    assert repr(own["kept"]) == repr(wanted)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "self.counts.append(1)",
+        "self.seen = collections.deque([1])",
+        "self.seen.append(np.datetime64('2020-01-01'))",
+        "self.seen.append(self.seen)",
+    ],
+)
+def test_a_change_that_no_other_worker_would_have_is_refused(zoo: ZooFolder, change: str) -> None:
+    with pytest.raises(EdlError, match=r"Own has changed its attribute (counts|seen)") as caught:
+        caller(zoo, MODEL + REST + LOSS + OWN.replace("CHANGES", change)).call(
+            1, EpochLogs(logs={"loss": 1.0})
+        )
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert "lists, dicts" in caught.value.remedy
 
 
 def test_weights_are_not_for_callbacks_to_change(zoo: ZooFolder) -> None:

@@ -29,6 +29,7 @@ class ImageOptions:
             default=(),
             default_text="the one of --repository",
             verbs=EVALUATE_OR_PREDICT,
+            protects_user=True,
         )
     )
     trust_model: bool = declare(
@@ -47,6 +48,7 @@ class ImageOptions:
             "signing.pub",
             default_text="no signature is required",
             is_path=True,
+            protects_user=True,
         )
     )
     builder: str = declare(
@@ -87,6 +89,7 @@ class ImageOptions:
             "builder-ca.pem",
             default_text="the certificates of this machine",
             is_path=True,
+            protects_user=True,
         )
     )
     builder_identity: str = declare(

@@ -98,6 +98,7 @@ class JobOptions:
             "network policies say who may ask.",
             "none",
             default_text="none on Kubernetes, else token",
+            protects_user=True,
             spec="serving.metrics_auth",
         )
     )

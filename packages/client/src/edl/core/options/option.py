@@ -36,13 +36,15 @@ class Option:
         kind: reads and checks a value.
         help: one sentence for the command line and the documentation.
         example: a value as it is written on the command line; empty for a flag.
-        default: the value if nobody sets the option, and in jobs of verbs without it.
+        default: the value if the option is not set, and in jobs of verbs without it.
         default_text: the default in words, if the default depends on something else.
         verbs: the commands that have the option.
         required: whether these commands need the option.
         is_path: a relative path starts from the folder of the settings file that contains it.
         may_be_in_a_store: the path may also be a URI such as gs://bucket/folder.
         per_run: the option can be set for a single run only, never in a file or a variable.
+        protects_user: the user's own settings go before those of a project, which others may have
+            written.
         spec: field of the ``JobSpec`` that carries the value, with dots; empty if only the client
             needs the value, or if the codec derives fields from it.
     """
@@ -57,6 +59,7 @@ class Option:
     is_path: bool = False
     may_be_in_a_store: bool = False
     per_run: bool = False
+    protects_user: bool = False
     spec: str = ""
     name: str = ""
     section: str = ""

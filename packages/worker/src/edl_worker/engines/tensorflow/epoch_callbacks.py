@@ -1,15 +1,13 @@
 """Calls the Keras callbacks of a model file between two epochs.
 
-Any worker may make the next call. So it gets what a callback remembers: each attribute that can be
-pickled. What callbacks decide goes back to the master with it.
+Any worker may make the next call. So it gets what callbacks remember (``callback_state``). What
+callbacks decide goes back to the master with it.
 """
 
 from __future__ import annotations
 
 import csv
 import logging
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.engines.tensorflow import callback_state
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
 from edl_worker.engines.tensorflow.training.arena import Arena
@@ -46,6 +45,7 @@ class CallbackCaller:
         self._optimizer = file.optimizer
         self._configured = self._rate()
         self._begun = False
+        self._fingerprints = [callback_state.take_fingerprints(each) for each in file.callbacks]
 
     def call(self, ended: int, call: EpochLogs) -> CallbackResult:
         """Call all of them once; the model has the newest values.
@@ -56,7 +56,7 @@ class CallbackCaller:
 
         Raises:
             EdlError: MODEL_CONTRACT, a callback changes weights, sets a learning rate that is not
-                finite, or remembers too much, or the state is of other callbacks.
+                finite, or remembers what cannot be kept, or the state is of other callbacks.
         """
         model, logs = self._model, dict(call.logs)
         before = self._arena.pack()
@@ -84,7 +84,8 @@ class CallbackCaller:
                 "Callbacks may read the weights, but not change them.",
             )
         new = self._rate()
-        state = pickle.dumps([_remembered(callback) for callback in self._callbacks])
+        remembering = [None if _is_log(each) else each for each in self._callbacks]
+        state = callback_state.encode(remembering, self._fingerprints)
         if len(state) > MAX_CALLBACK_STATE_NBYTES:
             raise _refused(
                 f"the callbacks have {len(state)} bytes of state, "
@@ -110,13 +111,13 @@ class CallbackCaller:
 
     def _begin(self, ended: int, state: bytes) -> None:
         """Make the callbacks what they were after the last call, wherever that was made."""
-        for callback in self._callbacks:
+        for number, callback in enumerate(self._callbacks):
             callback.set_model(self._model)
             callback.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
-            is_log = isinstance(callback, keras.callbacks.CSVLogger)  # see ``_log_epoch``
-            if not ended or not (self._begun or is_log):
+            if not ended or not (self._begun or _is_log(callback)):
                 callback.on_train_begin({})
-            if is_log:
+                self._fingerprints[number] = callback_state.take_fingerprints(callback)
+            if _is_log(callback):
                 callback.on_train_end()
             self._check_rate(callback)
         self._begun = True
@@ -124,7 +125,7 @@ class CallbackCaller:
             for callback, remembered in zip(self._callbacks, self._unpack(state), strict=True):
                 vars(callback).update(remembered)
 
-    def _unpack(self, state: bytes) -> list[dict[str, Any]]:
+    def _unpack(self, state: bytes) -> list[callback_state.Attributes]:
         """What each callback remembers.
 
         Raises:
@@ -132,8 +133,8 @@ class CallbackCaller:
         """
         remedy = "Use the callbacks that the job began with, or another name or directory."
         try:
-            found: list[dict[str, Any]] = pickle.loads(state)
-        except Exception as error:
+            found = callback_state.decode(state)
+        except ValueError as error:
             raise _refused(
                 f"the saved state of the callbacks does not fit the model file: {error}", remedy
             ) from error
@@ -213,23 +214,9 @@ def _drop_rows(path: Path, separator: str, epoch: int) -> None:
     path.write_text("".join(kept), encoding="utf-8")
 
 
-def _remembered(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """The attributes that the next call needs, if another worker makes it."""
-    if isinstance(callback, keras.callbacks.CSVLogger):
-        return {}
-    return {
-        name: value
-        for name, value in vars(callback).items()
-        if name not in ("_model", "model", "params") and _is_portable(value)
-    }
-
-
-def _is_portable(value: Any, dump: Callable[[Any], bytes] = pickle.dumps) -> bool:
-    try:
-        dump(value)
-    except Exception:
-        return False
-    return not isinstance(value, keras.Model | keras.layers.Layer | keras.Variable)
+def _is_log(callback: keras.callbacks.Callback) -> bool:
+    """Whether a callback remembers nothing but its file; see ``_log_epoch``."""
+    return isinstance(callback, keras.callbacks.CSVLogger)
 
 
 def _refused(what: str, remedy: str) -> EdlError:
