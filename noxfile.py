@@ -1,9 +1,13 @@
-"""Everything that is checked or run in this repository; ``./dev`` calls these sessions."""
+"""Everything that is checked or run in this repository; ``./dev`` calls these sessions.
+
+The tag ``test`` has what ``./dev test`` runs, and ``all`` what ``./dev test --all`` runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,23 +19,16 @@ import nox
 from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import workspace  # noqa: E402  (needs the path above)
+
 LOCK = "requirements.lock"
-PACKAGES = {
-    # folder: (import names, extras, packages that it imports)
-    "proto": ("edl_proto elasticdl", "", ()),
-    "runtime": ("edl_runtime", "[otlp,registry]", ("proto",)),
-    "recordio": ("recordio", "", ()),
-    "client": ("edl", "[kubernetes]", ("proto", "runtime", "recordio")),
-    "convert": ("edl_convert", "", ("proto", "runtime", "recordio", "client")),
-    "sql": ("edl_sql", "", ("proto", "runtime", "recordio", "client", "convert")),
-    "mlflow": ("edl_mlflow", "", ("proto", "runtime", "recordio", "client")),
-    "builder": ("edl_builder", "", ("proto", "runtime")),
-    "master": ("edl_master", "[kubernetes]", ("proto", "runtime", "recordio")),
-    "worker": ("edl_worker", "[cpu]", ("proto", "runtime", "recordio")),
-    "testing": ("edl_testing", "", ("proto", "runtime", "recordio")),
-}
-USES_DOUBLES = ("client", "convert", "sql", "mlflow", "master", "worker")
-"""Packages whose tests use the doubles of the testing package."""
+PACKAGES = workspace.packages()
+DEPENDENT = re.compile(
+    r"geteuid|getuid|chmod|chown|/proc/|/dev/|which\(|require_program|Permission|mount|dockerd?\b"
+)
+"""Words of a test module whose tests may depend on the user, or on the machine's programs."""
 PROTOS = ROOT / "packages" / "proto" / "src"
 
 # A shell that starts this in the background lets it ignore Ctrl-C, and so would every process
@@ -68,7 +65,7 @@ def pytest(
     )
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(tags=["test", "all"], **in_workspace)
 def lint(session: nox.Session) -> None:
     """Style, format, the limits of modules and classes, and the budgets of private idioms."""
     session.run("ruff", "check", ".", external=True)
@@ -78,14 +75,14 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/words.py", "--check", external=True)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(tags=["test", "all"], **in_workspace)
 def types(session: nox.Session) -> None:
     """Static types, strictly, package by package."""
     for folder in PACKAGES:
         session.run("mypy", f"packages/{folder}/src", external=True)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(tags=["test", "all"], **in_workspace)
 def imports(session: nox.Session) -> None:
     """Who may import whom."""
     session.run("lint-imports", external=True)
@@ -119,7 +116,7 @@ def generate(session: nox.Session) -> None:
     session.run("python", "deploy/prometheus/write.py", external=True)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(tags=["test", "all"], **in_workspace)
 def generated(session: nox.Session) -> None:
     """The committed files are those that ``generate`` writes."""
     session.run("python", "tools/generate_options.py", "--check", external=True)
@@ -156,28 +153,61 @@ def _wheel(session: nox.Session, name: str) -> str:
     return _wheels[name]
 
 
-@nox.session(tags=["test"])
+@nox.session(tags=["test"], **in_workspace)
+def unit(session: nox.Session) -> None:
+    """The tests of all packages, in the environment that ./dev setup made."""
+    for folder in PACKAGES:
+        if any((ROOT / "packages" / folder / "tests").rglob("test_*.py")):
+            pytest(session, f"packages/{folder}/tests")
+
+
+@nox.session(tags=["test"], **in_workspace)
+def smoke(session: nox.Session) -> None:
+    """The tests in tests/ that need Python and git only and take little time: see conftest.py."""
+    folders = ("kubernetes", "builder", "page")  # these need a cluster, an engine, a browser
+    ignored = (f"--ignore=tests/{folder}" for folder in folders)
+    pytest(session, "tests", *ignored, "-m", "not product", processes=2, dist="loadscope")
+
+
+@nox.session(tags=["all"])
 @nox.parametrize("package", list(PACKAGES))
 def package(session: nox.Session, package: str) -> None:
     """One package's tests in a clean environment: itself and what it may stand on."""
-    _, extras, below = PACKAGES[package]
-    if package in USES_DOUBLES:
-        below = (*below, "testing")
-    if package == "proto":  # its tests make identities; lint-imports sees that it does not
-        below = ("runtime",)
-    built = [_wheel(session, name) for name in (*below, package)]
-    built[-1] += extras
-    install(session, "--reinstall", "--no-deps", *(path.removesuffix(extras) for path in built))
-    install(session, "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *built)
-    if package == "proto":  # services of others whose methods have rules, too
-        install(session, "grpcio-health-checking", "grpcio-reflection")
-    if package == "client":  # for a fake engine, and for a secured server
-        install(session, "docker", "grpcio-health-checking")
-    if package == "master":  # an S3 server and a client of it; and others' bfloat16 to compare with
-        install(session, "moto[s3]", "flask", "flask-cors", "s3fs", "ml_dtypes")
-    if package == "worker":  # real tables and what the zoo's models are compared with; Keras 2
-        install(session, "scikit-learn", "tf-keras")
+    own = workspace.own_requirements(PACKAGES[package])
+    wheels = {folder: _wheel(session, folder) for folder in own}
+    install(session, "--reinstall", "--no-deps", *wheels.values())
+    others = [
+        requirement
+        for requirement in PACKAGES[package].test_requirements
+        if not workspace.is_own(requirement)
+    ]
+    install(
+        session,
+        *("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", *others),
+        *(f"{wheels[f]}[{','.join(extras)}]" if extras else wheels[f] for f, extras in own.items()),
+    )
     pytest(session, f"packages/{package}/tests")
+
+
+@nox.session(**in_workspace)
+def surroundings(session: nox.Session) -> None:
+    """The package tests whose modules mention their user, its rights, or programs, and ``smoke``.
+
+    CI runs this session as a new user on a machine with Python and git only, after it has run all
+    tests as root: what else a test does is the same for both.
+    """
+    for folder in PACKAGES:
+        tests = (ROOT / "packages" / folder / "tests").rglob("test_*.py")
+        chosen = [str(path) for path in sorted(tests) if DEPENDENT.search(path.read_text())]
+        if chosen:
+            pytest(session, *chosen)
+    smoke(session)
+
+
+@nox.session(**in_workspace)
+def check(session: nox.Session) -> None:
+    """What changed since the main branch, in about two minutes."""
+    session.run("python", "tools/check.py", external=True)
 
 
 @nox.session(**in_workspace)
@@ -192,7 +222,7 @@ def elasticdl_zoo(session: nox.Session) -> None:
     session.run("python", "tools/elasticdl_zoo.py", *session.posargs, external=True)
 
 
-@nox.session(tags=["test"], **in_workspace)
+@nox.session(tags=["all"], **in_workspace)
 def integration(session: nox.Session) -> None:
     """The product as a whole, through its command line; also with an engine, and on a cluster.
 

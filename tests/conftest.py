@@ -52,6 +52,21 @@ SHARED = (
 """Beginnings of the names of tests that share what takes long to make: an engine, a database."""
 
 
+PRODUCT = {
+    *("edl", "chromium", "cluster", "docker_env", "mariadb", "servers", "wheels", "world"),
+}
+"""Fixtures of tests that run jobs, or need more of a machine than Python and git."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only ``./dev test --all`` runs."""
+    for item in items:
+        fixtures: set[str] = set(getattr(item, "fixturenames", ()))
+        if fixtures & PRODUCT and item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.product)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``--dist loadscope``: tests that share something run in one process, others anywhere."""

@@ -27,6 +27,7 @@ QUICK = [kind.name for kind in FAULTS if max(kind.durations_s) < 30 and not kind
 """Faults after which a job soon trains on."""
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("servers", "update"), [("0", "async"), ("2", "sync")])
 def test_a_short_storm_over_every_role_loses_and_repeats_nothing(servers: str, update: str) -> None:
     done = subprocess.run(

@@ -19,6 +19,8 @@ from edl.app import job_submitter
 from edl.core.options import Given, Verb
 from edl_convert.writer import FileLayout
 
+pytestmark = pytest.mark.product
+
 BUCKET = "kept"
 ROWS = 100
 TABLE = "town,x,y\n" + "".join(f"{'Rom' if n % 2 else 'Ulm'},{n},{n}.5\n" for n in range(ROWS))

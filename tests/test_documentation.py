@@ -8,9 +8,11 @@ import shlex
 from pathlib import Path
 
 import first_hour
+import pytest
 from conftest import ROOT, Edl, readme_blocks
 
 
+@pytest.mark.smoke
 def test_the_readme_s_commands_work_in_order(edl: Edl, tmp_path: Path) -> None:
     """Word for word; those with the demo's model are in ``test_predictions.py``."""
     blocks = readme_blocks()

@@ -65,7 +65,7 @@ def test_undisturbed(
 @pytest.mark.parametrize(
     ("model", "update", "sign"),
     [
-        ("counting", "overlap", signal.SIGKILL),
+        pytest.param("counting", "overlap", signal.SIGKILL, marks=pytest.mark.smoke),
         ("counting", "local", signal.SIGTERM),
         ("counting_rows", "overlap", signal.SIGKILL),
     ],

@@ -20,6 +20,8 @@ from recordio.storage.files import reading
 from recordio.storage.store_errors import is_transient, reason_of, remedy_of
 from recordio.storage.stores import filesystem, open_object
 
+pytestmark = pytest.mark.product
+
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -33,6 +33,7 @@ def worker_pids(edl: Edl, name: str) -> set[int]:
     return {json.loads(pod.read_bytes())["pid"] for pod in pods}
 
 
+@pytest.mark.smoke
 def test_a_job_survives_its_master_and_its_supervisor(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:

@@ -19,6 +19,8 @@ import recordio
 from recordio.storage.range_cache import RangeCache
 from recordio.storage.stored_file import DEPTH
 
+pytestmark = pytest.mark.product
+
 RECORDS = [b"%d" % number * 100 for number in range(10_000)]
 BUCKET = "data"
 SIGNED = "Signature="

@@ -18,6 +18,8 @@ from edl_master.adapters import object_stores
 from recordio.storage import uploads
 from recordio.storage.stores import filesystem
 
+pytestmark = pytest.mark.product
+
 BUCKET = "kept"
 PART = 5 << 20  # the least that S3 takes
 LARGE = 6 * PART + 12_345
