@@ -32,7 +32,6 @@ from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.job import JobCollector, TableCollector
 from edl_master.metrics.processes import (
     ApiCollector,
-    CertificateCollector,
     ServersCollector,
     SpansCollector,
     UsageCollector,
@@ -214,7 +213,7 @@ def _text(registry: CollectorRegistry) -> str:
 
 
 def master_metrics() -> Metrics:
-    """Those of a job that has everything: tables, parameter servers, Kubernetes, certificates."""
+    """Those of a job that has everything: tables, parameter servers, Kubernetes."""
     metrics = Metrics()
     usage = ProcessUsage(cpu_s=1.0, resident_nbytes=1)
     figures = {0: ServerFigures(1, 1, 1, 1.0, 1.0, 1)}
@@ -225,7 +224,6 @@ def master_metrics() -> Metrics:
         ServersCollector(lambda: [serving], lambda: figures),
         UsageCollector(dict.fromkeys(("master", "worker", "parameter_server"), lambda: usage)),
         ApiCollector(lambda: {("GET", 200): 1}),
-        CertificateCollector(lambda: 1.0),
         SpansCollector(lambda: {"sent": 1, "lost": 0}),
     ):
         metrics.add(collector)

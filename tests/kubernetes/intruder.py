@@ -23,7 +23,6 @@ from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_runtime.identity.authority import Authority
-from edl_runtime.identity.folder import LIFETIME
 from edl_runtime.kubernetes import objects
 
 PORTS = (objects.MASTER_PORT, objects.STREAM_PORT)
@@ -45,7 +44,7 @@ def foreign() -> ssl.SSLContext:
     context = trusting()
     with tempfile.NamedTemporaryFile() as file:
         identity = Identity(JOB, Role.WORKER, 0)
-        file.write(Authority.create(JOB).issue(identity, LIFETIME))
+        file.write(Authority.create(JOB).issue(identity))
         file.flush()
         context.load_cert_chain(file.name)
     return context

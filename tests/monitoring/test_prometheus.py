@@ -10,19 +10,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import ROOT, eventually, installed_edl
-from prometheus_client import start_http_server
 
-from edl_master.metrics.instruments import Metrics
-from edl_master.metrics.processes import CertificateCollector
-from edl_proto.identity.names import Role
-from edl_runtime.identity.folder import IdentityFolder
 from tests.monitoring.builder_service import Builder, running_builder
 from tests.monitoring.dashboard_pictures import draw
 from tests.monitoring.prometheus_server import Prometheus, running
@@ -159,22 +153,6 @@ def test_alerts_of_a_job_fire(world: World) -> None:
     eventually(world.is_training, "its workers are back")
     job.get_stuck()
     world.fires("EdlJobStalled", "EdlCheckpointOld")
-
-
-def test_an_alert_fires_when_a_certificate_is_near_its_end(world: World, tmp_path: Path) -> None:
-    """It lives for three hours, as no job's does."""
-    folder = IdentityFolder(tmp_path / "identity", "short", timedelta(hours=3))
-    folder.create([(Role.MASTER, None)])
-    metrics = Metrics()
-    metrics.add(CertificateCollector(folder.first_expiry))
-    http, thread = start_http_server(0, "127.0.0.1", metrics.registry)
-    try:
-        world.scrape("short-lived", f"127.0.0.1:{http.server_port}", edl_job="short")
-        world.fires("EdlCertificateNearEnd")
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
 
 
 def test_every_query_has_data(world: World) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import chaos
 from chaos.audits import UPDATES, AuditedJob, counting, missing_files, mnist, stopped_too_early
-from chaos.certificates import ShortLivedCertificates
 from chaos.disk import small_disk
 from chaos.faults import FAULTS, MOST_SERVERS, Fault, schedule
 from chaos.job import Job
@@ -81,13 +80,11 @@ def run(
     faults: Iterator[Fault],
     countdown: Countdown,
     request: str,
-    certificates: ShortLivedCertificates | None = None,
 ) -> list[str]:
     """One job from start to audit.
 
     Args:
         request: that ends it under faults: stop or delete; none: it ends by itself.
-        certificates: of the job; None: they live for as long as usual.
 
     Returns:
         What was wrong.
@@ -96,8 +93,7 @@ def run(
     began = time.monotonic()
     print(f"{name}: {kind.title}{f', {request} after a while' if request else ''}", flush=True)
     arguments = [*kind.arguments, "--output", str(output)]
-    environ = certificates.environ if certificates else {}
-    job = Job(home, name, arguments, kind.servers, home.parent / "disk", environ)
+    job = Job(home, name, arguments, kind.servers, home.parent / "disk")
     try:
         ending = EndingRequest(job, request)
         done = disturb(job, faults, countdown)
@@ -110,11 +106,6 @@ def run(
         status = job.status()
         if not ending.is_deleted:
             _report(status, done, time.monotonic() - began)
-        if certificates:
-            renewals = certificates.renewals(name)
-            print(f"  {renewals} certificates were renewed")
-            if not renewals:
-                return ["no certificate was renewed"]
         return left_behind(job, output) or audit(kind, job, output, status, done, ending)
     finally:
         job.close()
@@ -270,12 +261,6 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="checkpoints go to a small disk, which faults fill or forbid to write; needs root",
     )
-    parser.add_argument(
-        "--certificates",
-        type=float,
-        metavar="SECONDS",
-        help="certificates live for so long, so that they are renewed under faults; default: a day",
-    )
     parser.add_argument("--records", type=int, default=40_009, help="of the counting model")
     parser.add_argument("--keep", action="store_true", help="keep the files of the jobs")
     return parser
@@ -294,9 +279,6 @@ def main() -> int:
     faults = schedule(chosen.seed, chosen.every, kinds, chosen.storm)
     endings = itertools.cycle(chosen.endings)
     place = Path(tempfile.mkdtemp(prefix="edl-chaos-"))
-    certificates = None
-    if chosen.certificates:
-        certificates = ShortLivedCertificates(place / "site", chosen.certificates)
     countdown = Countdown(chosen.minutes * 60)
     print(
         f"seed {chosen.seed}, {chosen.minutes:g} minutes, a fault every {chosen.every:g} s, {place}"
@@ -310,9 +292,7 @@ def main() -> int:
             request = "" if ending == "finish" else ending
             try:
                 with small_disk(place / "disk", mount=chosen.disks):
-                    wrong = run(
-                        kind, name, place / "home", faults, countdown, request, certificates
-                    )
+                    wrong = run(kind, name, place / "home", faults, countdown, request)
             except Exception:  # then somebody will want to see the files
                 wrong = [traceback.format_exc()]
             number += 1

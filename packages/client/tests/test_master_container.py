@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from edl.adapters.local import container_engine, master_container
 from edl.adapters.local.store_credentials import StoreAccess
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
-from edl_runtime.identity.folder import LIFETIME, IdentityFolder
+from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory, supervision
 
 
@@ -129,32 +128,3 @@ def test_a_master_sees_its_own_identities_and_never_the_authority(
     said = json.dumps([made[what] for what in ("entrypoint", "command", "environment", "labels")])
     assert "identity" not in said
     assert made["environment"]["EDL_LOG_FORMAT"] == "json"
-
-
-def test_certificates_are_renewed_while_the_container_runs(
-    job_dir: Path,
-    identities: IdentityFolder,
-    engine: list[tuple[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By this process, as the container cannot; twice, to see that it goes on."""
-    files = [identities.file(Role.MASTER), identities.file(Role.WORKER, 0)]
-    times = []
-
-    def await_end(container: container_engine.Container, _: Path) -> int:
-        for _ in range(2):
-            before = [path.read_bytes() for path in files]
-            long_ago = time.time() - LIFETIME.total_seconds()
-            for path in files:
-                os.utime(path, (long_ago, long_ago))
-            deadline = time.monotonic() + 200
-            while any(p.read_bytes() == b for p, b in zip(files, before, strict=True)):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            times.append(time.time())
-        return 7
-
-    monkeypatch.setattr(master_container, "RENEW_EVERY_S", 0.02)
-    monkeypatch.setattr(master_container, "_await_end", await_end)
-    assert master_container.run(job_dir) == 7
-    assert len(times) == 2

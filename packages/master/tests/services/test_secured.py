@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ import pytest
 from fakes.jobs import RunningJob, trained_weights, training_spec
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from edl_master.app import threads
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
@@ -26,8 +22,7 @@ from edl_proto.identity.rules import RULES
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS, ParametersStub
 from edl_proto.v1 import job_pb2, job_pb2_grpc, parameters_pb2, task_pb2, task_pb2_grpc
-from edl_runtime.identity import authority
-from edl_runtime.identity.folder import LIFETIME, IdentityFolder
+from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory
 from edl_testing.fake_worker import WorkerBehavior
 
@@ -77,54 +72,6 @@ def test_a_secured_job_trains_every_record_once(held: Held) -> None:
     held.goes_on.set()
     assert held.job.wait() == 0
     assert np.all(trained_weights(held.spec) == held.spec.training.num_epochs)
-
-
-def test_certificates_are_renewed_while_the_job_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the master itself, and the workers go on with them."""
-    monkeypatch.setattr(threads, "RENEW_EVERY_S", 0.02)
-    with ExitStack() as opened:
-        held = Held(tmp_path, opened)
-        renew_all(held)
-        held.goes_on.set()
-        assert held.job.wait() == 0
-        assert np.all(trained_weights(held.spec) == held.spec.training.num_epochs)
-
-
-def renew_all(held: Held) -> None:
-    """Make all certificates old, and wait until none of them is."""
-    files = list((held.job.directory.path / job_directory.IDENTITY).glob("*/identity.pem"))
-    before = {path: path.read_bytes() for path in files}
-    assert len(files) >= 3
-    long_ago = time.time() - LIFETIME.total_seconds()
-    for path in files:
-        os.utime(path, (long_ago, long_ago))
-    deadline = time.monotonic() + WAIT_S
-    while any(path.read_bytes() == content for path, content in before.items()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("minutes", [5, -5], ids=["ahead", "behind"])
-def test_clocks_that_are_five_minutes_apart_are_tolerated(
-    held: Held, monkeypatch: pytest.MonkeyPatch, minutes: int
-) -> None:
-    """The caller's certificate is of a clock that differs from this machine's."""
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return datetime.now(tz) + timedelta(minutes=minutes)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(authority, "datetime", Clock)
-        peer = held.job.master_for(Role.WORKER, 7)
-    with channels.connect(held.job.app.address, peer) as channel:
-        lease = partial(task_pb2_grpc.TasksStub(channel).Lease, timeout=WAIT_S)
-        request = task_pb2.LeaseRequest(worker_id=7, incarnation="another")
-        # Let in, and then told that this is another master.
-        assert refusal(partial(lease, request)) == ErrorCode.STALE_INCARNATION
 
 
 def test_a_worker_cannot_act_as_another(held: Held) -> None:

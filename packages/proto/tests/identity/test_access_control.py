@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,13 @@ import pytest
 from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.names import Role
+from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport.endpoints import connect_tcp
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_proto.v1 import parameters_pb2 as pb
-from edl_runtime.identity.folder import LIFETIME, IdentityFolder
+from edl_runtime.identity.folder import IdentityFolder
 
 WAIT_S = 200.0
 ALL = (Role.MASTER, None), (Role.WORKER, 0), (Role.CLIENT, None)
@@ -260,7 +257,7 @@ def certificate_at(port: int, peer: Peer) -> bytes:
         return ssl.DER_cert_to_PEM_cert(secured.getpeercert(True) or b"").encode()
 
 
-def test_certificates_are_renewed_under_way(master: Master) -> None:
+def test_certificates_are_signed_again_under_way(master: Master) -> None:
     peer, client = master.seen_by(Role.WORKER, 0), master.seen_by(Role.CLIENT)
     ports = int(master.address.rpartition(":")[2]), master.listener.port
     with (
@@ -276,30 +273,13 @@ def test_certificates_are_renewed_under_way(master: Master) -> None:
             assert tasks.Lease(request, timeout=WAIT_S).log_index == 1
             assert master.tasks.caller == peer.credentials.current().certificate
             callers.add(master.tasks.caller)
-            long_ago = time.time() - LIFETIME.total_seconds()
-            for path in (master.identities.file(*whose) for whose in ALL):
-                os.utime(path, (long_ago, long_ago))
-            master.identities.renew()
+            master.identities._sign([Identity("w", *whose) for whose in ALL])
             newest = Credentials(master.identities.file(Role.MASTER)).current().certificate
             assert [certificate_at(port, peer) for port in ports] == [newest, newest]
             assert pull(master, peer, 0) == 3
         assert len(callers) == 3
         master.job.more.set()
         assert next(events).number == 2, "a call that was under way all the time"
-
-
-def test_without_renewal_the_end_of_a_certificate_is_the_end(tmp_path: Path) -> None:
-    master = Master(tmp_path)
-    master.identities = IdentityFolder(tmp_path / "short", "w", timedelta(seconds=1))
-    master.identities.create([(Role.MASTER, None), (Role.WORKER, 0)])
-    master.open()
-    try:
-        peer = Credentials(master.identities.file(Role.WORKER, 0)).to(Role.MASTER)
-        time.sleep(1.5)
-        with pytest.raises(ssl.SSLError):
-            connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
-    finally:
-        master.close()
 
 
 def test_a_caller_that_says_nothing_does_not_stay(

@@ -1,20 +1,21 @@
-"""The files of a job's identities: who may read them, and when they are signed again."""
+"""The files of a job's identities: who may read them, and for how long they are valid."""
 
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials, Material
 from edl_proto.identity.names import Role
-from edl_runtime.identity.folder import LIFETIME, IdentityFolder, MountedIdentities
+from edl_runtime.identity.folder import IdentityFolder, MountedIdentities
 
 WORKER = (Role.WORKER, 3)
 
@@ -26,11 +27,6 @@ def folder(tmp_path: Path) -> IdentityFolder:
     folder.create([(Role.MASTER, None), (Role.CLIENT, None), WORKER])
     assert folder.exists
     return folder
-
-
-def age(path: Path, by: timedelta) -> None:
-    at = time.time() - by.total_seconds()
-    os.utime(path, (at, at))
 
 
 def test_nobody_else_can_read_anything(folder: IdentityFolder, tmp_path: Path) -> None:
@@ -66,57 +62,60 @@ def test_a_certificate_says_who_and_for_what(folder: IdentityFolder) -> None:
     }
 
 
-def test_a_certificate_tolerates_clocks_that_differ(folder: IdentityFolder) -> None:
-    certificate = x509.load_pem_x509_certificate(folder.file(*WORKER).read_bytes())
-    apart = timedelta(minutes=5)
+@pytest.mark.parametrize("years", [-10, 10])
+def test_no_clock_ends_a_certificate(folder: IdentityFolder, years: int) -> None:
+    """Neither that of a process, nor that of the authority."""
+    moment = datetime.now(UTC) + timedelta(days=365.25 * years)
+    for certificate in x509.load_pem_x509_certificates(folder.file(*WORKER).read_bytes()):
+        assert certificate.not_valid_before_utc < moment < certificate.not_valid_after_utc
+
+
+def sign_for_a_day(path: Path, authority: Path) -> None:
+    """As earlier versions of edl did."""
+    pem = authority.read_bytes()
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    former = x509.load_pem_x509_certificate(path.read_bytes())
+    own = serialization.load_pem_private_key(path.read_bytes(), None)
     now = datetime.now(UTC)
-    assert certificate.not_valid_before_utc < now - apart
-    # A third of the lifetime is left when it is renewed.
-    assert certificate.not_valid_after_utc > now + LIFETIME * 2 / 3 + apart
+    builder = x509.CertificateBuilder(former.issuer, former.subject, former.public_key(), 7)
+    for extension in former.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    signed = builder.not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    path.write_bytes(
+        own.private_bytes(*form, serialization.NoEncryption())
+        + signed.sign(key, hashes.SHA256()).public_bytes(form[0])
+        + x509.load_pem_x509_certificate(pem).public_bytes(form[0])
+    )
 
 
-def test_only_what_is_old_is_signed_again(folder: IdentityFolder) -> None:
-    old, young = folder.file(*WORKER), folder.file(Role.MASTER)
-    age(old, LIFETIME * 0.7)
-    age(young, LIFETIME * 0.6)
-    before = Material(old), Material(young)
+def test_what_an_earlier_version_signed_for_a_day_is_signed_again(
+    folder: IdentityFolder, tmp_path: Path
+) -> None:
+    old, new = folder.file(*WORKER), folder.file(Role.MASTER)
+    sign_for_a_day(old, tmp_path / "identity" / "authority.pem")
+    credentials = Credentials(old)
+    before = credentials.current(), Material(new)
     folder.renew()
-    after = Material(old), Material(young)
+    after = credentials.current(), Material(new)
     assert after[1].certificate == before[1].certificate
-    assert after[0].certificate != before[0].certificate
+    assert after[0].certificate != before[0].certificate, "the file is read again"
     assert (after[0].key, after[0].authority) == (before[0].key, before[0].authority)
+    old.unlink()
+    assert credentials.current() is after[0], "while the file is gone"
 
 
-def test_a_process_that_starts_gets_a_certificate_with_its_life_ahead(
-    folder: IdentityFolder,
+def test_a_process_that_starts_gets_a_certificate_without_an_end(
+    folder: IdentityFolder, tmp_path: Path
 ) -> None:
     path = folder.file(*WORKER)
     before = path.read_bytes()
     assert folder.provide(*WORKER) == path
     assert path.read_bytes() == before
-    age(path, LIFETIME)
+    sign_for_a_day(path, tmp_path / "identity" / "authority.pem")
     folder.provide(*WORKER)
-    assert path.read_bytes() != before
-
-
-def test_what_was_signed_by_a_clock_in_the_future_is_signed_again(folder: IdentityFolder) -> None:
-    path = folder.file(*WORKER)
-    before = path.read_bytes()
-    age(path, -timedelta(days=300))
-    folder.renew()
-    assert path.read_bytes() != before
-
-
-def test_a_renewed_file_is_read_again(folder: IdentityFolder) -> None:
-    credentials = Credentials(folder.file(*WORKER))
-    first = credentials.current()
-    assert credentials.current() is first
-    age(folder.file(*WORKER), LIFETIME)
-    folder.renew()
-    second = credentials.current()
-    assert second is not first
-    folder.file(*WORKER).unlink()
-    assert credentials.current() is second, "while the file is gone"
+    assert x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.year == 9999
 
 
 @pytest.mark.parametrize("harm", ["readable", "cut", "gone"])
@@ -141,8 +140,8 @@ def test_a_container_finds_its_files_in_the_same_place_and_signs_nothing(
 ) -> None:
     path = folder.file(*WORKER)
     mounted = MountedIdentities(tmp_path / "identity", "w")
+    sign_for_a_day(path, tmp_path / "identity" / "authority.pem")
     (tmp_path / "identity" / "authority.pem").unlink()  # no container sees it
-    age(path, LIFETIME)
     before = path.read_bytes()
     mounted.renew()
     assert mounted.provide(*WORKER) == path

@@ -167,6 +167,17 @@ def test_a_clock_that_was_set_kills_no_supervisor(
     assert supervisor.poll() is None
 
 
+def test_a_clock_that_was_set_back_hides_no_frozen_supervisor(
+    job_dir: Path, supervisor: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "_CONFIRM_S", 0.0)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    in_ten_years = time.time() + 10 * 365 * 86400
+    os.utime(job_dir / "supervisor.lock", (in_ten_years, in_ten_years))
+    supervision.ensure(job_dir)
+    assert supervisor.wait(200) == -signal.SIGKILL
+
+
 def test_the_process_of_a_master_is_known_before_it_listens(job_dir: Path) -> None:
     assert supervision.master_process(job_dir) is None
     (job_dir / "master.json").write_text(json.dumps({"pid": 1, "start_time": 2}))

@@ -36,7 +36,6 @@ from edl_master.metrics.instruments import Metrics
 from edl_master.metrics.job import JobCollector, TableCollector
 from edl_master.metrics.processes import (
     ApiCollector,
-    CertificateCollector,
     ServersCollector,
     SpansCollector,
     UsageCollector,
@@ -221,7 +220,7 @@ class MasterServices:
     def _build_access_control(self) -> AccessControl | None:
         if self.identities is None:
             return None
-        self.identities.renew()  # those of a job that was away for long
+        self.identities.renew()  # those of an earlier version of edl
         return AccessControl(Credentials(self.identities.provide(Role.MASTER)))
 
     def _build_parameter_servers(self, opened: ExitStack) -> ParameterServers | None:
@@ -323,8 +322,6 @@ class MasterServices:
         self.metrics.add(ApiCollector(self._host_environment.api_requests))
         if self.span_export.is_on:
             self.metrics.add(SpansCollector(lambda: self.span_export.counts))
-        if self.identities is not None:
-            self.metrics.add(CertificateCollector(self.identities.first_expiry))
         if self.servers is not None:
             group = self.servers.group
             self.metrics.add(ServersCollector(self.servers.status, lambda: group.figures))

@@ -18,8 +18,6 @@ from edl_master.control.worker_instances import exit_reason
 from edl_master.core.events import InstanceExited, InstancePending, Tick
 from edl_master.core.parameters.arithmetic import kernel
 from edl_master.core.platform import InstanceStarted
-from edl_proto.errors import EdlError
-from edl_runtime.identity.folder import RENEW_EVERY_S
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +47,6 @@ class MasterThreads:
         run_in_background("tick", self._tick, fail)
         run_in_background("observe", self._observe, fail)
         run_in_background("signals", self._handle_signals, fail)
-        run_in_background("renew", self._renew, fail)
         if trains:
             # Importing the compiler takes about a second: done while the workers import theirs.
             run_in_background("compile", lambda: kernel("accumulate"), fail)
@@ -94,14 +91,6 @@ class MasterThreads:
                         services.controller.handle(seen)
                     case _:
                         services.controller.handle(seen)
-
-    def _renew(self) -> None:
-        identities = self._services.identities
-        while identities is not None and not self._over.wait(RENEW_EVERY_S):
-            try:
-                identities.renew()
-            except EdlError as error:  # a third of the lifetime is left to try again
-                log.warning("certificates are not renewed\n%s", error)
 
     def _handle_signals(self) -> None:
         while (received := self._signals.get()) is not None:  # ``close`` puts None

@@ -283,25 +283,3 @@ class ApiCollector(Collector):
         for (verb, code), count in sorted(self._requests().items()):
             family.add_metric([verb, str(code)], count)
         yield family
-
-
-class CertificateCollector(Collector):
-    """The certificates of the job's processes.
-
-    Args:
-        expiry: when the first of them ends, in seconds since 1970; None: there are none.
-    """
-
-    def __init__(self, expiry: Callable[[], float | None]) -> None:
-        self._expiry = expiry
-
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        if (expiry := self._expiry()) is not None:
-            yield GaugeMetricFamily(
-                "edl_certificate_expiry_timestamp_seconds",
-                "When the first certificate of the job expires, unless it is renewed before.",
-                value=expiry,
-            )

@@ -5,7 +5,7 @@ Everything is EC P-256: a key takes a tenth of a millisecond, and gRPC accepts n
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,11 +14,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from edl_proto.identity.names import Identity, Role
 
-AUTHORITY_LIFETIME = timedelta(days=3650)
-"""Longer than any job: nothing is ever signed by another authority."""
-
-CLOCK_TOLERANCE = timedelta(hours=1)
-"""A certificate begins so long before it is made: the clocks of machines differ."""
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The end that RFC 5280 gives certificates without one. The end of the job ends trust, since only
+its processes trust its authority; no clock, however wrong, ends it before."""
 
 _SERVES = frozenset((Role.MASTER, Role.SERVER))
 _CALLS = frozenset((Role.SERVER, Role.WORKER, Role.CLIENT, Role.VIEWER))
@@ -38,7 +37,7 @@ class Authority:
         # A name in a certificate has 64 characters at most; nobody reads this one.
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"edl job {job}"[:64])])
         certificate = (
-            _builder(name, name, key.public_key(), AUTHORITY_LIFETIME)
+            _builder(name, name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs=True), critical=True)
             .add_extension(
@@ -61,12 +60,11 @@ class Authority:
         """Key and certificate."""
         return _key_pem(self._key) + _pem(self._certificate)
 
-    def issue(self, identity: Identity, lifetime: timedelta, former: bytes = b"") -> bytes:
+    def issue(self, identity: Identity, former: bytes = b"") -> bytes:
         """Make a process able to prove who it is.
 
         Args:
             identity: of the process.
-            lifetime: of the certificate.
             former: what an earlier call returned; its key is kept.
 
         Returns:
@@ -84,7 +82,7 @@ class Authority:
         names = [x509.UniformResourceIdentifier(identity.uri), x509.DNSName(identity.host)]
         certificate = (
             # Without a common name: it would count as a name of the host.
-            _builder(x509.Name([]), self._certificate.subject, key.public_key(), lifetime)
+            _builder(x509.Name([]), self._certificate.subject, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -100,17 +98,16 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, lifetime: timedelta
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_TOLERANCE)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(_BEGIN)
+        .not_valid_after(_END)
     )
 
 

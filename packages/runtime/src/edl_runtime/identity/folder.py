@@ -1,8 +1,8 @@
-"""The identities of a job as files: made by the client, completed and renewed while the job runs.
+"""The identities of a job as files: made by the client, completed while the job runs.
 
 ``authority.pem`` is the job's authority. Next to it each identity has a folder, so that it can be
-mounted by itself, with the one file ``identity.pem``. A file's modification time is when it was
-signed. Importing the authority takes a tenth of a second, so nothing here does that at import.
+mounted by itself, with the one file ``identity.pem``. Importing the authority takes a tenth of a
+second, so nothing here does that at import.
 
 A process of the machine has the whole folder (``IdentityFolder``). A container sees the folders of
 its own identities in the same place (``MountedIdentities``), and never the authority.
@@ -11,10 +11,9 @@ its own identities in the same place (``MountedIdentities``), and never the auth
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
-import time
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -22,14 +21,10 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Identity, Role
 from edl_runtime.files import replace_file
 
-LIFETIME = timedelta(days=1)
-"""Of a certificate."""
-
-RENEW_EVERY_S = 600.0
-"""How often who has the authority looks for certificates to renew."""
-
 _AUTHORITY = "authority.pem"
 _FILE = "identity.pem"
+_NO_END = b"99991231235959Z"
+"""In a certificate that is valid for ever. Earlier versions of edl signed for a day."""
 
 
 class Identities(Protocol):
@@ -43,14 +38,11 @@ class Identities(Protocol):
         """
 
     def renew(self) -> None:
-        """Sign again what has lived for two thirds of its time, if that is done from here.
+        """Sign again what an earlier version of edl has signed, if that is done from here.
 
         Raises:
             EdlError: SYSTEM.
         """
-
-    def first_expiry(self) -> float | None:
-        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
 
 
 class MountedIdentities:
@@ -69,10 +61,7 @@ class MountedIdentities:
         return _file(self._path, Identity(self._job, role, number))
 
     def renew(self) -> None:
-        """Nothing to do: who mounted the files renews them."""
-
-    def first_expiry(self) -> float | None:
-        return _first_expiry(self._path, LIFETIME.total_seconds())
+        """Nothing to do: the process that mounted the files signs them."""
 
 
 class IdentityFolder:
@@ -81,16 +70,14 @@ class IdentityFolder:
     Args:
         path: of the folder.
         job: name of the job.
-        lifetime: of the certificates.
 
     Raises:
         EdlError: SYSTEM for every method that writes: the folder cannot be written, or is damaged.
     """
 
-    def __init__(self, path: Path, job: str, lifetime: timedelta = LIFETIME) -> None:
+    def __init__(self, path: Path, job: str) -> None:
         self._path = path
         self._job = job
-        self._lifetime_s = lifetime.total_seconds()
         self._lock = threading.Lock()
 
     @property
@@ -120,7 +107,7 @@ class IdentityFolder:
         return _file(self._path, Identity(self._job, role, number))
 
     def provide(self, role: Role, number: int | None = None) -> Path:
-        """The same, for a process that starts now: signed if it is not, or not for long any more.
+        """The same, for a process that starts now: signed if it is not yet.
 
         Raises:
             EdlError: SYSTEM.
@@ -131,12 +118,8 @@ class IdentityFolder:
                 self._sign([identity])
         return self.file(role, number)
 
-    def first_expiry(self) -> float | None:
-        """When the first of the certificates ends, in seconds since 1970; None: there are none."""
-        return _first_expiry(self._path, self._lifetime_s)
-
     def renew(self) -> None:
-        """Sign again what has lived for two thirds of its time; else this only looks."""
+        """Sign again what an earlier version of edl has signed."""
         with self._lock:
             found = [self._identity_of(path.parent.name) for path in self._path.glob(f"*/{_FILE}")]
             if due := [identity for identity in found if identity and self._is_due(identity)]:
@@ -151,11 +134,12 @@ class IdentityFolder:
 
     def _is_due(self, identity: Identity) -> bool:
         try:
-            signed = _file(self._path, identity).stat().st_mtime
-        except OSError:
+            content = _file(self._path, identity).read_text("ascii")
+            own = content.partition(ssl.PEM_HEADER)[2].partition(ssl.PEM_FOOTER)[0]
+            certificate = f"{ssl.PEM_HEADER}{own}{ssl.PEM_FOOTER}"
+            return _NO_END not in ssl.PEM_cert_to_DER_cert(certificate)
+        except (OSError, ValueError):
             return True
-        # A signature in the future counts as due: the clock was wrong when it was made.
-        return not -60 < time.time() - signed < self._lifetime_s * 2 / 3
 
     def _sign(self, identities: Iterable[Identity]) -> None:
         from edl_runtime.identity.authority import Authority
@@ -166,10 +150,8 @@ class IdentityFolder:
                 path = _file(self._path, identity)
                 path.parent.mkdir(0o700, exist_ok=True)
                 former = path.read_bytes() if path.exists() else b""
-                lifetime = timedelta(seconds=self._lifetime_s)
-                replace_file(
-                    path, authority.issue(identity, lifetime, former), durable=True, is_private=True
-                )
+                issued = authority.issue(identity, former)
+                replace_file(path, issued, durable=True, is_private=True)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -186,11 +168,3 @@ class IdentityFolder:
 
 def _file(folder: Path, identity: Identity) -> Path:
     return folder / identity.name / _FILE
-
-
-def _first_expiry(folder: Path, lifetime_s: float) -> float | None:
-    signed = []
-    for path in folder.glob(f"*/{_FILE}"):
-        with contextlib.suppress(FileNotFoundError):  # replaced at this moment
-            signed.append(path.stat().st_mtime)
-    return min(signed) + lifetime_s if signed else None

@@ -322,7 +322,7 @@ def ensure(job_dir: Path) -> bool:
     """
     lock = job_dir / job_directory.SUPERVISOR_LOCK
     heartbeat = _time_of(lock)
-    silent_s = time.time() - heartbeat / 1e9 if heartbeat else 0.0
+    silent_s = abs(time.time() - heartbeat / 1e9) if heartbeat else 0.0  # the clock may be set back
     if silent_s > FROZEN_S and _is_locked(lock):
         time.sleep(_CONFIRM_S)
         if _time_of(lock) != heartbeat:

@@ -55,9 +55,7 @@ class NewIdentities:
         }
 
     def _issue(self, identity: Identity) -> str:
-        from edl_runtime.identity.authority import AUTHORITY_LIFETIME
-
-        return self._authority.issue(identity, AUTHORITY_LIFETIME).decode("ascii")
+        return self._authority.issue(identity).decode("ascii")
 
 
 class ClientIdentity:

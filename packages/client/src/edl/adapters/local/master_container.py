@@ -35,7 +35,7 @@ from edl.adapters.local import container_engine, job_identities, store_credentia
 from edl.adapters.local.worker_containers import CONFINEMENT, WorkerContainers
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
-from edl_runtime.identity.folder import RENEW_EVERY_S, IdentityFolder
+from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory, ownership, process_identity, supervision
 from edl_runtime.local.container_calls import CallListener
 from edl_runtime.local.containers import (
@@ -99,7 +99,7 @@ def run(job_dir: Path) -> int:
         )
         identities = job_identities.of_job(job_dir)
         if identities is not None:
-            _keep_renewed(identities)
+            identities.renew()
         stores = store_credentials.provide(job_dir, spec)
         container, runs = container_engine.read(job_dir), False
         if container is not None:
@@ -157,20 +157,6 @@ def _watch_end(job_dir: Path, container: container_engine.Container, stay_s: flo
             log.warning("it is not killed\n%s", error)
 
     threading.Thread(target=check, name="end-watch", daemon=True).start()
-
-
-def _keep_renewed(identities: IdentityFolder) -> None:
-    """Renew certificates as long as this process lives; containers see the files change."""
-
-    def renew() -> None:
-        while True:
-            try:
-                identities.renew()
-            except EdlError as error:  # a third of the lifetime is left to try again
-                log.warning("certificates are not renewed\n%s", error)
-            time.sleep(RENEW_EVERY_S)
-
-    threading.Thread(target=renew, name="renewal", daemon=True).start()
 
 
 def _write_down(job_dir: Path, container: container_engine.Container) -> None:
