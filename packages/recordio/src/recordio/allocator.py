@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
-# What the GNU C library comes to by itself once a program has freed such a piece.
-_LARGEST_KEPT = 32 << 20
+# The value at which the GNU C library arrives once a program has freed such a piece.
+_MAX_KEPT_BYTES = 32 << 20
 _CHOSEN_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
-    """Undo what TensorFlow changes, unless the user has set the allocator's variables.
+    """Undo TensorFlow's change of the allocator, unless the user has configured the allocator.
 
     Args:
         environ: variables of the process.
@@ -35,7 +35,7 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
         return False
     # Both: a program that sets one of them has to know the other one, too.
     return bool(
-        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
+        mallopt(_MMAP_THRESHOLD, _MAX_KEPT_BYTES) and mallopt(_TRIM_THRESHOLD, 2 * _MAX_KEPT_BYTES)
     )
 
 

@@ -1,14 +1,14 @@
-"""What can be wrong with a file of records."""
+"""The errors of files of records."""
 
 from __future__ import annotations
 
 
 class RecordError(ValueError):
-    """Something is wrong with records or with the file that holds them."""
+    """The base of all errors of records and of the files that hold them."""
 
 
 class NoSuchData(RecordError):
-    """Nothing matches a pattern of data files."""
+    """No file matches a pattern of data files."""
 
 
 class UnreadableFile(RecordError):
@@ -16,7 +16,7 @@ class UnreadableFile(RecordError):
 
 
 class DamagedFile(RecordError):
-    """A file is cut short, was changed, or is not of its format.
+    """A file is truncated, was changed, or does not have its format.
 
     Attributes:
         uri: the file.

@@ -21,22 +21,22 @@ Value = np.ndarray[Any, Any] | list[bytes]
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 BYTES, FLOATS, INTEGERS = 1, 2, 3
-"""Field numbers of the kinds of lists."""
-WIDEST = 10
-"""Bytes of the longest varint."""
+"""The field numbers of the kinds of lists."""
+MAX_VARINT_BYTES = 10
+"""The bytes of the longest varint."""
 _OCTETS = [bytes((value,)) for value in range(0x80)]
-"""Varints of one byte: nearly all lengths and tags."""
+"""The varints of one byte: nearly all lengths and tags."""
 _HEADS = {
     number: [bytes((number << 3 | _LENGTH, size)) for size in range(0x80)]
     for number in (1, BYTES, FLOATS, INTEGERS)
 }
-"""Tag and length of short fields."""
+"""The tag and length of short fields."""
 _INT64 = range(-(2**63), 2**63)
 _FLOAT = struct.Struct("<f")
 _FLOAT_HEAD = _HEADS[FLOATS][_FLOAT.size + 2] + _HEADS[1][_FLOAT.size]
-"""What comes before the octets of a list of one float."""
+"""The bytes before the octets of a list of one float."""
 _FEW = 16
-"""Up to so many numbers, a loop is quicker than numpy."""
+"""Up to this many numbers, a loop is faster than numpy."""
 
 
 class _Malformed(Exception):
@@ -44,7 +44,7 @@ class _Malformed(Exception):
 
 
 def decode(record: bytes) -> dict[str, Value]:
-    """Features of a serialized tf.Example, by name.
+    """Return the features of a serialized tf.Example, by name.
 
     Returns:
         float lists as float32 arrays and int64 lists as int64 arrays of one dimension, bytes
@@ -58,7 +58,7 @@ def decode(record: bytes) -> dict[str, Value]:
         record = bytes(record)
         for example in _messages(record, 1):
             for entry in _messages(example, 1):
-                # Parts of one message that come apart are merged by joining their bytes.
+                # The separate parts of one message are merged by joining their bytes.
                 name = b"".join(list(_messages(entry, 1))[-1:])
                 features[name.decode()] = _feature(b"".join(_messages(entry, 2)))
     except (_Malformed, UnicodeDecodeError) as error:
@@ -67,7 +67,7 @@ def decode(record: bytes) -> dict[str, Value]:
 
 
 def encode(features: Mapping[str, Any]) -> bytes:
-    """A serialized tf.Example of values by name; the same values always give the same bytes.
+    """Serialize values by name as a tf.Example; equal values always give equal bytes.
 
     Args:
         features: bytes, str, numbers, or sequences or arrays of these (flattened); bool and
@@ -80,21 +80,21 @@ def encode(features: Mapping[str, Any]) -> bytes:
 
 
 def encode_feature(name: str, value: Any) -> bytes:
-    """The part of a serialized tf.Example that holds one feature; see ``encode``.
+    """Encode the part of a tf.Example that holds one feature; see ``encode``.
 
     Raises:
         RecordError: the value cannot be stored.
     """
-    return _delimited(1, _key(name) + _delimited(2, _single(value) or _list(name, value)))
+    return _with_length(1, _key(name) + _with_length(2, _single(value) or _list(name, value)))
 
 
 def join(parts: Iterable[bytes]) -> bytes:
-    """A serialized tf.Example of features that ``encode_feature`` has made, by name in order."""
-    return _delimited(1, b"".join(parts))
+    """Join features that ``encode_feature`` has made, in the order of their names."""
+    return _with_length(1, b"".join(parts))
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Number, wire type and content of each field of a message; a varint as its own bytes."""
+    """Yield number, wire type and content of each field of a message; a varint as its bytes."""
     at, end = 0, len(content)
     while at < end:
         tag, at = _varint(content, at)
@@ -116,7 +116,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _messages(content: bytes, wanted: int) -> Iterator[bytes]:
-    """The fields of one number that have a length."""
+    """Yield the fields of one number that have a length."""
     for number, kind, part in _fields(content):
         if number == wanted and kind == _LENGTH:
             yield part
@@ -124,7 +124,7 @@ def _messages(content: bytes, wanted: int) -> Iterator[bytes]:
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
     value = 0
-    for shift in range(0, 7 * WIDEST, 7):
+    for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
         if at >= len(content):
             raise _Malformed("a number is truncated")
         byte = content[at]
@@ -132,7 +132,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
-    raise _Malformed(f"a number has more than {WIDEST} bytes")
+    raise _Malformed(f"a number has more than {MAX_VARINT_BYTES} bytes")
 
 
 def _feature(content: bytes) -> Value:
@@ -156,7 +156,7 @@ def _feature(content: bytes) -> Value:
 
 
 def _floats(content: bytes) -> np.ndarray[Any, Any]:
-    """Packed floats are a run of 4-byte values, single ones are 4 bytes each."""
+    """Decode floats, each of 4 bytes, packed or single."""
     parts = []
     for number, kind, part in _fields(content):
         if number == 1 and kind in (_LENGTH, _FIXED32):
@@ -167,7 +167,7 @@ def _floats(content: bytes) -> np.ndarray[Any, Any]:
 
 
 def _integers(content: bytes) -> np.ndarray[Any, Any]:
-    """Varints, packed or single: either way one after another."""
+    """Decode varints, packed or single: both lie one after another."""
     wanted = (_LENGTH, _VARINT)
     parts = []
     for number, kind, part in _fields(content):
@@ -187,8 +187,8 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
     begins = np.concatenate(([0], ends[:-1] + 1))
     widths = ends - begins + 1
     widest = int(widths.max())
-    if widest > WIDEST:
-        raise _Malformed(f"a number has more than {WIDEST} bytes")
+    if widest > MAX_VARINT_BYTES:
+        raise _Malformed(f"a number has more than {MAX_VARINT_BYTES} bytes")
     values = np.zeros(len(ends), dtype=np.uint64)
     for place in range(widest):
         longer = widths > place
@@ -209,7 +209,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
-    """Varints of many 64-bit numbers, one after another."""
+    """Encode 64-bit numbers as varints, one after another."""
     bits = values.astype(np.int64).view(np.uint64)
     if len(bits) <= _FEW:
         return b"".join(map(_encode_varint, bits.tolist()))
@@ -217,20 +217,20 @@ def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
 
 
 def encode_varints(values: np.ndarray[Any, Any]) -> tuple[bytes, list[int]]:
-    """Varints of many 64-bit numbers, one after another, and the place behind each."""
+    """Encode 64-bit numbers as varints; also return the offset behind each."""
     bits = values.astype(np.int64).view(np.uint64)
-    octets = np.empty((len(bits), WIDEST), dtype=np.uint8)
+    octets = np.empty((len(bits), MAX_VARINT_BYTES), dtype=np.uint8)
     widths = np.ones(len(bits), dtype=np.int64)
-    for place in range(WIDEST):
+    for place in range(MAX_VARINT_BYTES):
         octets[:, place] = (bits & np.uint64(0x7F)).astype(np.uint8) | 0x80
         bits = bits >> np.uint64(7)
         widths += bits > 0
-    places = np.arange(WIDEST)
+    places = np.arange(MAX_VARINT_BYTES)
     octets[np.arange(len(octets)), widths - 1] &= 0x7F
     return octets[places < widths[:, None]].tobytes(), np.cumsum(widths).tolist()
 
 
-def _delimited(number: int, content: bytes) -> bytes:
+def _with_length(number: int, content: bytes) -> bytes:
     size = len(content)
     if size <= 0x7F:
         return _HEADS[number][size] + content
@@ -239,22 +239,22 @@ def _delimited(number: int, content: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _key(name: str) -> bytes:
-    """The key of an entry."""
-    return _delimited(1, name.encode())
+    """Encode the key of an entry."""
+    return _with_length(1, name.encode())
 
 
 def _single(value: Any) -> bytes | None:
-    """The list of one Python value; None for other values, and if numpy must say what it is."""
+    """Encode the list of one Python value; None for other values, and where numpy must decide."""
     kind = type(value)
     if kind is bytes:
-        return _delimited(BYTES, _delimited(1, value))
+        return _with_length(BYTES, _with_length(1, value))
     if kind is float:
         try:
             return _FLOAT_HEAD + _FLOAT.pack(value)
         except OverflowError:  # becomes an infinity
             return None
     if kind is int and value in _INT64:
-        return _delimited(INTEGERS, _delimited(1, _encode_varint(value & 0xFFFFFFFFFFFFFFFF)))
+        return _with_length(INTEGERS, _with_length(1, _encode_varint(value & 0xFFFFFFFFFFFFFFFF)))
     return None
 
 
@@ -268,7 +268,7 @@ def _list(name: str, value: Any) -> bytes:
         if not all(isinstance(v, texts) for v in value):
             raise RecordError(f"feature {name!r} mixes bytes and numbers")
         parts = (v.encode() if isinstance(v, str) else bytes(v) for v in value)
-        return _delimited(BYTES, b"".join(_delimited(1, part) for part in parts))
+        return _with_length(BYTES, b"".join(_with_length(1, part) for part in parts))
     try:
         array = np.asarray(value).reshape(-1)
     except ValueError as error:
@@ -276,9 +276,9 @@ def _list(name: str, value: Any) -> bytes:
     if isinstance(value, Sequence) and not len(array):
         return b""
     if array.dtype.kind == "f":
-        return _delimited(FLOATS, _delimited(1, array.astype("<f4").tobytes()))
+        return _with_length(FLOATS, _with_length(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "iub":
         if array.dtype.kind == "u" and len(array) and int(array.max()) >= 1 << 63:
             raise RecordError(f"feature {name!r} has an integer that does not fit int64")
-        return _delimited(INTEGERS, _delimited(1, _encode_varints(array)))
+        return _with_length(INTEGERS, _with_length(1, _encode_varints(array)))
     raise RecordError(f"feature {name!r} of dtype {array.dtype} cannot be stored in a tf.Example")

@@ -1,7 +1,7 @@
-"""Many tf.Example records at once, as arrays or columns instead of a dictionary for each.
+"""Decodes and encodes many tf.Example records at once, as arrays or columns.
 
-Records of one origin differ in their values only: all other bytes are the same, at the same places.
-Such records are decoded together by numpy. The rest is decoded one by one, with the same result.
+Records of one origin differ only in their values: all other bytes are the same. Such records are
+decoded together by numpy. The rest is decoded one by one, with the same result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from recordio import example
 
 _TEMPLATES = 16
-"""More different layouts than this among records of one length are decoded one by one."""
+"""If records of one length have more layouts than this, the others are decoded one by one."""
 _SINGLE = 4
-"""So few records are quicker one by one."""
+"""Decoding so few records one by one is faster."""
 _FLOAT = 4
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
+_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 Array = np.ndarray[Any, Any]
 
@@ -39,10 +39,10 @@ class Group:
 
 
 def decode(records: Sequence[bytes]) -> list[Group]:
-    """The features of many serialized tf.Examples.
+    """Decode many serialized tf.Examples.
 
     Returns:
-        Groups that together have each record once; each value is as ``example.decode`` returns it.
+        Groups that together hold each record once; each value is what ``example.decode`` returns.
 
     Raises:
         RecordError: some bytes are not a tf.Example.
@@ -56,19 +56,19 @@ def decode(records: Sequence[bytes]) -> list[Group]:
 
 
 def encode(columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-    """Serialized tf.Examples, each as ``example.encode`` makes it of one value per column.
+    """Serialize tf.Examples of one value per column, each as ``example.encode`` does.
 
     Args:
-        columns: the values of a feature by its name, one for each record; None: a record lacks it.
+        columns: the values of each feature, one for each record; None: the record lacks it.
 
     Raises:
         RecordError: a value cannot be stored.
     """
-    parts = [_encoded(name, values) for name, values in sorted(columns.items())]
+    parts = [_encode_column(name, values) for name, values in sorted(columns.items())]
     return [example.join(row) for row in zip(*parts, strict=True)]
 
 
-def _encoded(name: str, values: Sequence[Any]) -> list[bytes]:
+def _encode_column(name: str, values: Sequence[Any]) -> list[bytes]:
     match set(map(type, values)):
         case kinds if kinds == {float}:
             head = example.encode_feature(name, 0.0)[:-_FLOAT]
@@ -79,11 +79,13 @@ def _encoded(name: str, values: Sequence[Any]) -> list[bytes]:
             widths = map(len, values)
             heads = {width: _head(name, bytes(width), width) for width in set(widths)}
             return [heads[len(value)] + value for value in values]
-        case kinds if kinds == {int} and min(values) >= _LEAST and max(values) <= _GREATEST:
+        case kinds if kinds == {int} and min(values) >= _MIN_INT64 and max(values) <= _MAX_INT64:
             packed, ends = example.encode_varints(np.array(values, np.int64))
             heads = {
-                width: _head(name, -1 if width == example.WIDEST else 1 << 7 * (width - 1), width)
-                for width in range(1, example.WIDEST + 1)
+                width: _head(
+                    name, -1 if width == example.MAX_VARINT_BYTES else 1 << 7 * (width - 1), width
+                )
+                for width in range(1, example.MAX_VARINT_BYTES + 1)
             }
             places = zip([0, *ends], ends, strict=False)
             return [heads[end - begin] + packed[begin:end] for begin, end in places]
@@ -91,7 +93,7 @@ def _encoded(name: str, values: Sequence[Any]) -> list[bytes]:
 
 
 def _head(name: str, value: bytes | int, width: int) -> bytes:
-    """What comes before the octets of all values of this width."""
+    """Return the bytes before the octets of all values of this width."""
     part = example.encode_feature(name, value)
     return part[: len(part) - width]
 
@@ -128,7 +130,7 @@ def _single(records: Sequence[bytes], position: int) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class _Feature:
-    """Where the values of a feature are in a record."""
+    """The place of a feature's values in a record."""
 
     name: str
     kind: int
@@ -156,7 +158,7 @@ class _Template:
 
     @classmethod
     def of(cls, record: bytes) -> _Template | None:
-        """The layout of a record as ``example.encode`` writes it; None for any other record."""
+        """Return the layout of a record that ``example.encode`` has written; None for others."""
         try:
             features = _locate(record)
         except _Unusual:
@@ -164,13 +166,13 @@ class _Template:
         return cls(record, features)
 
     def matches(self, octets: Array) -> Array:
-        """Which rows of bytes have this layout."""
+        """Return a mask of the rows of bytes that have this layout."""
         fixed = self._fixed
         same: Array = ((octets[:, fixed] & self._mask[fixed]) == self._layout[fixed]).all(1)
         return same
 
     def features(self, octets: Array) -> dict[str, Array | list[list[bytes]]]:
-        """The values in rows of bytes that have this layout."""
+        """Return the values in rows of bytes that have this layout."""
         return {each.name: self._values(each, octets) for each in self._features}
 
     def _values(self, feature: _Feature, octets: Array) -> Array | list[list[bytes]]:
@@ -218,12 +220,12 @@ def _locate(record: bytes) -> list[_Feature]:
         name = record[name_at:name_end].decode(errors="surrogateescape")
         if name in features or not name.isprintable():
             raise _Unusual
-        features[name] = _located(name, record, list_at, list_end)
+        features[name] = _locate_feature(name, record, list_at, list_end)
         begin = stop
     return list(features.values())
 
 
-def _located(name: str, record: bytes, at: int, end: int) -> _Feature:
+def _locate_feature(name: str, record: bytes, at: int, end: int) -> _Feature:
     if at == end:
         raise _Unusual
     kind, start, stop = _next(record, at, end, (example.BYTES, example.FLOATS, example.INTEGERS))
@@ -250,11 +252,11 @@ def _are_varints(packed: bytes) -> bool:
         if octet < 0x80:
             widths.append(width)
             width = 0
-    return bool(widths) and not width and max(widths) <= example.WIDEST
+    return bool(widths) and not width and max(widths) <= example.MAX_VARINT_BYTES
 
 
 def _only(record: bytes, at: int, end: int, number: int) -> tuple[int, int]:
-    """The content of a message's only field."""
+    """Return the content of a message's only field."""
     _, start, stop = _next(record, at, end, (number,))
     if stop != end:
         raise _Unusual
@@ -262,7 +264,7 @@ def _only(record: bytes, at: int, end: int, number: int) -> tuple[int, int]:
 
 
 def _next(record: bytes, at: int, end: int, numbers: tuple[int, ...]) -> tuple[int, int, int]:
-    """Number, begin and end of the field at a place, one of some fields that have a length."""
+    """Return number, begin and end of the field at an offset; the field has a length."""
     if at >= end:
         raise _Unusual
     tag, at = record[at], at + 1

@@ -18,7 +18,7 @@ _LISTED = 6
 
 
 def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
-    """The data files that patterns name, sorted within each pattern, each once.
+    """Return the data files that patterns name, sorted within each pattern, each once.
 
     A pattern is a path, a glob, a directory or a URI of these. A comma has no special meaning.
     Of a directory, the files with a known ending count, or all if none has one. Files whose
@@ -50,12 +50,12 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
 
 
 def _data_files(paths: Iterable[str]) -> list[str]:
-    """The files of a directory that hold data."""
-    shown = sorted(path for path in paths if _shown(path))
+    """Return the files of a directory that hold data."""
+    shown = sorted(path for path in paths if _describe(path))
     return [path for path in shown if named_format(path)] or shown
 
 
-def _shown(path: str) -> bool:
+def _describe(path: str) -> bool:
     return not os.path.basename(path.rstrip("/")).startswith((".", "_"))
 
 
@@ -73,14 +73,14 @@ def _local(pattern: str) -> list[str]:
     if os.path.lexists(pattern):
         return [pattern]
     matches = sorted(glob.glob(pattern, recursive=True))
-    files = [path for path in matches if _shown(path) and not os.path.isdir(path)]
+    files = [path for path in matches if _describe(path) and not os.path.isdir(path)]
     if not files:
         raise NoSuchData(f"{pattern}: nothing matches; {_nearest(os.path.dirname(pattern))}")
     return files
 
 
 def _nearest(directory: str) -> str:
-    """The nearest directory that exists at or above a place, and what is in it."""
+    """Return the nearest directory that exists at or above a place, and its entries."""
     directory = os.path.abspath(directory)
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
@@ -107,7 +107,9 @@ def _remote(pattern: str) -> list[str]:
         files = [path]
     elif any(sign in path for sign in "*?["):
         found = system.glob(path, detail=True).items()
-        files = sorted(name for name, info in found if info["type"] != "directory" and _shown(name))
+        files = sorted(
+            name for name, info in found if info["type"] != "directory" and _describe(name)
+        )
     else:
         files = []
     if not files:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Hint = tuple[int, int]
-"""First record and byte offset of a block at or before the range that is to be read."""
+"""The first record and the byte offset of a block at or before the range to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the blocks of a file are; a block is the least that is read at once.
+    """The places of a file's blocks; a block is the smallest unit of reading.
 
     Attributes:
         records: in the whole file.
@@ -28,12 +28,12 @@ class Index:
     offsets: tuple[int, ...]
 
     def block(self, record: int) -> Hint:
-        """The block that holds a record."""
+        """Return the block that holds a record."""
         at = bisect.bisect_right(self.first_records, record) - 1
         return (self.first_records[at], self.offsets[at]) if at >= 0 else (0, 0)
 
     def end(self, stop: int) -> int:
-        """The byte after the block that holds the last record before ``stop``."""
+        """Return the byte after the block that holds the last record before ``stop``."""
         at = bisect.bisect_left(self.first_records, stop)
         return self.offsets[at] if at < len(self.offsets) else self.nbytes
 
@@ -50,34 +50,34 @@ class Source(Protocol):
 
     @property
     def format(self) -> str:
-        """recordio, tfrecord or csv."""
+        """The name of the format: recordio, tfrecord or csv."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Names of the columns, for CSV."""
+        """The names of the columns, for CSV."""
 
     @property
     def version(self) -> str:
-        """Of a file in a store: what all readings of this source see; empty until the first.
+        """The version of a file in a store that this source reads; empty until the first read.
 
-        ``open_source`` of another process sees the same with it, or raises ``UnreadableFile``.
+        With it, ``open_source`` in another process reads the same, or raises ``UnreadableFile``.
         """
 
     def count(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
 
     def index(self) -> Index:
-        """Where the blocks are; made once, as cheaply as the format allows."""
+        """Return the places of the blocks; made once, as cheaply as the format allows."""
 
     def read(
         self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[bytes]:
-        """Records ``start`` to ``stop`` (exclusive, and at most to the end)."""
+        """Yield the records ``start`` to ``stop`` (exclusive, and at most to the end)."""
 
     def read_blocks(
         self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[list[bytes]]:
-        """The same, some at a time: the quick way.
+        """Yield the records of a range in lists, which is faster than one by one.
 
         Args:
             hint: from ``index().block(start)``, also of another process; then the file need not

@@ -2,7 +2,7 @@
 
 Blocks of about a mebibyte cross from Python to TensorFlow at a time, and a thread of TensorFlow's
 reads ahead while the last ones are used. The op underneath is the one that
-``Dataset.from_generator`` is made of, used directly: nothing is traced for a dataset, an
+``Dataset.from_generator`` is made of, used directly: nothing is trace for a dataset, an
 iteration starts in a third of the time, and nothing stays behind when a dataset is gone.
 """
 
@@ -23,7 +23,7 @@ from recordio.formats.detection import open_source
 from recordio.source import Hint, Source
 
 BLOCK_BYTES = 1 << 20
-"""Of records that go to TensorFlow at once; less costs calls, more leaves the caches."""
+"""The bytes that go to TensorFlow at once: fewer cost calls, more do not fit the caches."""
 
 _MAX_BLOCK_RECORDS = 1 << 16
 
@@ -32,7 +32,7 @@ Range = tuple[str | Source, int, int] | tuple[str | Source, int, int, Hint | Non
 
 
 class ErrorRelay:
-    """Keeps the error that ended a reading inside ``tf.data``, which would only say so.
+    """Keeps the error that ended a reading inside ``tf.data``, which hides it.
 
     Attributes:
         error: what the reader raised; None as long as all is well.
@@ -47,7 +47,7 @@ class ErrorRelay:
             raise self.error
 
     def iterate(self, dataset: Iterable[Any]) -> Iterator[Any]:
-        """The elements of a dataset that was made from the records.
+        """Yield the elements of a dataset that was made from the records.
 
         Raises:
             DamagedFile: or whatever else the reader raised, in place of TensorFlow's error, and
@@ -68,7 +68,7 @@ class ErrorRelay:
 
 
 def dataset(ranges: Iterable[str | Source | Range], *, relay: ErrorRelay | None = None) -> Any:
-    """A dataset of scalar strings: the records of files or ranges of files, one after another.
+    """Make a dataset of the records of files or ranges of files, as scalar strings.
 
     Args:
         ranges: paths, URIs or sources (the whole of each), or ranges of them. A range that its
@@ -99,12 +99,12 @@ def from_blocks(
     relay: ErrorRelay | None = None,
     ahead: int = 2,
 ) -> Any:
-    """A dataset of scalar strings: the records of all blocks, in order.
+    """Make a dataset of the records of all blocks in order, as scalar strings.
 
     Args:
         blocks: called for each iteration over the dataset, from a thread of TensorFlow's; gives
             lists of records. So one dataset, with what is mapped and batched on it, can serve
-            one range after another and is traced once.
+            one range after another and is trace once.
         relay: keeps an exception of ``blocks``. Iterate with its ``iterate``, or call
             ``reraise`` when an iteration ends in an error of TensorFlow's.
         ahead: blocks of about a mebibyte that are read before they are asked for.
@@ -133,13 +133,13 @@ def from_blocks(
 
 @dataclass(frozen=True, slots=True)
 class _Feed:
-    """What a dataset is made from."""
+    """The source of a dataset's blocks."""
 
     blocks: Callable[[], Iterator[list[bytes]]]
     relay: ErrorRelay | None
 
     def run(self) -> Iterator[list[bytes]]:
-        return _rebatched(self.blocks())
+        return _rebatch(self.blocks())
 
 
 # TensorFlow keeps every Python function that it was given for ever. So it gets these three, once,
@@ -203,12 +203,12 @@ def _end(iteration: Any) -> Any:
 
 @functools.cache
 def _functions() -> tuple[Any, Any, Any]:
-    """The three functions as TensorFlow has them; they take and give an int64 scalar."""
+    """Return the three functions as TensorFlow calls them, with an int64 scalar each way."""
     import tensorflow as tf
 
     number = tf.TensorSpec([], tf.int64)
 
-    def traced(python: Callable[[Any], Any], out: Any) -> Any:
+    def trace(python: Callable[[Any], Any], out: Any) -> Any:
         # No autograph: it would parse the source of this module. A function of one device is
         # instantiated, once per iteration, without placing and optimizing its graph.
         function = tf.function(
@@ -220,11 +220,11 @@ def _functions() -> tuple[Any, Any, Any]:
         return function.get_concrete_function()
 
     with tf.init_scope():
-        return traced(_begin, tf.int64), traced(_step, tf.string), traced(_end, tf.int64)
+        return trace(_begin, tf.int64), trace(_step, tf.string), trace(_end, tf.int64)
 
 
-def _rebatched(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
-    """The same records in blocks of about a mebibyte."""
+def _rebatch(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    """Regroup records into blocks of about a mebibyte."""
     waiting: list[bytes] = []
     nbytes = 0
     with closing(_Closing(blocks)):
@@ -250,7 +250,7 @@ def _rebatched(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
 
 
 def _parts(block: list[bytes], nbytes: int) -> Iterator[list[bytes]]:
-    """A long block cut into several of about a mebibyte."""
+    """Cut a long block into several of about a mebibyte."""
     pieces = max(nbytes // BLOCK_BYTES, len(block) // _MAX_BLOCK_RECORDS)
     if pieces < 2:
         yield block

@@ -1,1 +1,1 @@
-"""Formats of files of records: what reads and writes each, and which one a file has."""
+"""The formats of files of records: their readers and writers, and their detection."""

@@ -25,27 +25,27 @@ HEADER = struct.Struct("<5I")
 LENGTH = struct.Struct("<I")
 MAX_RECORD_BYTES = 2**32 - 1 - LENGTH.size
 MAX_EXPANDED_BYTES = 1 << 30
-"""A compressed payload that expands beyond this is taken for a bomb."""
+"""A compressed payload that expands beyond this is refused as a decompression bomb."""
 
 _MAX_COMPRESSED_BYTES = 256 << 20
-"""Longer payloads are written plain: far from the limit above, and quicker to read."""
+"""Longer payloads are written plain: that is far from the limit above, and faster to read."""
 
 
 class Compressor(IntEnum):
-    """How a chunk's payload is compressed."""
+    """The compression of a chunk's payload."""
 
     NONE = 0
     SNAPPY = 1
     GZIP = 2
 
 
-# How far each compressor can shrink its input at most, by its format.
+# The highest compression ratio that each format allows.
 _MAX_RATIO = {Compressor.NONE: 1, Compressor.SNAPPY: 32, Compressor.GZIP: 1032}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A chunk's header, and where the chunk stands in its file.
+    """A chunk's header, and the chunk's place in its file.
 
     Attributes:
         number: of the chunk in the file; None if reading did not begin at the first.
@@ -62,22 +62,22 @@ class Header:
 
     @property
     def stop(self) -> int:
-        """Offset of the byte after the chunk."""
+        """The offset of the byte after the chunk."""
         return self.offset + HEADER.size + self.size
 
     @property
     def max_plain_bytes(self) -> int:
-        """The most that the payload can be once it is expanded."""
+        """The largest size that the expanded payload can have."""
         return min(MAX_EXPANDED_BYTES, self.size * _MAX_RATIO[self.compressor] + 1024)
 
 
 def parse_header(
     content: bytes, uri: str, number: int | None, offset: int, file_size: int
 ) -> Header:
-    """Read the header of chunk ``number`` at ``offset``.
+    """Parse the header of chunk ``number`` at ``offset``.
 
     Raises:
-        DamagedFile: it is cut short, not a header, or promises what cannot be.
+        DamagedFile: it is truncated, not a header, or announces an impossible payload.
     """
 
     def damaged(reason: str) -> DamagedFile:
@@ -106,12 +106,12 @@ def parse_header(
 
 
 def damage(header: Header, uri: str, reason: str) -> DamagedFile:
-    """The error for a chunk that is not as it should be."""
+    """Return the error for a damaged chunk."""
     return DamagedFile(uri, header.number, header.offset, reason)
 
 
 def check_crc(header: Header, payload: bytes | memoryview, uri: str) -> None:
-    """Hold the stored bytes of a chunk against its checksum.
+    """Compare the stored bytes of a chunk with its checksum.
 
     Raises:
         DamagedFile: they differ.
@@ -127,7 +127,7 @@ def check_crc(header: Header, payload: bytes | memoryview, uri: str) -> None:
 
 
 def encode(records: Sequence[bytes], compressor: Compressor) -> list[bytes]:
-    """A whole chunk of records, as the pieces to be written one after another.
+    """Encode a whole chunk of records, as pieces to be written one after another.
 
     Raises:
         RecordError: a record, or the chunk, is larger than the format's uint32 can say.
@@ -157,7 +157,7 @@ def encode(records: Sequence[bytes], compressor: Compressor) -> list[bytes]:
 
 
 def check_length(record: bytes) -> None:
-    """Whether the format can hold a record.
+    """Check that the format can hold a record.
 
     Raises:
         RecordError: it is too long.

@@ -6,6 +6,6 @@ import google_crc32c
 
 
 def masked_crc(content: bytes) -> int:
-    """CRC-32C of some bytes, rotated and shifted as TFRecord files store it."""
+    """Return the CRC-32C of some bytes, rotated and shifted as TFRecord files store it."""
     crc = int(google_crc32c.value(content))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF

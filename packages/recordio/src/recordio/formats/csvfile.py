@@ -12,10 +12,10 @@ from recordio.storage.range_cache import RangeCache
 from recordio.storage.stream import WINDOW, Stream, streaming
 
 _EVERY = 1024
-"""Records of a block."""
+"""The number of records of a block."""
 
 _HEADER = 64 << 10
-"""Bytes that are fetched at first for the header line."""
+"""The number of bytes that are fetched at first for the header line."""
 
 _MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -40,7 +40,7 @@ class CsvSource(RangeReader):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """Names of the columns, from the header line; None without one.
+        """The names of the columns, from the header line; None without one.
 
         Raises:
             DamagedFile: the first line names no columns: it is not text, a name is missing or
@@ -119,7 +119,7 @@ class CsvSource(RangeReader):
         return lines
 
     def _lines(self, stream: Stream, number: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and content of each line that is not empty; the header is line -1."""
+        """Yield offset and content of each line that is not empty; the header is line -1."""
         offset = begun = stream.offset
         rest = b""
         parts: list[bytes] = []  # of a line whose quoted field continues
@@ -162,7 +162,7 @@ class CsvSource(RangeReader):
 
 
 def ends_quoted(line: bytes, within: bool) -> bool:
-    """Whether a line ends within a quoted field.
+    """Tell whether a line ends within a quoted field.
 
     Args:
         within: whether it begins in one.

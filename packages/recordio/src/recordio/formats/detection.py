@@ -45,7 +45,7 @@ def open_source(
 
 
 _SNIFFED = 4096
-"""Bytes that tell the format of a file."""
+"""The number of bytes that show the format of a file."""
 
 _BY_NAME = {
     ".recordio": "recordio",
@@ -57,17 +57,17 @@ _BY_NAME = {
 
 
 def named_format(uri: str) -> str | None:
-    """The format that a file's suffix names, if any."""
+    """Return the format that a file's suffix names, if any."""
     name = uri.lower().removesuffix(".gz")
     return next((format for end, format in _BY_NAME.items() if name.endswith(end)), None)
 
 
 def sniff(uri: str) -> str:
-    """The format of a file: by its name, else by its first bytes.
+    """Detect the format of a file by its name, or else by its first bytes.
 
     Raises:
         UnreadableFile: it cannot be opened.
-        RecordError: it is none of the known formats, or a RecordIO file that is packed again.
+        RecordError: it has no known format, or is a RecordIO file that was compressed as a whole.
     """
     magic = MAGIC.to_bytes(4, "little")
     named = named_format(uri)
@@ -94,7 +94,7 @@ def sniff(uri: str) -> str:
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether bytes are the beginning of a UTF-8 text."""
+    """Tell whether bytes are the beginning of a UTF-8 text."""
     control = set(start) & (set(range(32)) - set(b"\t\n\r\f"))
     try:
         # A character may be cut at the end of what was read.

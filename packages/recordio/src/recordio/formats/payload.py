@@ -1,4 +1,4 @@
-"""From a chunk in a file to its records: checked, expanded, split.
+"""Reads the records of a chunk: checks, expands and splits its payload.
 
 Memory is kept from chunk to chunk: fresh memory for each would cost more in page faults than
 all the rest of the reading.
@@ -27,7 +27,7 @@ from recordio.storage.stored_file import StoredFile
 
 _PIECE = 256 << 10
 _KEPT = 64 << 20
-"""A larger buffer is given back after its chunk."""
+"""A larger buffer is freed after its chunk."""
 
 _SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"
 _SNAPPY_BLOCK = 1 << 16
@@ -48,7 +48,7 @@ class PayloadReader:
         self._capacity = 0
 
     def records(self, header: Header, start: int, stop: int) -> list[bytes]:
-        """Records ``start`` to ``stop`` of a chunk, counted within it.
+        """Return the records ``start`` to ``stop`` of a chunk, counted within it.
 
         The stored bytes are always checked as a whole; they are expanded no further than to the
         last record that is wanted.
@@ -70,14 +70,14 @@ class PayloadReader:
             elif header.compressor is Compressor.SNAPPY:
                 nbytes = self._snappy(header, payload)
             else:
-                nbytes = self._fill(inflated(header, payload, self._uri))
+                nbytes = self._fill(inflate_whole(header, payload, self._uri))
         found = self._split(header, self._buffer, 0, nbytes, stop)
         if self._capacity > _KEPT:
             self._buffer, self._capacity = io.BytesIO(), 0
         return found[start:] if start else found
 
     def _held(self, header: Header) -> tuple[bytes, int] | None:
-        """An uncompressed payload where a request to a store has brought it, and its beginning.
+        """Return the buffer of a store's answer that holds an uncompressed payload, and its offset.
 
         One more byte must be there, so that reading past the end shows.
         """
@@ -118,7 +118,7 @@ class PayloadReader:
     def _prefix(self, header: Header, payload: bytes, stop: int) -> int:
         """Expand a payload up to the end of record ``stop``."""
         if header.compressor is Compressor.SNAPPY:
-            pieces = self._unsnapped(header, payload)
+            pieces = self._expand_snappy(header, payload)
         else:
             pieces = inflate(header, payload, self._uri)
         plain = bytearray()
@@ -134,8 +134,8 @@ class PayloadReader:
                 break
         return self._fill(plain)
 
-    def _unsnapped(self, header: Header, payload: bytes) -> Iterator[bytes]:
-        """The frames of a snappy stream, expanded one by one."""
+    def _expand_snappy(self, header: Header, payload: bytes) -> Iterator[bytes]:
+        """Expand the frames of a snappy stream one by one."""
         for kind, at, size in frames(header, payload, self._uri):
             length = int.from_bytes(payload[at + 1 : at + 4], "little")
             (crc,) = LENGTH.unpack_from(payload, at + 4)
@@ -156,7 +156,7 @@ class PayloadReader:
         return len(plain)
 
     def _reserve(self, nbytes: int) -> None:
-        """Have room for so many bytes and one more, so that reading past the end shows."""
+        """Make room for ``nbytes`` and one more, so that reading past the end is noticed."""
         if self._capacity <= nbytes:
             self._capacity = nbytes + nbytes // 4 + 1
             self._buffer = io.BytesIO()
@@ -166,7 +166,7 @@ class PayloadReader:
     def _split(
         self, header: Header, buffer: io.BytesIO, begin: int, nbytes: int, stop: int
     ) -> list[bytes]:
-        """The first ``stop`` records of a payload that begins somewhere in a buffer."""
+        """Split off the first ``stop`` records of a payload that begins somewhere in a buffer."""
         buffer.seek(begin)
         read, unpack = buffer.read, LENGTH.unpack
         try:
@@ -193,7 +193,7 @@ class PayloadReader:
 
 
 def frames(header: Header, payload: bytes, uri: str) -> list[tuple[int, int, int]]:
-    """The data frames of a snappy stream: kind (0 compressed, 1 plain), offset, plain size.
+    """Yield the data frames of a snappy stream: kind (0 compressed, 1 plain), offset, plain size.
 
     Raises:
         DamagedFile: it is not a snappy stream, or expands too far.
@@ -223,7 +223,7 @@ def frames(header: Header, payload: bytes, uri: str) -> list[tuple[int, int, int
 
 
 def _varint(content: bytes, at: int) -> int:
-    """A little-endian number of seven bits a byte, at most three bytes here."""
+    """Decode a little-endian number of seven bits a byte, at most three bytes here."""
     value = 0
     for shift, byte in zip((0, 7, 14), content[at : at + 3], strict=False):
         value |= (byte & 0x7F) << shift
@@ -232,14 +232,14 @@ def _varint(content: bytes, at: int) -> int:
     return 1 << 30
 
 
-def inflated(header: Header, payload: bytes, uri: str) -> bytes:
-    """A whole gzip payload."""
+def inflate_whole(header: Header, payload: bytes, uri: str) -> bytes:
+    """Expand a whole gzip payload."""
     pieces = list(inflate(header, payload, uri, header.max_plain_bytes))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def inflate(header: Header, payload: bytes, uri: str, piece: int = _PIECE) -> Iterator[bytes]:
-    """Expand a gzip payload of one or more members, in pieces of at most so many bytes.
+    """Expand a gzip payload of one or more members, in pieces of limited size.
 
     Raises:
         DamagedFile: the stream is wrong, or expands too far.

@@ -27,7 +27,7 @@ class RecordIOSource(RangeReader):
         self._headers: tuple[Header, ...] | None = None
 
     def headers(self) -> tuple[Header, ...]:
-        """The header of every chunk; no payload is read."""
+        """Yield the header of every chunk; no payload is read."""
         if self._headers is None:
             with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 self._headers = tuple(_headers(self.uri, file, size, 0, 0))
@@ -58,11 +58,11 @@ class RecordIOSource(RangeReader):
                         return
             except DamagedFile as error:
                 if error.chunk is None:
-                    raise self._numbered(error) from None
+                    raise self._with_number(error) from None
                 raise
 
-    def _numbered(self, error: DamagedFile) -> DamagedFile:
-        """The error with the number of its chunk, which is not known after a hint."""
+    def _with_number(self, error: DamagedFile) -> DamagedFile:
+        """Complete an error by the number of its chunk, which is unknown after a hint."""
         try:
             with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 for header in _headers(self.uri, file, size, 0, 0):
@@ -76,9 +76,9 @@ class RecordIOSource(RangeReader):
 def _headers(
     uri: str, file: IO[bytes], size: int, offset: int, number: int | None
 ) -> Iterator[Header]:
-    """The headers from an offset on; after each, the file stands at its payload if it has records.
+    """Yield the headers from an offset on; the file is then at the payload if it has records.
 
-    Nobody asks for a record of a chunk without records; that it has none is checked here.
+    No caller reads a chunk without records, so that it really has none is checked here.
     """
     while offset < size:
         file.seek(offset)

@@ -24,13 +24,13 @@ _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
 _AROUND = _LENGTH.size + _CRC.size
 _EVERY = 1024
-"""Records of a block of the index."""
+"""The number of records of a block of the index."""
 _KNOWN = 1 << 14
-"""Lengths that are remembered as checked."""
+"""The number of lengths that are remembered as checked."""
 
 
 def looks_like_tfrecord(start: bytes) -> bool:
-    """Whether these are the first bytes of an uncompressed TFRecord file."""
+    """Tell whether these are the first bytes of an uncompressed TFRecord file."""
     if len(start) < _LENGTH.size:
         return False
     _, crc = _LENGTH.unpack_from(start)
@@ -43,7 +43,7 @@ def _is_gzip(uri: str, start: bytes) -> bool:
 
 
 class TFRecordSource(RangeReader):
-    """A TFRecord file; indexed by its lengths, every 1,024 records."""
+    """A TFRecord file, indexed by its lengths, every 1,024 records."""
 
     format = "tfrecord"
     columns = None
@@ -103,23 +103,23 @@ class _RecordScanner:
         self._length = 0
 
     def ready(self) -> bool:
-        """Whether there is another record; its length is read and checked."""
+        """Tell whether there is another record; its length is read and checked."""
         if len(self._window) - self._at < _LENGTH.size and not self._more(_LENGTH.size):
             if len(self._window) == self._at:
                 return False
-            raise self._damaged("the file ends within a record's length")
+            raise self._damage("the file ends within a record's length")
         head = self._window[self._at : self._at + _LENGTH.size]
         length = self._known.get(head)
         if length is None:
             length, crc = _LENGTH.unpack(head)
             if masked_crc(head[:8]) != crc:
-                raise self._damaged("the CRC of a record's length does not match")
+                raise self._damage("the CRC of a record's length does not match")
             if len(self._known) < _KNOWN:
                 self._known[head] = length
         left = self._stream.remaining
         room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
         if length + _AROUND > room:
-            raise self._damaged(
+            raise self._damage(
                 f"the file ends within a record: {room} of {length + _AROUND} bytes are left"
                 if left is not None
                 else f"a compressed record of {length} bytes exceeds the limit of {room}"
@@ -133,7 +133,7 @@ class _RecordScanner:
         while len(block) < wanted and nbytes < WINDOW and self.ready():
             need = self._length + _AROUND
             if len(self._window) - self._at < need and not self._more(need):
-                raise self._damaged("the file ends within a record")
+                raise self._damage("the file ends within a record")
             begun = self._at
             self._take(block, wanted)
             nbytes += self._at - begun
@@ -141,7 +141,7 @@ class _RecordScanner:
     def _take(self, block: list[bytes], wanted: int) -> None:
         """Append records that lie whole in the window, the first of which is ready.
 
-        This is the inner loop of reading, so it has no calls that it can do without.
+        This is the inner loop of reading, so it makes no unnecessary call.
         """
         window, known = self._window, self._known
         begun, at, last = self._at, self._at, len(window) - _CRC.size
@@ -164,16 +164,16 @@ class _RecordScanner:
         self.offset += at - begun
         self._at = at
         if not fits:
-            raise self._damaged("the CRC of a record does not match its bytes")
+            raise self._damage("the CRC of a record does not match its bytes")
 
     def skip(self) -> None:
-        """Go past the record that is ready, without reading it where that can be."""
+        """Skip the record that is ready, if possible without reading it."""
         need = self._length + _AROUND
         if self._at + need > len(self._window):
             end = self.offset + need
             self._stream.skip_to(end - 1)
             if not self._stream.read(1):
-                raise self._damaged("the file ends within a record")
+                raise self._damage("the file ends within a record")
             self._window, self._at = b"", 0
             self.number, self.offset = self.number + 1, end
         else:
@@ -185,7 +185,7 @@ class _RecordScanner:
         self.number += 1
 
     def _more(self, need: int) -> bool:
-        """Whether the window could be filled up so that it holds so many bytes."""
+        """Fill the window until it holds ``nbytes``; tell whether that succeeded."""
         parts = [self._window[self._at :]]
         held = len(parts[0])
         while held < need and (part := self._stream.read(max(WINDOW, need - held))):
@@ -194,7 +194,7 @@ class _RecordScanner:
         self._window, self._at = b"".join(parts), 0
         return held >= need
 
-    def _damaged(self, reason: str) -> DamagedFile:
+    def _damage(self, reason: str) -> DamagedFile:
         return DamagedFile(self._uri, self.number, self.offset, reason, "record")
 
 
@@ -217,7 +217,7 @@ class TFRecordWriter:
         self.records = 0
 
     def write(self, record: bytes) -> None:
-        """Append a record. If that fails, the whole file is given up.
+        """Append a record. If that fails, the whole file is discarded.
 
         Raises:
             RecordError: the writer is closed.
@@ -249,7 +249,7 @@ class TFRecordWriter:
         atomic.commit()
 
     def discard(self) -> None:
-        """Forget everything; no file appears."""
+        """Discard everything; no file appears."""
         if self._atomic is not None:
             atomic, self._atomic = self._atomic, None
             atomic.discard()

@@ -1,4 +1,4 @@
-"""Writing RecordIO files."""
+"""Writes RecordIO files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recordio.formats.chunks import (
 from recordio.storage.files import AtomicFile, reading
 
 CHUNK_BYTES = 1 << 20
-"""Plain bytes of a chunk: large enough to compress well, small enough to read a part of a file."""
+"""The plain bytes of a chunk: enough to compress well, few enough to read a part of a file."""
 
 
 class Writer:
@@ -56,7 +56,7 @@ class Writer:
         self.records = 0
 
     def write(self, record: bytes) -> None:
-        """Append a record. If the disk does not take it, the whole file is given up.
+        """Append a record. If that fails, the whole file is discarded.
 
         Raises:
             RecordError: the writer is closed, or the record is over 4 GiB.
@@ -81,7 +81,7 @@ class Writer:
         file.commit()
 
     def discard(self) -> None:
-        """Forget everything; no file appears."""
+        """Discard everything; no file appears."""
         if self._file is not None:
             file, self._file = self._file, None
             file.discard()
@@ -115,9 +115,9 @@ class Writer:
 
 
 def _chunks(place: str) -> Iterator[tuple[bytes, bytes, int]]:
-    """The chunks of a file: header, payload, and number of records.
+    """Yield the chunks of a file: header, payload, and number of records.
 
-    A generator: an error of whoever writes them is not taken for one of this file.
+    As this is a generator, an error of the writer is not mistaken for one of this file.
     """
     with reading(place) as (file, size):
         offset, number = 0, 0

@@ -1,1 +1,4 @@
-"""Bytes of files and URIs: reading ahead, gzip, and files that appear whole."""
+"""The bytes of files and of objects in stores: reading ahead, gzip, and files that appear whole.
+
+Formats do not belong here.
+"""

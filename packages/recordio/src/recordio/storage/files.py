@@ -22,12 +22,12 @@ AHEAD = 1 << 20
 
 
 def local_path(place: str) -> str:
-    """The path of a plain path or ``file://`` URI."""
+    """Return the path of a plain path or ``file://`` URI."""
     return place.removeprefix("file://")
 
 
 def is_regular(path: str) -> bool:
-    """Whether it is a regular file: to read it has an end, and waits for no other process.
+    """Tell whether a file is regular: reading it ends, and waits for no other process.
 
     Some of the kernel's files call themselves regular, though reading them may take forever:
     ``/proc/kmsg``. They say that they are empty, and are not.

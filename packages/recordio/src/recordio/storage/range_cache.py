@@ -1,4 +1,4 @@
-"""Ranges of objects, kept in a folder of this machine for all of its processes.
+"""A cache of ranges of objects, in a folder of this machine, for all of its processes.
 
 A range that is read again, as in the next epoch of a job, comes from there. Every range has a file
 of its own, named after object, version and place, so that no process waits for another one, and
@@ -32,11 +32,11 @@ _LEFT = 0.9
 _ABANDONED_S = 3600.0
 _TEMPORARY = ".tmp"
 _OWN_FOLDER, _OWN_FILE = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}|[0-9a-f]{32}\.tmp")
-"""Names that the cache gives. Whatever else is in the folder is somebody's, and never removed."""
+"""The names that the cache gives to its files; it never removes any other file."""
 
 
 class RangeCache:
-    """Asks a store for what is not in the folder.
+    """Reads ranges from the folder, or from the store if they are not there.
 
     Args:
         folder: is made when it is needed, for this user alone.
@@ -50,7 +50,7 @@ class RangeCache:
         self._lock = threading.Lock()
 
     def fetch(self, stored: StoredObject, start: int, stop: int) -> bytes:
-        """As ``stored.fetch``; an object without a version is not kept."""
+        """Fetch a range as ``stored.fetch`` does; an object without a version is not cached."""
         if not stored.version:
             return stored.fetch(start, stop)
         path = self._path(stored, start, stop)
@@ -108,7 +108,7 @@ class RangeCache:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Path and size of each range; files that a killed process has not completed are removed."""
+    """Yield path and size of each range; remove the unfinished files of killed processes."""
     for entry in os.scandir(folder):
         if not _OWN_FOLDER.fullmatch(entry.name) or not entry.is_dir(follow_symlinks=False):
             continue
@@ -135,9 +135,9 @@ def _read(path: Path, nbytes: int) -> bytes | None:
 
 
 def _own_content(path: Path) -> bytes:
-    """The content of a file that no other user can have written.
+    """Read a file that no other user can have written.
 
-    Whoever may write to the folder of the cache could place files or links there.
+    Anyone who may write to the folder of the cache could place files or links there.
 
     Raises:
         OSError: there is no such file.
@@ -156,7 +156,7 @@ def _own_content(path: Path) -> bytes:
 
 
 def _is_own(facts: os.stat_result) -> bool:
-    """Whether this user has made it, and nobody may change it who was not given the right.
+    """Tell whether this user owns a file, and only users with an explicit right may change it.
 
     Kubernetes gives the group of a pod the right to write to its volumes.
     """

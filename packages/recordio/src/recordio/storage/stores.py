@@ -15,16 +15,16 @@ from recordio.storage.store_errors import reason_of
 
 _SILENT = logging.NullHandler()
 _LOGGED = 1_000
-"""Characters of a client's log line: it may hold all of a store's answer."""
+"""Limit on the characters of a client's log line, which may hold all of a store's answer."""
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place needs fsspec; plain paths and ``file://`` do not."""
+    """Tell whether a place needs fsspec; plain paths and ``file://`` do not."""
     return "://" in place and not place.startswith("file://")
 
 
 def filesystem(uri: str) -> tuple[Any, str]:
-    """The fsspec file system of a URI, and the path within it.
+    """Return the fsspec file system of a URI, and the path within it.
 
     Raises:
         UnreadableFile: the scheme is unknown, its package is not installed, or there are no
@@ -60,7 +60,7 @@ def _shorten(record: logging.LogRecord) -> bool:
 
 
 def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Arguments for the client of a scheme."""
+    """Return the arguments for the client of a scheme."""
     if uri.startswith(("gs://", "gcs://")):
         own = {**configured.get("gcs", {}), **configured.get("gs", {})}
         return {**foreign_answers.google_options(own), **_google_options(own)}

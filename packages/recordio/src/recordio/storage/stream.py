@@ -13,13 +13,13 @@ from recordio.storage.files import reading
 from recordio.storage.stores import Pin
 
 WINDOW = 1 << 20
-"""Bytes that are read at once."""
+"""The number of bytes that are read at once."""
 
 _GZIP = b"\x1f\x8b\x08"
 
 
 def is_gzip(uri: str, start: bytes) -> bool:
-    """Whether a file is gzip as a whole, by its name or its first bytes."""
+    """Tell whether a file is gzip as a whole, by its name or its first bytes."""
     return uri.lower().endswith(".gz") or start.startswith(_GZIP)
 
 
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes up to the end; None for gzip, where only reading shows how many."""
+        """The number of bytes up to the end; None for gzip, where only reading shows it."""
         return None if self._gzip else self._size - self.offset
 
     def skip_to(self, offset: int) -> None:
@@ -58,7 +58,7 @@ class Stream:
             pass
 
     def read(self, nbytes: int) -> bytes:
-        """The next bytes; fewer before the end or damage, none at the end.
+        """Read the next bytes; fewer before the end or damage, none at the end.
 
         Raises:
             DamagedFile: the gzip stream is wrong from here on.
@@ -81,7 +81,7 @@ class Stream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _expand(self, nbytes: int) -> bytes:
-        """Some of the next bytes of the plain content; none at its end."""
+        """Return some of the next bytes of the plain content; none at its end."""
         while True:
             if self._inflate.eof:
                 # A gzip file may have several members, and zeros after the last.
