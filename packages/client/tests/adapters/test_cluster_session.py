@@ -102,7 +102,7 @@ def test_a_program_that_gets_no_credentials_is_quoted_and_logs_nothing(
 def test_other_messages_are_logged_and_no_handler_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with credential_programs.required():
+    with credential_programs.require_credentials():
         logging.getLogger().warning("another thread is here")
     assert "another thread is here" in caplog.text
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program without logging

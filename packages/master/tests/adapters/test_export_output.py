@@ -240,6 +240,6 @@ def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:
 
 
 def test_an_output_of_the_longest_name_can_be_written(tmp_path: Path) -> None:
-    output = str(tmp_path / ("m" * output_reservation.LONGEST_NAME))
+    output = str(tmp_path / ("m" * output_reservation.MAX_NAME_BYTES))
     writing = ExportOutput(output, "j" * 53, f"{2**31}-{2**31}").part_of(lease(10**9))
     Path(writing).mkdir()

@@ -1,4 +1,4 @@
-"""Files that are replaced whole, so that no reader sees a part; and readers that never wait."""
+"""Atomic replacement of files, and readers that never block on a pipe."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import BinaryIO
 def replace_file(
     path: Path, content: bytes, *, durable: bool = False, is_private: bool = False
 ) -> None:
-    """Give a file a new content at once.
+    """Replace the content of a file atomically.
 
     Args:
         path: the file; its directory exists.
         content: everything that it will hold.
         durable: also survive a loss of power.
-        is_private: nobody but the owner can read or write it, not for a moment.
+        is_private: only the owner can ever read or write it.
 
     Raises:
         OSError: the file could not be written; it is as it was.
@@ -53,7 +53,7 @@ def flush(path: Path) -> None:
 
 
 def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
-    """Open a regular file for reading. To open a pipe that nobody writes to would take for ever.
+    """Open a regular file for reading; to open a pipe without a writer would block forever.
 
     Args:
         follow: a link as the last part of the path. It is not to be followed where containers
@@ -74,7 +74,7 @@ def open_appending(path: Path) -> BinaryIO:
     """Open a regular file to write at its end, made if there is none.
 
     For folders that containers write to: a link there would lead to any file of the user, and
-    to open a pipe that nobody reads would take for ever.
+    to open a pipe without a reader would block forever.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
@@ -88,7 +88,7 @@ def open_appending(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.

@@ -1,4 +1,4 @@
-"""JSON that others may have written, such as a master in a container: what is wrong is one error.
+"""Parses foreign JSON, such as that of a master in a container; all faults are one error.
 
 Python's parser gives up with another kind of error at a text that is nested too deeply.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The object that a text holds.
+    """Parse the JSON object that a text holds.
 
     Raises:
         ValueError: it holds none.
@@ -30,7 +30,7 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 
 def parse_message(text: str | bytes, message: M) -> M:
-    """The message that a text holds; fields that this version does not know are left out.
+    """Parse the message that a text holds, without fields that this version does not know.
 
     Args:
         message: of the kind, which is filled and returned.

@@ -1,4 +1,4 @@
-"""Settings as names and texts that everybody may see who sees the job."""
+"""The settings of a job as names and texts, for everyone who may see the job."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _QUERY = re.compile(
 
 
 def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> dict[str, str]:
-    """All settings by their dotted names, without what is empty and without passwords of URIs.
+    """Return settings by their dotted names, without empty ones and passwords of URIs.
 
     Args:
         settings: by name; a mapping among them is a group of settings.
-        left_out: names of the outermost settings that are not for everybody.
+        left_out: names of the outermost settings that are not public.
     """
     kept = {name: value for name, value in settings.items() if name not in left_out}
     return {name: text for name, text in _flat(kept, "") if text}
 
 
 def without_passwords(text: str, mask: str = "") -> str:
-    """A text in which URIs have neither user nor password, and no secrets in their queries.
+    """Remove users, passwords and the secrets of queries from the URIs in a text.
 
     What may be a password goes, also where it makes no valid URI.
 

@@ -1,4 +1,4 @@
-"""Times in UTC, as RFC 3339 writes them, and back."""
+"""Formats and parses times in UTC as RFC 3339 defines them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def rfc3339(at_s: float, timespec: str = "milliseconds") -> str:
-    """A time for people and machines, such as ``2023-11-14T22:13:20.250Z``.
+    """Format a time, for example as ``2023-11-14T22:13:20.250Z``.
 
     Args:
         at_s: seconds since the epoch.
@@ -17,7 +17,7 @@ def rfc3339(at_s: float, timespec: str = "milliseconds") -> str:
 
 
 def parse_rfc3339(text: str) -> float | None:
-    """Seconds since the epoch of a time; UTC if it names no offset. None if the text is no time."""
+    """Parse a time into seconds since the epoch; UTC without an offset, None if it is no time."""
     try:
         found = datetime.fromisoformat(text)
         if found.tzinfo is None:

@@ -118,7 +118,7 @@ def test_what_cosign_has_signed_is_understood() -> None:
     keys = read_public_keys(made["public_key"].encode())
     foreign = [SigningKey(private_pem()).public]
     layer, content = made["signature"]["layer"], made["signature"]["content"].encode()
-    signature = signatures.decoded(layer["annotations"]["dev.cosignproject.cosign/signature"])
+    signature = signatures.decode_base64(layer["annotations"]["dev.cosignproject.cosign/signature"])
     assert signatures.is_signed(content, signature, keys)
     assert not signatures.is_signed(content, signature, foreign)
     assert signatures.names_image(content, made["digest"])

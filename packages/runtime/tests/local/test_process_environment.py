@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from edl_runtime.local.process_environment import CHANGED, changed, original
+from edl_runtime.local.process_environment import CHANGED, change, restore
 
 SUBMISSION = {"PATH": "/bin", "TMPDIR": "/mine"}
 
 
 def test_the_first_environment_is_found_again_through_several_changes() -> None:
-    master = changed(SUBMISSION, {"EDL_JOB_DIR": "/jobs/a", "TMPDIR": "/jobs/a/tmp"})
-    worker = changed(master, {"TMPDIR": "/jobs/a/tmp/0"})
+    master = change(SUBMISSION, {"EDL_JOB_DIR": "/jobs/a", "TMPDIR": "/jobs/a/tmp"})
+    worker = change(master, {"TMPDIR": "/jobs/a/tmp/0"})
     assert worker["TMPDIR"] == "/jobs/a/tmp/0"
     assert worker["EDL_JOB_DIR"] == "/jobs/a"
-    assert original(worker) == original(master) == original(SUBMISSION) == SUBMISSION
+    assert restore(worker) == restore(master) == restore(SUBMISSION) == SUBMISSION
 
 
 def test_what_cannot_be_read_changes_nothing() -> None:
     for damaged in ("", "[", "[1]"):
-        assert original({**SUBMISSION, CHANGED: damaged}) == SUBMISSION
+        assert restore({**SUBMISSION, CHANGED: damaged}) == SUBMISSION

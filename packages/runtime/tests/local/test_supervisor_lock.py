@@ -194,7 +194,7 @@ def test_a_supervisor_has_the_environment_of_the_submission(
     monkeypatch.setenv("TMPDIR", "/mine")
     monkeypatch.delenv("EDL_JOB_DIR", raising=False)
     changes = {"TMPDIR": str(job_dir / "tmp"), "EDL_JOB_DIR": str(job_dir)}
-    for name, value in process_environment.changed(os.environ, changes).items():
+    for name, value in process_environment.change(os.environ, changes).items():
         monkeypatch.setenv(name, value)  # as in a worker
     found = job_dir / "environment"
     script = f'echo "$TMPDIR,$EDL_JOB_DIR," > {found}.new; mv {found}.new {found}'

@@ -12,7 +12,7 @@ from edl_runtime.model.git_source import (
     GitSource,
     GitSourceError,
     GitUrl,
-    checked,
+    make_source,
     parse,
     parse_url,
 )
@@ -112,7 +112,7 @@ def test_what_names_no_source(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("ref", ["main", "v1.2", "feature/x", "a" * 40, "release-1.0+x", "a@b"])
 def test_names_that_git_accepts_are_refs(ref: str) -> None:
-    assert checked(PARSED, ref, "").ref == ref
+    assert make_source(PARSED, ref, "").ref == ref
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_names_that_git_accepts_are_refs(ref: str) -> None:
 )
 def test_other_refs_are_errors(ref: str) -> None:
     with pytest.raises(GitSourceError, match="not a branch"):
-        checked(PARSED, ref, "")
+        make_source(PARSED, ref, "")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_other_refs_are_errors(ref: str) -> None:
 )
 def test_folders_outside_of_the_repository_are_errors(folder: str) -> None:
     with pytest.raises(GitSourceError, match="not a folder"):
-        checked(PARSED, "", folder)
+        make_source(PARSED, "", folder)
 
 
 @settings(deadline=None)
@@ -140,7 +140,7 @@ def test_folders_outside_of_the_repository_are_errors(folder: str) -> None:
 def test_no_accepted_ref_is_an_option_or_a_refspec_to_git(ref: str) -> None:
     """git itself agrees that it is a name."""
     try:
-        checked(PARSED, ref, "")
+        make_source(PARSED, ref, "")
     except GitSourceError:
         return
     if ref:

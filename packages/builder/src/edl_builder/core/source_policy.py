@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import matches
-from edl_runtime.model.git_source import GitSource, GitSourceError, GitUrl, checked, parse_url
+from edl_runtime.model.git_source import GitSource, GitSourceError, GitUrl, make_source, parse_url
 
 _HOST = re.compile(
     r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -77,7 +77,7 @@ def allow(url: str, ref: str, folder: str, credential: str, policy: SourcePolicy
         BuilderError: INVALID or UNSAFE.
     """
     try:
-        source = checked(_allowed_url(url, policy), ref, folder)
+        source = make_source(_allowed_url(url, policy), ref, folder)
     except GitSourceError as error:
         unsafe = error.part in _REMEDIES
         raise BuilderError(

@@ -20,8 +20,8 @@ from edl.core.tracking import KerasModel
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import model_pb2
 from edl_runtime.model.trained_model import (
+    MAX_DESCRIPTION_BYTES,
     MODEL_ZOO,
-    MOST_DESCRIPTION_BYTES,
     PARAMETERS,
     TRAINED_MODEL,
     check_file_name,
@@ -42,7 +42,7 @@ def read(folder: str) -> model_pb2.TrainedModel:
     """
     place = f"{folder.rstrip('/')}/{TRAINED_MODEL}"
     try:
-        content = storage.read(place, MOST_DESCRIPTION_BYTES)
+        content = storage.read(place, MAX_DESCRIPTION_BYTES)
         message = model_pb2.TrainedModel.FromString(content)
         if not message.model_def:
             raise DecodeError("no model is named")

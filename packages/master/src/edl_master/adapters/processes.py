@@ -195,7 +195,7 @@ class LocalProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=process_environment.changed(self._environment, {"TMPDIR": str(scratch)}),
+                env=process_environment.change(self._environment, {"TMPDIR": str(scratch)}),
                 start_new_session=True,
             )
         with contextlib.ExitStack() as undo:

@@ -43,7 +43,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     changes["EDL_JOB_DIR"] = str(config.job_dir)
     return LocalProcesses(
         command,
-        process_environment.changed(config.environ, changes),
+        process_environment.change(config.environ, changes),
         config.job_dir / job_directory.LOGS,
         config.job_dir / job_directory.INSTANCES,
     )

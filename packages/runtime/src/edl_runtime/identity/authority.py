@@ -32,9 +32,9 @@ class Authority:
 
     @classmethod
     def create(cls, job: str) -> Authority:
-        """A new one."""
+        """Create an authority with a new key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        # A name in a certificate has 64 characters at most; nobody reads this one.
+        # A name in a certificate has 64 characters at most; no program reads this one.
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"edl job {job}"[:64])])
         certificate = (
             _builder(name, name, key.public_key())
@@ -49,7 +49,7 @@ class Authority:
 
     @classmethod
     def load(cls, pem: bytes) -> Authority:
-        """The inverse of ``to_pem``.
+        """Load an authority that ``to_pem`` has written.
 
         Raises:
             ValueError: it is damaged.
@@ -57,11 +57,11 @@ class Authority:
         return cls(_load_key(pem), x509.load_pem_x509_certificate(pem))
 
     def to_pem(self) -> bytes:
-        """Key and certificate."""
+        """Return key and certificate in PEM."""
         return _key_pem(self._key) + _pem(self._certificate)
 
     def issue(self, identity: Identity, former: bytes = b"") -> bytes:
-        """Make a process able to prove who it is.
+        """Issue the key and certificate by which a process proves its identity.
 
         Args:
             identity: of the process.

@@ -28,10 +28,10 @@ _NO_END = b"99991231235959Z"
 
 
 class Identities(Protocol):
-    """Where processes of a job find what they prove their identities with."""
+    """The place where the processes of a job find their identities."""
 
     def provide(self, role: Role, number: int | None = None) -> Path:
-        """The file of an identity, for a process that starts now.
+        """Return the file of an identity, for a process that starts now.
 
         Raises:
             EdlError: SYSTEM.
@@ -65,7 +65,7 @@ class MountedIdentities:
 
 
 class IdentityFolder:
-    """The files; a job whose folder exists is secured.
+    """The identities of a job as files; a job whose folder exists is secured.
 
     Args:
         path: of the folder.
@@ -86,14 +86,14 @@ class IdentityFolder:
         return self._path.is_dir()
 
     def create(self, identities: Iterable[tuple[Role, int | None]]) -> None:
-        """Make the folder with a new authority, and sign these identities."""
+        """Create the folder with a new authority, and sign these identities."""
         from edl_runtime.identity.authority import Authority
 
         self.install(Authority.create(self._job).to_pem())
         self._sign([Identity(self._job, role, number) for role, number in identities])
 
     def install(self, authority: bytes) -> None:
-        """Make the folder with an authority that was made elsewhere.
+        """Create the folder with an authority that was made elsewhere.
 
         Args:
             authority: key and certificate, as ``Authority.to_pem`` gives them.
@@ -103,7 +103,7 @@ class IdentityFolder:
             replace_file(self._path / _AUTHORITY, authority, durable=True, is_private=True)
 
     def file(self, role: Role, number: int | None = None) -> Path:
-        """Where the key and the certificate of an identity are, or will be."""
+        """Return where the key and the certificate of an identity are, or will be."""
         return _file(self._path, Identity(self._job, role, number))
 
     def provide(self, role: Role, number: int | None = None) -> Path:

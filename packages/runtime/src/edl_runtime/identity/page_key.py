@@ -1,7 +1,7 @@
-"""What opens the page of a job: links and sessions that the key of the page has signed.
+"""The key of a job's page, which signs the links and sessions that open the page.
 
-The key is a file that only the job's user can read, or an entry of the job's Secret. Whoever has it
-makes links, without asking the master; the master, and every later one, recognizes them. A link is
+The key is a file that only the job's user can read, or an entry of the job's Secret. Its holders
+make links without asking the master; the master, and every later one, recognizes them. A link is
 worth a session in one browser. The page itself is below a path that follows from the key: browsers
 send a cookie to every port of a host, but only with requests below the cookie's path. The paths of
 all pages begin alike, so that what publishes a page can leave out the rest of its port.
@@ -24,18 +24,18 @@ PAGES = "/page"
 """Every page is below this path."""
 
 LINK_LIFETIME_S = 24 * 3600
-"""A link may wait so long for its click."""
+"""How long a link is valid."""
 
 SESSION_LIFETIME_S = 30 * 24 * 3600
-"""A browser that has used a link is let in for so long."""
+"""How long the session of a browser that has used a link lasts."""
 
 _CLOCK_TOLERANCE_S = 3600
-"""A link may come from a machine whose clock is ahead by so much."""
+"""How far the clock of the machine that makes a link may be ahead."""
 
 _KEY, _METRICS_TOKEN = "key", "metrics-token"
 _TIME_BYTES, _RANDOM_BYTES, _MAC_BYTES = 5, 7, 18
-_MOST = 256
-"""Octets of a key's file."""
+_MAX_KEY_BYTES = 256
+"""Limit on the bytes of a key's file."""
 
 
 class PageKey:
@@ -55,12 +55,12 @@ class PageKey:
 
     @classmethod
     def create(cls) -> PageKey:
-        """A new one."""
+        """Create a new key."""
         return cls(secrets.token_urlsafe(32))
 
     @classmethod
     def read(cls, folder: Path) -> PageKey | None:
-        """The key in a folder; None if there is none, or none that can be believed."""
+        """Read the key in a folder; None if there is none, or if it cannot be trusted."""
         try:
             # The folder may be a container's, too: neither a link nor a pipe is followed.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -68,13 +68,13 @@ class PageKey:
                 facts = os.fstat(file.fileno())
                 if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
                     return None
-                return cls(file.read(_MOST).decode("ascii"))
+                return cls(file.read(_MAX_KEY_BYTES).decode("ascii"))
         except (OSError, ValueError):
             return None
 
     @classmethod
     def provide(cls, folder: Path, given: str = "") -> PageKey:
-        """The key in a folder, made if there is none; and next to it the token of the metrics.
+        """Return the key in a folder, created if missing, next to the token of the metrics.
 
         Args:
             given: the key to use.
@@ -101,11 +101,11 @@ class PageKey:
 
     @property
     def metrics_token(self) -> str:
-        """What a scraper says to get the metrics, and nothing else."""
+        """The token that gives scrapers the metrics, and nothing else."""
         return self._mac("metrics", b"").hex()
 
     def link(self, url: str, now: float) -> str:
-        """A URL that opens the page once.
+        """Return a URL that opens the page once.
 
         Args:
             url: of the page, with a slash at the end.
@@ -114,21 +114,21 @@ class PageKey:
         return f"{url}?token={self._issue('link', now)}"
 
     def is_link(self, token: str) -> bool:
-        """Whether a token is that of a link, however old."""
-        return self._issued("link", token) is not None
+        """Tell whether a token is that of a link, however old."""
+        return self._issue_time("link", token) is not None
 
     def is_fresh_link(self, token: str, now: float) -> bool:
-        """Whether the link of a token has not waited too long for its click."""
-        made = self._issued("link", token)
+        """Tell whether the link of a token is still valid."""
+        made = self._issue_time("link", token)
         return made is not None and _is_young(made, now, LINK_LIFETIME_S)
 
     def session(self, now: float) -> str:
-        """The value of a cookie that lets a browser in."""
+        """Return the value of a cookie that lets a browser in."""
         return self._issue("session", now)
 
     def is_session(self, value: str, now: float) -> bool:
-        """Whether a cookie lets its browser in."""
-        made = self._issued("session", value)
+        """Tell whether a cookie lets its browser in."""
+        made = self._issue_time("session", value)
         return made is not None and _is_young(made, now, SESSION_LIFETIME_S)
 
     def _issue(self, purpose: str, now: float) -> str:
@@ -138,8 +138,8 @@ class PageKey:
             if text[-1].isalnum():  # some terminals leave another last character out of a URL
                 return text
 
-    def _issued(self, purpose: str, text: str) -> int | None:
-        """When this key has issued a text, in seconds since the epoch; None if it has not."""
+    def _issue_time(self, purpose: str, text: str) -> int | None:
+        """Return when this key issued a text, in seconds since the epoch; None if it did not."""
         try:
             octets = base64.b64decode(text.encode("ascii"), b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -159,7 +159,7 @@ class PageKey:
 
 
 def metrics_token_file(folder: Path) -> Path:
-    """Where the token of the metrics is, for Prometheus' ``credentials_file``."""
+    """Return the file of the metrics' token, for Prometheus' ``credentials_file``."""
     return folder / _METRICS_TOKEN
 
 

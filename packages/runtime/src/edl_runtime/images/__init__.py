@@ -1,1 +1,1 @@
-"""Images in registries, and what is signed about them."""
+"""Images in registries, their signatures, and signed statements about them."""

@@ -1,8 +1,8 @@
 """Signatures and statements next to an image in its registry, where cosign looks for them.
 
 For an image ``sha256:X`` of a repository, the tag ``sha256-X.sig`` has the signatures, and
-``sha256-X.att`` the statements: each is a layer of one manifest. Whoever may push can put anything
-there, so nothing counts without a signature of a known key.
+``sha256-X.att`` the statements: each is a layer of one manifest. Anyone who may push can put
+anything there, so nothing counts without a signature of a known key.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _SIGNATURE = "dev.cosignproject.cosign/signature"
 _PREDICATE = "predicateType"
-_MOST = 64
-"""Layers of an attachment that are looked at."""
+_MAX_LAYERS = 64
+"""Limit on the layers of an attachment that are read."""
 
 _NBYTES = 1 << 20
-"""Largest document or statement that is read."""
+"""Limit on the bytes of a document or statement."""
 
 Layer = Mapping[str, Any]
 
 
 class Attachments:
-    """What is signed about the images of registries.
+    """The signatures and signed statements of images in registries.
 
     Every method raises ``RegistryError``.
     """
@@ -43,10 +43,10 @@ class Attachments:
         self._client = client
 
     def is_signed(self, repository: Repository, digest: str, keys: PublicKeys) -> bool:
-        """Whether an image has a signature of one of the keys."""
+        """Tell whether an image has a signature of one of the keys."""
         for layer in _layers(self._manifest(repository, digest, _SIGNATURES), _DOCUMENT_TYPE):
             try:
-                signature = signatures.decoded(layer["annotations"][_SIGNATURE])
+                signature = signatures.decode_base64(layer["annotations"][_SIGNATURE])
             except (ValueError, KeyError, TypeError):
                 continue
             content = self._content(repository, layer)
@@ -58,7 +58,7 @@ class Attachments:
     def statements(
         self, repository: Repository, digest: str, kind: str, keys: PublicKeys
     ) -> Iterator[Mapping[str, Any]]:
-        """The statements about an image that one of the keys has signed.
+        """Return the statements about an image that one of the keys has signed.
 
         Args:
             kind: the type of their predicates, a URI.
@@ -69,7 +69,7 @@ class Attachments:
                 yield found
 
     def sign(self, repository: Repository, digest: str, key: SigningKey) -> None:
-        """Sign an image, next to the signatures of others; once."""
+        """Sign an image once, next to other signatures."""
         if self.is_signed(repository, digest, [key.public]):
             return
         content = signatures.document(str(repository), digest)
@@ -80,7 +80,7 @@ class Attachments:
     def attach(
         self, repository: Repository, digest: str, statement: Mapping[str, Any], key: SigningKey
     ) -> None:
-        """Sign a statement about an image, next to other ones; once for each type of predicate."""
+        """Sign a statement about an image, once for each type of predicate, next to others."""
         kind = str(statement["predicateType"])
         if any(self.statements(repository, digest, kind, [key.public])):
             return
@@ -90,7 +90,7 @@ class Attachments:
         self._attach(repository, digest, _STATEMENTS, content, _ENVELOPE_TYPE, note)
 
     def _content(self, repository: Repository, layer: Layer) -> bytes:
-        """What a layer holds; empty if the registry has nothing of this name and size."""
+        """Return the content of a layer; empty if the registry has none of this name and size."""
         try:
             return self._client.blob(repository, layer["digest"], _NBYTES)
         except RegistryError as error:
@@ -115,7 +115,7 @@ class Attachments:
             "annotations": dict(annotations),
         }
         # The newest first, so that no number of others keeps it from being found.
-        layers = [own, *(there or {}).get("layers", ())][:_MOST]
+        layers = [own, *(there or {}).get("layers", ())][:_MAX_LAYERS]
         config = _config(layers)
         manifest = {
             "schemaVersion": 2,
@@ -149,12 +149,12 @@ class Attachments:
 
 
 def _layers(manifest: Mapping[str, Any] | None, media_type: str) -> list[Layer]:
-    layers: list[Layer] = (manifest or {}).get("layers", [])[:_MOST]
+    layers: list[Layer] = (manifest or {}).get("layers", [])[:_MAX_LAYERS]
     return [each for each in layers if each.get("mediaType") == media_type]
 
 
 def _config(layers: list[Layer]) -> bytes:
-    """An image's configuration, which registries ask for; it says nothing."""
+    """Return an image configuration without content, which registries require."""
     config = {
         "architecture": "",
         "os": "",

@@ -1,4 +1,4 @@
-"""Names of images, their digests and their repositories, and of what images have."""
+"""The names of images, their digests, repositories and folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 DOCKER_HUB = "docker.io"
 
 IMAGE_ZOO = "/model_zoo"
-"""The folder of an image that has its model zoo."""
+"""The folder of the model zoo in an image."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[^@\s]+")
@@ -28,7 +28,7 @@ class Repository:
 
 
 def repository_of(image: str) -> Repository:
-    """The repository of an image, from its name with or without a digest, and without a tag.
+    """Return the repository of an image, from its name with or without a digest, without a tag.
 
     A name without a registry means Docker Hub's.
     """
@@ -40,18 +40,18 @@ def repository_of(image: str) -> Repository:
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text is the digest of an image, as registries write it."""
+    """Tell whether a text is the digest of an image, as registries write it."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def pinned_name(image: str) -> str:
-    """The name of an image that is pinned by its digest, without it; empty if it is not pinned."""
+    """Return the name of a pinned image without its digest; empty if it is not pinned."""
     name, _, digest = image.partition("@")
     return name if _NAME.fullmatch(name) and is_digest(digest) else ""
 
 
 def is_on_this_machine(registry: str) -> bool:
-    """Whether ``host[:port]`` is a loopback address, whose services are reached without TLS."""
+    """Tell whether ``host[:port]`` is a loopback address, whose services need no TLS."""
     try:
         host = urlsplit(f"//{registry}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

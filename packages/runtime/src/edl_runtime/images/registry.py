@@ -22,10 +22,10 @@ from edl_runtime.images.names import DOCKER_HUB, Repository, is_digest
 from edl_runtime.json_texts import parse_object
 
 MANIFEST_NBYTES = 8 << 20
-"""Largest manifest that is read."""
+"""Limit on the bytes of a manifest."""
 
 ANSWER_S = 300.0
-"""Longest time for an answer of that size."""
+"""Limit on the time for an answer of that size."""
 
 _PIECE_NBYTES = 64 << 10
 _TOKEN_NBYTES = 1 << 20
@@ -43,7 +43,7 @@ _TOKEN = re.compile(r"[!-~]{1,65536}")
 
 
 class RegistryFault(StrEnum):
-    """Why a registry was of no use."""
+    """The kind of a registry's failure."""
 
     UNREACHABLE = "unreachable"
     UNTRUSTED = "untrusted"
@@ -52,7 +52,7 @@ class RegistryFault(StrEnum):
 
 
 class RegistryError(Exception):
-    """A registry that did not do what was asked; the text says what happened.
+    """The failure of a request to a registry; the text says what happened.
 
     Attributes:
         fault: what kind of failure it is.
@@ -67,7 +67,7 @@ class RegistryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """How a registry is reached.
+    """The way in which a registry is reached.
 
     Attributes:
         plain_http: without TLS; for registries of this machine.
@@ -90,7 +90,7 @@ class Manifest:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest of a content, ``sha256:`` and 64 digits."""
+    """Return the digest of a content, ``sha256:`` and 64 digits."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -107,7 +107,7 @@ class RegistryClient:
         self._access = access
 
     def manifest(self, repository: Repository, reference: str) -> Manifest | None:
-        """The manifest of a tag or digest; None if there is none.
+        """Return the manifest of a tag or digest, or None.
 
         Content that has another digest than was asked for, or than its header says, is an error.
         """
@@ -131,7 +131,7 @@ class RegistryClient:
         _expect(answer, _CREATED, repository)
 
     def blob(self, repository: Repository, digest: str, most: int) -> bytes:
-        """The blob of a digest, of at most ``most`` bytes."""
+        """Return the blob of a digest, of at most ``most`` bytes."""
         if not is_digest(digest):
             raise _unreadable(repository)
         answer = self._call("GET", repository, f"blobs/{digest}", most=most)
@@ -192,11 +192,11 @@ class RegistryClient:
                 answer = send()
                 if answer.status_code == _UNAUTHORIZED:
                     challenge = answer.headers.get("WWW-Authenticate", "")
-                    authorized = _authorized(send, session, access, challenge, repository)
+                    authorized = _authorize(send, session, access, challenge, repository)
                     # Not `authorized or answer`: a response of 404 is false.
                     answer = answer if authorized is None else authorized
                 if method == "GET" and answer.status_code in _REDIRECTS:
-                    answer = _followed(session, answer, repository)
+                    answer = _follow(session, answer, repository)
                 return _read(answer, most, repository)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             untrusted = isinstance(error, requests.exceptions.SSLError)
@@ -216,7 +216,7 @@ class _Answer:
 
 
 def _read(answer: requests.Response, most: int, repository: Repository) -> _Answer:
-    """The whole answer. Its sender chooses neither how large it is, nor how long it takes."""
+    """Read the whole answer, within limits of size and time that its sender cannot exceed."""
     content, end = bytearray(), time.monotonic() + ANSWER_S
     while piece := answer.raw.read1(_PIECE_NBYTES, decode_content=True):
         content += piece
@@ -231,17 +231,17 @@ def _read(answer: requests.Response, most: int, repository: Repository) -> _Answ
     return _Answer(answer.status_code, answer.headers, bytes(content), answer.url)
 
 
-def _followed(
+def _follow(
     session: requests.Session, answer: requests.Response, repository: Repository
 ) -> requests.Response:
-    """Blobs may lie in a store of their own, which is not shown the registry's password."""
+    """Follow a redirect to a store of blobs, which must not see the registry's password."""
     place = urljoin(answer.url, answer.headers.get("Location", ""))
     if urlsplit(place).scheme != "https" and urlsplit(place)[:2] != urlsplit(answer.url)[:2]:
         raise _unreadable(repository)
     return session.get(place, timeout=_TIMEOUT_S, allow_redirects=False, stream=True)
 
 
-def _authorized(
+def _authorize(
     send: Callable[[str], requests.Response],
     session: requests.Session,
     access: RegistryAccess,

@@ -53,24 +53,24 @@ class SigningKey:
         return self._key.public_key()
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of a content: ECDSA with SHA-256, in DER."""
+        """Return the signature of a content: ECDSA with SHA-256, in DER."""
         return self._key.sign(content, _ALGORITHM)
 
     def envelope(self, statement: Mapping[str, Any]) -> bytes:
-        """An in-toto statement in a signed envelope, as JSON."""
+        """Return an in-toto statement in a signed envelope, as JSON."""
         content = _canonical(statement)
-        signature = self.sign(_authenticated(STATEMENT_TYPE, content))
+        signature = self.sign(_pre_authentication_encoding(STATEMENT_TYPE, content))
         return _canonical(
             {
                 "payloadType": STATEMENT_TYPE,
-                "payload": _encoded(content),
-                "signatures": [{"keyid": "", "sig": _encoded(signature)}],
+                "payload": _encode(content),
+                "signatures": [{"keyid": "", "sig": _encode(signature)}],
             }
         )
 
 
 def read_public_keys(pem: bytes) -> PublicKeys:
-    """The public keys of a file in PEM: one or several, one after the other.
+    """Read the public keys of a file in PEM, one or several in a row.
 
     Raises:
         ValueError: there is none, or one that is not on the curve P-256; says which.
@@ -90,7 +90,7 @@ def read_public_keys(pem: bytes) -> PublicKeys:
 
 
 def is_signed(content: bytes, signature: bytes, keys: PublicKeys) -> bool:
-    """Whether a signature of a content is of one of the keys."""
+    """Tell whether one of the keys has made a signature of a content."""
     for key in keys:
         try:
             key.verify(signature, content, _ALGORITHM)
@@ -101,7 +101,7 @@ def is_signed(content: bytes, signature: bytes, keys: PublicKeys) -> bool:
 
 
 def document(repository: str, digest: str) -> bytes:
-    """What is signed of an image.
+    """Return the document about an image that is signed.
 
     Args:
         repository: where it was pushed to; for people, since images are copied.
@@ -116,7 +116,7 @@ def document(repository: str, digest: str) -> bytes:
 
 
 def names_image(content: bytes, digest: str) -> bool:
-    """Whether a signed document is one of this image, not of another one or of something else."""
+    """Tell whether a signed document is about this image, and about nothing else."""
     try:
         critical = json.loads(content)["critical"]
         return bool(
@@ -128,7 +128,7 @@ def names_image(content: bytes, digest: str) -> bool:
 
 
 def statement_of(envelope: bytes, digest: str, keys: PublicKeys) -> Mapping[str, Any] | None:
-    """The statement about an image in an envelope; None without a signature of the keys.
+    """Return the statement about an image in an envelope; None if no key has signed it.
 
     Args:
         envelope: DSSE, as JSON.
@@ -136,11 +136,11 @@ def statement_of(envelope: bytes, digest: str, keys: PublicKeys) -> Mapping[str,
     """
     try:
         fields = json.loads(envelope)
-        content = decoded(fields["payload"])
+        content = decode_base64(fields["payload"])
         kind = str(fields["payloadType"])
-        signed = _authenticated(kind, content)
+        signed = _pre_authentication_encoding(kind, content)
         if kind != STATEMENT_TYPE or not any(
-            is_signed(signed, decoded(each["sig"]), keys) for each in fields["signatures"]
+            is_signed(signed, decode_base64(each["sig"]), keys) for each in fields["signatures"]
         ):
             return None
         statement = json.loads(content)
@@ -150,20 +150,20 @@ def statement_of(envelope: bytes, digest: str, keys: PublicKeys) -> Mapping[str,
     return statement if digest in subjects else None
 
 
-def decoded(text: str) -> bytes:
-    """The bytes of a text in base64. Raises: ValueError."""
+def decode_base64(text: str) -> bytes:
+    """Decode a text in base64. Raises: ValueError."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise ValueError("no base64") from error
 
 
-def _encoded(content: bytes) -> str:
+def _encode(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _authenticated(kind: str, content: bytes) -> bytes:
-    """What is signed of a content with its type: the pre-authentication encoding of DSSE."""
+def _pre_authentication_encoding(kind: str, content: bytes) -> bytes:
+    """Return the bytes that are signed: the pre-authentication encoding of DSSE."""
     name = kind.encode()
     return b"DSSEv1 %d %s %d %s" % (len(name), name, len(content), content)
 

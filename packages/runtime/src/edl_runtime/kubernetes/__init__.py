@@ -1,1 +1,1 @@
-"""What client and master share about Kubernetes: names of objects, and calls of the API server."""
+"""Kubernetes for client and master: the names of objects, and calls to the API server."""

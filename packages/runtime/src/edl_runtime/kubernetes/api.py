@@ -1,4 +1,4 @@
-"""Calls of the API server with plain JSON values.
+"""Calls to the API server with plain JSON values.
 
 The official client provides the connection and the credentials. Its models are not used: they
 reject fields that are newer than they are, and decoding a thousand pods with them takes seconds.
@@ -69,13 +69,13 @@ class KubernetesApi:
 
     @property
     def requests(self) -> dict[tuple[str, int], int]:
-        """How many requests there were, by verb and code of the answer; code 0: no answer."""
+        """The number of requests by verb and code of the answer; code 0: no answer."""
         with self._counting:
             return dict(self._requests)
 
     @classmethod
     def in_cluster(cls) -> KubernetesApi:
-        """With the service account of this process's pod; its token is read again as it changes.
+        """Connect with the service account of this pod, whose token is read again as it changes.
 
         Raises:
             config.ConfigException: the pod has none.
@@ -86,14 +86,14 @@ class KubernetesApi:
 
     @classmethod
     def from_kubeconfig(cls, path: str | None = None, context: str | None = None) -> KubernetesApi:
-        """As kubectl would connect.
+        """Connect as kubectl would.
 
         Raises:
             config.ConfigException: the file or the context is missing or damaged.
             CredentialsMissing: the program that gets the credentials failed.
         """
         configuration = client.Configuration()
-        with credential_programs.required():
+        with credential_programs.require_credentials():
             config.load_kube_config(path, context, configuration)
         if refresh := configuration.refresh_api_key_hook:
             configuration.refresh_api_key_hook = credential_programs.refreshed_quietly(refresh)
@@ -120,7 +120,7 @@ class KubernetesApi:
         return self._json("PATCH", path, body=changes, content="application/merge-patch+json")
 
     def replace(self, path: str, item: JsonObject) -> JsonObject:
-        """Fails with 409 if ``metadata.resourceVersion`` is not the newest."""
+        """Replace an object; fails with 409 if ``metadata.resourceVersion`` is not the newest."""
         return self._json("PUT", path, body=item)
 
     def delete(self, path: str, grace_s: int | None = None, *, uid: str = "") -> None:
@@ -137,11 +137,11 @@ class KubernetesApi:
         self._json("DELETE", path, body=body)
 
     def text(self, path: str, query: Mapping[str, str]) -> str:
-        """A resource that is plain text, such as a log."""
+        """Return a resource that is plain text, such as a log."""
         return _content(self._open("GET", path, query)).decode(errors="replace")
 
     def list(self, path: str, selector: str = "", fields: str = "") -> Listing:
-        """All objects with these labels and values of fields, in pages."""
+        """List all objects with these labels and values of fields, in pages."""
         items: list[JsonObject] = []
         query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE)}
         while True:
@@ -153,7 +153,7 @@ class KubernetesApi:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, selector: str, version: str, seconds: int) -> Iterator[WatchEvent]:
-        """Changes since a version, until the server ends the watch.
+        """Yield the changes since a version, until the server ends the watch.
 
         An expired version raises ``ApiError`` with status 410: list again.
         """
@@ -177,7 +177,7 @@ class KubernetesApi:
             response.close()
 
     def web_socket(self, path: str, query: Mapping[str, str]) -> Any:
-        """A web socket to a subresource such as ``portforward``, as ``websocket-client`` has it.
+        """Open a web socket of ``websocket-client`` to a subresource such as ``portforward``.
 
         Raises:
             Exception: what that library raises.
@@ -257,7 +257,7 @@ def _client(configuration: client.Configuration) -> client.ApiClient:
 
 
 def _content(response: urllib3.BaseHTTPResponse) -> bytes:
-    """The whole answer. A server may end, or be cut off, in the middle of it."""
+    """Read the whole answer; a server may end, or be cut off, in the middle of it."""
     try:
         return response.data
     except (urllib3.exceptions.HTTPError, OSError) as error:

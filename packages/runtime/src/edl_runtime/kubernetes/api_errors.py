@@ -1,10 +1,10 @@
-"""How calls of the API server fail; without the official client, which takes seconds to import."""
+"""The errors of calls to the API server; imports no official client, which takes seconds."""
 
 from __future__ import annotations
 
 
 class CredentialsMissing(Exception):
-    """The program that the kubeconfig names for credentials failed; its words, if it had any."""
+    """The program that the kubeconfig names for credentials failed; the text is its output."""
 
 
 class ApiUnavailable(Exception):
@@ -31,15 +31,15 @@ class ApiError(Exception):
 
     @property
     def is_quota(self) -> bool:
-        """Whether a quota is exhausted; the call can succeed later."""
+        """True if a quota is exhausted; the call can succeed later."""
         return self.status == 403 and "exceeded quota" in self.message
 
     @property
     def is_denial(self) -> bool:
-        """Whether the caller is not known, or has not the right.
+        """True if the caller is unknown, or lacks the right.
 
-        One such answer decides nothing: an API server that starts gives it to everybody, until it
-        has read users and roles.
+        One such answer decides nothing: an API server that starts refuses all callers until it has
+        read users and roles.
         """
         has_no_right = self.status == 403 and "User " in self.message and " cannot " in self.message
         return self.status == 401 or has_no_right

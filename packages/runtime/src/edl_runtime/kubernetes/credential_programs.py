@@ -1,4 +1,4 @@
-"""Programs that a kubeconfig names to get credentials: how their failures come to light.
+"""The failures of programs that a kubeconfig names to get credentials.
 
 The official client says them to the root logger and continues without credentials.
 """
@@ -14,17 +14,17 @@ from edl_runtime.kubernetes.api_errors import CredentialsMissing
 
 _MODULE = "kube_config"
 _REPORTED_ALREADY = "'NoneType' object"
-"""The client fails at an empty text when the program has spoken to the terminal itself."""
+"""The client fails at an empty text if the program has written to the terminal itself."""
 
 
 @contextmanager
-def required() -> Iterator[None]:
-    """A block that loads a kubeconfig.
+def require_credentials() -> Iterator[None]:
+    """Raise the failure of a credential program in a block that loads a kubeconfig.
 
     Raises:
         CredentialsMissing: a program failed in the block.
     """
-    with _reported() as failures:
+    with _collect_reports() as failures:
         yield
     if failures:
         message = " ".join(failures[0].removeprefix("exec: ").split())
@@ -32,10 +32,10 @@ def required() -> Iterator[None]:
 
 
 def refreshed_quietly(refresh: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The hook that refreshes a token; after a failure the API server refuses the old token."""
+    """Return a hook that refreshes a token; if that fails, the API server refuses the old one."""
 
     def hook(configuration: Any) -> None:
-        with _reported():
+        with _collect_reports():
             refresh(configuration)
         configuration.refresh_api_key_hook = hook  # the client has set its own again
 
@@ -43,8 +43,8 @@ def refreshed_quietly(refresh: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 @contextmanager
-def _reported() -> Iterator[list[str]]:
-    """What the client reports in a block, which then goes to no log."""
+def _collect_reports() -> Iterator[list[str]]:
+    """Collect what the client reports in a block, which then goes to no log."""
     failures: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:

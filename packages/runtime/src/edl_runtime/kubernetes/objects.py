@@ -70,7 +70,7 @@ SPEC_KEY = "spec.json"
 """Key of the specification in the job's Secret."""
 
 IDENTITY_VOLUME = "edl-identity"
-"""The volume of every pod with what proves its identity, and with nobody else's."""
+"""The volume of every pod that has its own identity, and no other one."""
 
 IDENTITY_DIRECTORY = "/etc/edl-identity"
 """Where a pod sees that volume: the master ``AUTHORITY_KEY``, all others ``IDENTITY_FILE``."""
@@ -104,32 +104,32 @@ STATE_DIRECTORY = "/var/lib/edl"
 
 
 def is_own_key(key: str) -> bool:
-    """Whether a label or annotation is edl's to set."""
+    """Tell whether only edl may set a label or annotation."""
     return key.startswith("edl/") or key in COMMON_LABELS or key in (LABEL_JOB, LABEL_ROLE)
 
 
 def object_name(job: str) -> str:
-    """The name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
+    """Return the name of the job's Job, Secret, Service, claim, Lease and ConfigMap."""
     return f"edl-{job}"
 
 
 def authority_secret(job: str) -> str:
-    """The name of the Secret with the job's authority. No job's own name has a dot."""
+    """Return the name of the Secret with the job's authority. No job's name has a dot."""
     return f"{object_name(job)}.authority"
 
 
 def identity_secret(job: str, role: str, number: int) -> str:
-    """The name of the Secret with the identity of a worker or parameter server, among others."""
+    """Return the name of the Secret with the identity of a worker or parameter server."""
     return f"{object_name(job)}.{role}s-{number // IDENTITIES_PER_SECRET}"
 
 
 def identity_key(number: int) -> str:
-    """The key of an identity in its Secret."""
+    """Return the key of an identity in its Secret."""
     return f"{number}.pem"
 
 
 def identity_source(job: str, role: str, number: int) -> dict[str, Any]:
-    """The source of ``IDENTITY_VOLUME`` for one worker or parameter server: its own key alone."""
+    """Return the source of ``IDENTITY_VOLUME`` for one process: its own key alone."""
     return {
         "secretName": identity_secret(job, role, number),
         "items": [{"key": identity_key(number), "path": IDENTITY_FILE}],
@@ -138,17 +138,17 @@ def identity_source(job: str, role: str, number: int) -> dict[str, Any]:
 
 
 def service_host(job: str, namespace: str) -> str:
-    """Where the pods of a job reach its master, whichever pod that is at the moment."""
+    """Return the host at which the pods of a job reach its current master."""
     return f"{object_name(job)}.{namespace}.svc"
 
 
 def labels(job: str, role: str) -> dict[str, str]:
-    """The labels of an object that belongs to one role of a job."""
+    """Return the labels of an object that belongs to one role of a job."""
     return {**COMMON_LABELS, LABEL_JOB: job, LABEL_ROLE: role}
 
 
 def pod_name(job: str, role: str, number: int, suffix: str) -> str:
-    """The name of a worker's or parameter server's pod.
+    """Return the name of a worker's or parameter server's pod.
 
     Args:
         suffix: makes the name unique among all pods of the job: the attempt and random letters.

@@ -17,7 +17,7 @@ SPEC = "spec.json"
 """JobSpec as protobuf JSON, written by the client before anything starts."""
 
 MASTER = "master.json"
-"""Where the running master is: address, pid, process start time, dashboard_url, incarnation."""
+"""The running master: address, pid, process start time, dashboard_url, incarnation."""
 
 MASTER_PROCESS = "master-process.json"
 """The process that holds the job's directory: pid, start_time; touched while a master starts."""
@@ -26,7 +26,7 @@ REQUESTS = "requests.json"
 """Stop and scale commands that the master has acknowledged; later masters carry them out, too."""
 
 SUPERVISOR = "supervisor.json"
-"""How the job's supervisor and master are started; see ``edl_runtime.local.supervision``."""
+"""The commands of the job's supervisor and master; see ``edl_runtime.local.supervision``."""
 
 SUPERVISION = "supervision.json"
 """The report of the job's supervisor: starts and exits of masters, and why it gave up."""
@@ -38,10 +38,10 @@ RESUME_LOCK = "resume.lock"
 """Held by the client that resumes the job."""
 
 SNAPSHOTS = "snapshots"
-"""What a master that is started again continues from."""
+"""The state from which the next master continues."""
 
 CHECKPOINTS = "checkpoints"
-"""What is on its way to a store of checkpoints, or has been fetched from there."""
+"""Files on their way to a store of checkpoints, or from there."""
 
 STATUS = "status.json"
 """JobStatus as protobuf JSON, replaced atomically about once a second and at the end."""
@@ -51,7 +51,7 @@ END = "end.json"
 becomes ``status.json``; if the master fails before, the next one does that."""
 
 RESERVE = ".reserve"
-"""Space that a job keeps so that it can say so when its disk is full; not needed after its end."""
+"""Space that a job reserves so that it can report a full disk; not needed after its end."""
 
 EVENTS = "events.jsonl"
 """One Event as protobuf JSON on each line, appended as they happen."""
@@ -114,7 +114,7 @@ CONTAINER_FILES = "containers"
 
 
 def home() -> Path:
-    """The root of all state on this machine.
+    """Return the root of all state on this machine.
 
     Raises:
         EdlError: USAGE; neither ``EDL_HOME`` nor the user's home folder is known.
@@ -134,17 +134,17 @@ def home() -> Path:
 
 
 def jobs() -> Path:
-    """The directory of all jobs of this user."""
+    """Return the directory of all jobs of this user."""
     return home() / "jobs"
 
 
 def job(name: str) -> Path:
-    """The directory of one job; it need not exist."""
+    """Return the directory of one job; it need not exist."""
     return jobs() / name
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object that a file holds; empty if there is no such file, or if it is damaged."""
+    """Read the JSON object in a file; empty if the file is missing or damaged."""
     try:
         return parse_object(read_regular(path))
     except (OSError, ValueError):

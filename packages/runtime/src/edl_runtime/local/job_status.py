@@ -17,7 +17,7 @@ FINAL_STATES = frozenset(map(job_pb2.JobState.Value, supervision.FINAL_STATES))
 
 
 def read_status(job_dir: Path) -> job_pb2.JobStatus:
-    """The last status that the master wrote; an empty one if there is none, or if it is damaged.
+    """Read the last status that the master wrote; an empty one if it is missing or damaged.
 
     Only the master writes that file; ``edl resume`` resets it while no master holds the job. If the
     job's supervisor has given the master up, the job has failed with the error of the supervisor's

@@ -1,4 +1,4 @@
-"""Lines of a log that say nothing about an error."""
+"""Notices in logs that say nothing about an error."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _NOTICE = re.compile(
 
 
 def without_notices(lines: list[str]) -> list[str]:
-    """The lines without the notices that TensorFlow prints at every start."""
+    """Return the lines without the notices that TensorFlow prints at every start."""
     return [line for line in lines if not _NOTICE.search(line)]

@@ -1,7 +1,7 @@
 """The file that reserves a job's output: next to it, with the directory of the job in it.
 
-Masters hold it (``edl_master.adapters.output_reservation``). Whoever ends a job for good removes
-it, which is the client where a master was killed.
+Masters hold it (``edl_master.adapters.output_reservation``). The process that ends a job for good
+removes it: the master, or the client if the master was killed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 _SUFFIX = ".edl-reserved"
 
-LONGEST_NAME = 150
+MAX_NAME_BYTES = 150
 """Bytes of an output's name. Until it is whole, a model has a longer name, with that of the job;
 file systems allow 255."""
 
 
 def path_of(output: str) -> Path | None:
-    """The reservation of an output; None for a place in a store, where nothing is reserved."""
+    """Return the reservation of an output; None in a store, where nothing is reserved."""
     place = output.removeprefix("file://")
     if not place or "://" in place:
         return None
@@ -27,7 +27,7 @@ def path_of(output: str) -> Path | None:
 
 
 def output_of(path: Path) -> Path:
-    """The output that a reservation is of."""
+    """Return the output that a reservation reserves."""
     return path.with_name(path.name.removeprefix(".").removesuffix(_SUFFIX))
 
 
@@ -42,7 +42,7 @@ def write(held: int, job_dir: Path) -> None:
 
 
 def owner(held: int) -> Path | None:
-    """The directory of the job that an open reservation names; None if it is new or damaged."""
+    """Read the directory of the job in an open reservation; None if it is new or damaged."""
     try:
         return Path(json.loads(os.pread(held, 4096, 0))["job_dir"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +50,7 @@ def owner(held: int) -> Path | None:
 
 
 def release(output: str, job_dir: Path) -> None:
-    """Remove what any master of a job has left: none of them continues."""
+    """Remove the reservation of a job whose masters have all ended."""
     path = path_of(output)
     if path is None:
         return

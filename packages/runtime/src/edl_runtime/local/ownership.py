@@ -1,8 +1,8 @@
-"""Whether a file or folder of edl's state is its user's alone to change.
+"""Checks that only its user can change a file or folder of edl's state.
 
-What lies there names programs to run: a job's directory has the command of its supervisor, and a
-model zoo from git is code. Whoever else could put a folder there could run code as this user, who
-only asks for a list of jobs.
+The state names programs to run: a job's directory has the command of its supervisor, and a model
+zoo from git is code. Another user who could put a folder there could run code as this user, who
+only asked for a list of jobs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 
 
 def is_own_file(facts: os.stat_result) -> bool:
-    """Whether a file or folder is this user's, and not everybody may change it.
+    """Tell whether a file or folder belongs to this user, and not every user may change it.
 
-    What a group may write is left to its user: mostly it is a group of his own.
+    A group may: in most cases it is the user's own.
     """
     return facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_IWOTH
 
 
 def is_own(folder: Path) -> bool:
-    """Whether no other user but root can have changed a folder, or put it into its place.
+    """Tell whether only this user and root can have changed or placed a folder.
 
-    One that is not there is nobody's.
+    A folder that does not exist belongs to no one.
     """
     try:
         here, above = folder.lstat(), folder.parent.stat()

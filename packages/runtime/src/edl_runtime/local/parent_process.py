@@ -24,7 +24,7 @@ if sys.platform == "linux":
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 os.execv(command[0], command)
 """
-"""Ends with its parent, and becomes another program; also if the parent has ended already."""
+"""The code of a process that ends with its parent and becomes another program."""
 
 
 def end_with_parent() -> None:
@@ -32,7 +32,7 @@ def end_with_parent() -> None:
 
     On Linux the kernel ends it, even if it is frozen and could not read. Call it in a child that
     the parent's main thread has started: the end of that thread is what the kernel means.
-    Whoever reads standard input afterwards finds it empty.
+    Standard input is empty afterwards.
     """
     pipe = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -51,7 +51,7 @@ def end_with_parent() -> None:
 
 
 def ending_with_parent(command: Sequence[str]) -> list[str]:
-    """The same command, but on Linux the kernel ends its process with this one.
+    """Return a command whose process the kernel of Linux ends with this one.
 
     For programs that are not ours. The main thread of this process must start it.
 

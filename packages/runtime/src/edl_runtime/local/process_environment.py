@@ -1,4 +1,4 @@
-"""Environments of the processes of a job, and the way back to that of its submission.
+"""The environments of a job's processes, from which that of the submission can be restored.
 
 A worker has other temporary files than the process that submitted the job. The supervisor that it
 may start, and the masters and workers after it, are to have what the submission had.
@@ -13,19 +13,19 @@ CHANGED = "EDL_CHANGED_ENVIRONMENT"
 """The variables that were set for a process, as JSON: name to the former value, or null."""
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
-"""Variables that say how many threads TensorFlow starts; by itself, one for each core it sees."""
+"""Variables that limit TensorFlow's threads; its default is one for each core."""
 
 
-def changed(environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """An environment with some variables set, from which ``original`` leads back."""
+def change(environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """Set variables in an environment so that ``restore`` can restore it."""
     former = _former(environ)
     for name in changes:
         former.setdefault(name, environ.get(name))
     return {**environ, **changes, CHANGED: json.dumps(former)}
 
 
-def original(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment that ``changed`` was given first."""
+def restore(environ: Mapping[str, str]) -> dict[str, str]:
+    """Restore the environment that ``change`` was first called with."""
     former = {**_former(environ), CHANGED: None}
     kept = {name: value for name, value in environ.items() if name not in former}
     return kept | {name: value for name, value in former.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Unmistakable identities of this machine's processes, from Linux's /proc and pidfds.
+"""Unique identities of this machine's processes, from Linux's /proc and pidfds.
 
 A process number alone may belong to another process by the time it is used. A number together
 with the start time of its process names one process for as long as the machine runs.
@@ -31,12 +31,14 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs; a zombie does not."""
+        """True if the process still runs; a zombie does not."""
         stat = _stat(self.pid)
-        return stat is not None and _started(stat) == self.start_time and not _is_zombie(stat)
+        return (
+            stat is not None and _read_start_time(stat) == self.start_time and not _is_zombie(stat)
+        )
 
     def open(self) -> int | None:
-        """A pidfd, which the caller closes; None if the process is gone."""
+        """Open a pidfd, which the caller closes; None if the process is gone."""
         try:
             fd = os.pidfd_open(self.pid)
         except OSError:
@@ -65,43 +67,43 @@ class Process:
 
 
 def find(pid: int) -> Process | None:
-    """The process that has this number now; a zombie counts."""
+    """Find the process that has this number now; a zombie counts."""
     stat = _stat(pid)
-    return Process(pid, _started(stat)) if stat else None
+    return Process(pid, _read_start_time(stat)) if stat else None
 
 
 def children(pid: int) -> list[Process]:
-    """The processes that this process has started and not yet waited for."""
+    """Return the processes that this process has started and not yet waited for."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (stat := _stat(int(entry))) and int(stat[_PARENT]) == pid:
-            found.append(Process(int(entry), _started(stat)))
+            found.append(Process(int(entry), _read_start_time(stat)))
     return found
 
 
 def start_time(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None if no process has this number.
+    """Return the start time of a process in clock ticks since boot; None without the process.
 
     A zombie still has its number, and counts.
     """
     stat = _stat(pid)
-    return _started(stat) if stat else None
+    return _read_start_time(stat) if stat else None
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and of the children that it has waited for; 0 if it is gone."""
+    """Return the CPU time of a process and its reaped children; 0 if it is gone."""
     stat = _stat(pid)
     return sum(map(int, stat[_TIMES])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
 
 
 def is_running(pid: int) -> bool:
-    """Whether any process has this number and is no zombie."""
+    """Tell whether any process has this number and is no zombie."""
     stat = _stat(pid)
     return stat is not None and not _is_zombie(stat)
 
 
 def instance_name(pid: int, started: int) -> str:
-    """The name by which a worker process of this machine registers: host:pid:start time."""
+    """Return the name by which a worker process registers: host:pid:start time."""
     return f"{socket.gethostname()}:{pid}:{started}"
 
 
@@ -122,7 +124,7 @@ def kill_group(leader: int) -> None:
             os.killpg(leader, signal.SIGKILL)
 
 
-def _started(stat: list[bytes]) -> int:
+def _read_start_time(stat: list[bytes]) -> int:
     return int(stat[_STARTED])
 
 

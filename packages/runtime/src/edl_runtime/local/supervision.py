@@ -30,7 +30,7 @@ from edl_runtime.local import job_directory, ownership, process_environment
 log = logging.getLogger(__name__)
 
 FROZEN_S = 30.0
-"""A supervisor without a heartbeat for so long is frozen; it records one twice a second."""
+"""The silence after which a supervisor is frozen; it records a heartbeat twice a second."""
 
 _CONFIRM_S = 1.5
 """A silence that only the wall clock shows has to be confirmed: the clock may have been set."""
@@ -59,7 +59,7 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
 
 
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
-    """What ``describe`` wrote: the supervisor's command and the master's; None without it.
+    """Return the commands of supervisor and master that ``describe`` wrote, or None.
 
     Commands in a directory that others can change are none: they would run as this user.
     """
@@ -83,7 +83,7 @@ def release(job_dir: Path) -> None:
 
 
 def is_released(job_dir: Path) -> bool:
-    """Whether ``release`` was the last word on the job. A master asks once others can see it."""
+    """Tell whether ``release`` was called. A master asks once other processes can see it."""
     with contextlib.suppress(OSError):
         return (job_dir / job_directory.SUPERVISOR).stat().st_size == 0
     return False
@@ -99,7 +99,7 @@ def write_report(job_dir: Path, report: Mapping[str, Any]) -> None:
 
 
 def read_report(job_dir: Path) -> dict[str, Any]:
-    """The supervisor's report; empty without one.
+    """Read the supervisor's report; empty without one.
 
     Keys: ``starts``, a number; ``last_exit``, an object with ``exit_code``, ``signal``,
     ``lived_s``, ``listened``, ``start_error`` and ``at``; and, if the supervisor gave the
@@ -110,12 +110,12 @@ def read_report(job_dir: Path) -> dict[str, Any]:
 
 
 def is_wanted(job_dir: Path) -> bool:
-    """Whether the job exists and a supervisor has to keep its master running."""
+    """Tell whether the job exists and a supervisor has to keep its master running."""
     return (job_dir / job_directory.SPEC).exists() and commands(job_dir) is not None
 
 
 def is_over(job_dir: Path) -> bool:
-    """Whether the job has a final state: by its master, or because the supervisor gave up."""
+    """Tell whether the job has a final state: by its master, or because the supervisor gave up."""
     if final_state(job_dir):
         return True
     report = read_report(job_dir)
@@ -123,7 +123,7 @@ def is_over(job_dir: Path) -> bool:
 
 
 def final_state(job_dir: Path) -> str:
-    """The state with which the master ended the job; empty if it continues."""
+    """Return the state with which the master ended the job; empty if it continues."""
     state = str(job_directory.read_object(job_dir / job_directory.STATUS).get("state"))
     return state if state in FINAL_STATES else ""
 
@@ -171,7 +171,7 @@ def hold(job_dir: Path) -> IO[bytes] | None:
 
 
 def supervisor_pid(job_dir: Path) -> int | None:
-    """The process number of the supervisor that holds the lock; None if no process does."""
+    """Return the process number of the supervisor that holds the lock, or None."""
     path = job_dir / job_directory.SUPERVISOR_LOCK
     if not _is_locked(path):
         return None
@@ -188,12 +188,12 @@ def record_heartbeat(job_dir: Path) -> None:
 
 
 def is_directory_held(job_dir: Path) -> bool:
-    """Whether a master holds the job's directory: at work, starting, or frozen."""
+    """Tell whether a master holds the job's directory: at work, starting, or frozen."""
     return _is_locked(job_dir)
 
 
 def has_master(job_dir: Path) -> bool:
-    """Whether the job has a process that a supervisor can observe as its master.
+    """Tell whether the job has a process that a supervisor can observe as its master.
 
     In a job of containers that is the companion of the master's container: if it was
     killed, another one has to be started, which finds the container.
@@ -204,7 +204,7 @@ def has_master(job_dir: Path) -> bool:
 
 
 def master_heartbeat(job_dir: Path) -> int:
-    """A number that changes while the job's master makes progress.
+    """Return a number that changes while the job's master makes progress.
 
     While a master starts it touches ``master-process.json``; later it writes its status.
     """
@@ -230,7 +230,7 @@ def master_process(job_dir: Path) -> tuple[int, int] | None:
 
 
 class SupervisorAction(Enum):
-    """What a process that observes a job's supervisor has to do about it."""
+    """The action of a process that observes a job's supervisor."""
 
     NOTHING = auto()
     START = auto()
@@ -271,7 +271,7 @@ class SupervisorWatch:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the last check found no supervisor."""
+        """True if the last check found no supervisor."""
         return self._missing_since is not None
 
     def check(self, now: float | None = None) -> bool:
@@ -364,7 +364,7 @@ def _start(job_dir: Path) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=process_environment.original(os.environ),
+                env=process_environment.restore(os.environ),
                 start_new_session=True,
             )
     except OSError:
@@ -376,7 +376,7 @@ def _start(job_dir: Path) -> bool:
 
 
 def _time_of(path: Path) -> int:
-    """When a file was last changed in nanoseconds since the epoch; 0 without the file."""
+    """Return when a file was last changed, in nanoseconds since the epoch; 0 without the file."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -1,1 +1,1 @@
-"""Model zoos and trained models: where they come from, what belongs to them, their parameters."""
+"""Model zoos and trained models: their sources, their files, and the parameters of models."""

@@ -20,7 +20,7 @@ Part = Literal["scheme", "password", "url", "ref", "folder"]
 
 
 class GitSourceError(ValueError):
-    """A text that names no git source which could be fetched.
+    """The text does not name a git source that could be fetched.
 
     Args:
         part: the part of the source that is wrong.
@@ -93,7 +93,7 @@ def parse(text: str) -> GitSource | None:
         ref, _, folder = suffix.partition(":")
     if (has_at and not ref) or (mark and not suffix):
         raise GitSourceError("ref", "the ref is empty")
-    return checked(url, ref, folder)
+    return make_source(url, ref, folder)
 
 
 def parse_url(text: str) -> GitUrl:
@@ -123,8 +123,8 @@ def parse_url(text: str) -> GitUrl:
     return GitUrl(f"[{host}]" if ":" in host else host, port, parts.path)
 
 
-def checked(url: GitUrl, ref: str, folder: str) -> GitSource:
-    """A source of these parts; neither git nor a shell takes ref or folder for an option.
+def make_source(url: GitUrl, ref: str, folder: str) -> GitSource:
+    """Make a source of these parts; neither git nor a shell mistakes ref or folder for an option.
 
     Raises:
         GitSourceError: the ref is no name of git, or the folder leaves the repository.

@@ -12,7 +12,7 @@ _NOT_FINITE = frozenset(("nan", "inf", "infinity"))
 
 
 class ParamsError(ValueError):
-    """A text that has no parameters.
+    """The text does not contain valid parameters.
 
     Args:
         what: one sentence without a full stop.
@@ -25,7 +25,7 @@ class ParamsError(ValueError):
 
 
 def parse_params(text: str) -> dict[str, Any]:
-    """The parameters in ``text`` by name, in the order given.
+    """Parse the parameters in ``text``, by name, in their order.
 
     Values are Python literals: finite numbers, strings, booleans, None, and lists, tuples, sets
     and dictionaries of them.
@@ -74,12 +74,12 @@ def parse_params(text: str) -> dict[str, Any]:
 
 
 def format_params(values: dict[str, object]) -> str:
-    """The text that ``parse_params`` reads as ``values``."""
+    """Return the text that ``parse_params`` parses into ``values``."""
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def _is_not_finite(node: ast.AST) -> TypeGuard[ast.expr]:
-    """Whether this is an infinity or NaN, in whichever way people write these."""
+    """Tell whether a text means infinity or NaN, in any of the ways to write these."""
     match node:
         case ast.Constant(value=float() | complex() as number):
             return not cmath.isfinite(number)

@@ -1,7 +1,7 @@
-"""What a trained model has, which client, master and worker know; and what it may not have.
+"""The files of a trained model that client, master and worker know, and their checks.
 
 A trained model may come from anywhere. What its description names is in its own folder, or nothing:
-another place would be code or files of whoever uses the model.
+another place would be code or files of the model's user.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TRAINED_MODEL = "trained_model.pb"
-"""Describes a trained model and is the last of it to be written: a directory with it is whole."""
+"""The description of a trained model, written last: a directory with it is complete."""
 
 MODEL_ZOO = "model_zoo"
 """The folder of a trained model with its own copy of its code."""
@@ -20,10 +20,10 @@ MODEL_ZOO = "model_zoo"
 PARAMETERS = "parameters.safetensors"
 """The values of a trained model, if its description names no other file."""
 
-MOST_DESCRIPTION_BYTES = 1 << 20
-"""Of a description; those of edl have some hundreds."""
+MAX_DESCRIPTION_BYTES = 1 << 20
+"""Limit on the bytes of a description; those of edl have some hundreds."""
 
-_LONGEST_NAME = 1000
+_MAX_NAME_LENGTH = 1000
 
 
 def check_zoo(named: str) -> None:
@@ -43,7 +43,7 @@ def check_names(names: Iterable[str]) -> None:
         ValueError: one is no name, because of its length.
     """
     for name in names:
-        if len(name) > _LONGEST_NAME:
+        if len(name) > _MAX_NAME_LENGTH:
             raise ValueError(f"it has a name of {len(name)} characters: {name[:40]!a}…")
 
 
@@ -58,7 +58,7 @@ def check_file_name(named: str) -> None:
 
 
 def file_of(model: Path, named: str) -> Path:
-    """A file of a trained model that is a folder of this machine; it may be missing.
+    """Return the path of a file of a trained model on this machine; it may be missing.
 
     Raises:
         ValueError: the name or a link leads out of the model, or it is no regular file: a pipe
@@ -78,14 +78,14 @@ def file_of(model: Path, named: str) -> Path:
 
 
 def read_description(model: Path) -> bytes:
-    """The description of a trained model that is a folder of this machine.
+    """Read the description of a trained model on this machine.
 
     Raises:
         OSError: it cannot be read.
         ValueError: it is none, because of its kind or size.
     """
     with open(file_of(model, TRAINED_MODEL), "rb") as file:
-        content = file.read(MOST_DESCRIPTION_BYTES + 1)
-    if len(content) > MOST_DESCRIPTION_BYTES:
-        raise ValueError(f"it is larger than {MOST_DESCRIPTION_BYTES} bytes")
+        content = file.read(MAX_DESCRIPTION_BYTES + 1)
+    if len(content) > MAX_DESCRIPTION_BYTES:
+        raise ValueError(f"it is larger than {MAX_DESCRIPTION_BYTES} bytes")
     return content

@@ -1,4 +1,4 @@
-"""Which files of a model zoo belong to a model.
+"""Selects the files of a model zoo that belong to a model.
 
 The client packs them for an image, and the worker copies them into the trained model. These are
 the model's own file, the modules of the zoo that it imports, directly or not, and files of the
@@ -45,11 +45,11 @@ _SECRETS = (
 _SYSTEM = frozenset(("boot", "dev", "etc", "proc", "root", "run", "sys", "var"))
 """Folders of the root where no part of a zoo lies, unless the zoo lies in the same one."""
 _PRIVATE_KEY = b" PRIVATE KEY-----"
-_LONGEST_KEY = 1 << 16  # octets of a file that may be one
+_MAX_KEY_BYTES = 1 << 16  # octets of a file that may be one
 _MARKS_OF_NO_ZOO = (TRAINED_MODEL, "pyvenv.cfg")
 """A folder with such a file is the result of a job, or an environment of Python."""
 
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def select(zoo: Path, names: Iterable[str] = (), loaded: Iterable[Path] = ()) ->
             continue
         elif not says:
             chosen[name] = path.stat().st_size
-    for path in _added(zoo, verdict):
+    for path in _find_added(zoo, verdict):
         if _leads_to_secret(zoo, path):
             continue
         chosen[path.relative_to(zoo).as_posix()] = path.stat().st_size
@@ -119,8 +119,8 @@ def _ignore_file(zoo: Path) -> _Verdict:
     return lambda name: spec.check_file(name).include
 
 
-def _added(zoo: Path, verdict: _Verdict) -> Iterator[Path]:
-    """Files that ``.edlignore`` adds."""
+def _find_added(zoo: Path, verdict: _Verdict) -> Iterator[Path]:
+    """Return the files that ``.edlignore`` adds."""
     if not (zoo / IGNORE_FILE).is_file():
         return
     for path in _files(zoo):
@@ -132,7 +132,7 @@ def _added(zoo: Path, verdict: _Verdict) -> Iterator[Path]:
 
 
 def _files(zoo: Path) -> Iterator[Path]:
-    """Regular files below a zoo, but not those in folders that are no part of one."""
+    """Yield the regular files below a zoo, without those in folders that are not part of it."""
     for folder, folders, names in os.walk(zoo):
         here = Path(folder)
         if here != zoo and _holds_no_zoo(names):
@@ -149,7 +149,7 @@ def _modules(zoo: Path) -> Iterator[Path]:
 
 
 def _is_outside(zoo: Path, folder: Path) -> bool:
-    """Whether a folder of the zoo is a result, an environment or a tool's own."""
+    """Tell whether a folder of the zoo is a result, an environment or a tool's own."""
     while folder != zoo:
         if folder.name in _NO_FOLDERS or any((folder / m).exists() for m in _MARKS_OF_NO_ZOO):
             return True
@@ -162,7 +162,7 @@ def _holds_no_zoo(names: Iterable[str]) -> bool:
 
 
 def _is_regular(path: Path) -> bool:
-    """Whether it is a file, perhaps behind a link; pipes and sockets must not be opened."""
+    """Tell whether a path is a file, perhaps behind a link; pipes must not be opened."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -170,7 +170,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _looks_secret(path: Path) -> bool:
-    """Whether its name or its content is that of a secret; code is neither."""
+    """Tell whether a file is a secret, by its name or its content; code is not."""
     if path.suffix == ".py":
         return False
     if any(fnmatch(path.name.lower(), pattern) for pattern in _SECRETS):
@@ -180,13 +180,13 @@ def _looks_secret(path: Path) -> bool:
 
 def _holds_key(path: Path) -> bool:
     try:
-        return path.stat().st_size <= _LONGEST_KEY and _PRIVATE_KEY in path.read_bytes()
+        return path.stat().st_size <= _MAX_KEY_BYTES and _PRIVATE_KEY in path.read_bytes()
     except OSError:
         return False
 
 
 def _leads_to_secret(zoo: Path, path: Path) -> bool:
-    """Whether a link leads out of the zoo to what its user keeps to himself.
+    """Tell whether a link leads out of the zoo to private files of its user.
 
     A zoo may come from others, and so may its ``.edlignore``, which therefore cannot add this.
     """
@@ -249,19 +249,19 @@ class _Code:
         match node:
             case ast.Import(names):
                 for alias in names:
-                    self.follow(self._own(alias.name))
+                    self.follow(self._strip_zoo_name(alias.name))
             case ast.ImportFrom(module, names, level):
                 base = self._base(path, level or 0)
                 target = [*base, *filter(None, (module or "").split("."))]
                 for alias in names:
-                    self.follow(self._own(".".join([*target, alias.name])))
+                    self.follow(self._strip_zoo_name(".".join([*target, alias.name])))
             case _:
                 for text in _texts(node):
                     self._take_text(text, path)
 
     def _take_text(self, text: str, path: Path) -> None:
-        """A text may name a module that is imported later, or a file."""
-        if len(text) > _LONGEST_NAME or "\n" in text or "\0" in text or not text.strip("./ "):
+        """Take a text that may name a module that is imported later, or a file."""
+        if len(text) > _MAX_NAME_LENGTH or "\n" in text or "\0" in text or not text.strip("./ "):
             return
         if all(part.isidentifier() for part in text.split(".")):
             self.follow(text)
@@ -271,7 +271,7 @@ class _Code:
                 self.named.add(named)
 
     def _base(self, path: Path, level: int) -> list[str]:
-        """The package that a relative import starts from."""
+        """Return the package from which a relative import starts."""
         if not level:
             return []
         folder = path.relative_to(self._zoo).parent
@@ -280,8 +280,8 @@ class _Code:
         parts = list(folder.parts)
         return parts[: len(parts) - (level - 1)]
 
-    def _own(self, dotted: str) -> str:
-        """Without the zoo's own name in front, by which its modules may be imported, too."""
+    def _strip_zoo_name(self, dotted: str) -> str:
+        """Strip the zoo's own name, by which its modules may be imported, too."""
         top, _, rest = dotted.partition(".")
         return rest if top == self._zoo.name and rest and self._locate([top]) is None else dotted
 
@@ -294,7 +294,7 @@ class _Code:
 
 
 def _texts(node: ast.AST) -> Iterator[str]:
-    """Texts in an expression; parts of a path that it joins, as one text."""
+    """Yield the texts in an expression; the parts of a path that it joins are one text."""
     match node:
         case ast.Constant(str(text)):
             yield text

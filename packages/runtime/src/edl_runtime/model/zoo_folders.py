@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def places_of(zoo: Path, dotted: str) -> list[str]:
-    """Where a name of a folder is defined: ``fintech.models.Model`` for ``fintech.Model``.
+    """Find where a name of a folder is defined: ``fintech.models.Model`` for ``fintech.Model``.
 
     Nothing of the zoo is executed; names that a file imports are not its own.
 

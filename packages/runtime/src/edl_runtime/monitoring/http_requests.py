@@ -1,4 +1,4 @@
-"""Requests over HTTP that every party on their way must read alike."""
+"""Parses HTTP requests, and refuses those that a proxy could read in another way."""
 
 from __future__ import annotations
 

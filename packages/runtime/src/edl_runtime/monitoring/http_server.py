@@ -15,14 +15,14 @@ from edl_proto.file_limit import FileLimit
 log = logging.getLogger(__name__)
 
 _ROOM_S = 1.0
-"""How long a connection that has to make room is waited for."""
+"""How long to wait for a connection that has to make room."""
 
 _RETRY_S = 0.05
-"""Between two attempts to accept a connection where no file can be opened for it."""
+"""The pause between two attempts to accept a connection when no file can be opened for it."""
 
 
 class BoundedHttpServer(ThreadingHTTPServer):
-    """Has a thread for each connection, and at most so many: then the oldest makes room.
+    """Has a limited number of connections with a thread each; the oldest makes room for new ones.
 
     A browser or a scraper that loses an idle connection so makes another one.
 

@@ -1,4 +1,4 @@
-"""Versions of what a process runs with, which the status of its job shows."""
+"""The versions of a process's environment, which the status of its job shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("python", "system", *_PACKAGES)
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python, of the packages that matter and are installed, and of the system.
+    """Return the versions of Python, of the installed packages that matter, and of the system.
 
     Nothing is imported: a process that cannot import its TensorFlow is asked for its version first.
     """

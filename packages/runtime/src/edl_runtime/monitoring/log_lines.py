@@ -1,4 +1,4 @@
-"""A line of a log as text for people and as JSON for programs: written, and read back."""
+"""Writes and parses lines of a log, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile("[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What a process of edl says about one event.
+    """One line of the log of a process.
 
     Attributes:
         at_s: when, in seconds since the epoch.
@@ -50,7 +50,7 @@ class LogEntry:
 
 
 def as_text(line: LogEntry) -> str:
-    """For people: one line, and those of the exception below it. Control characters are shown."""
+    """Return one line for people, and the exception below it, without control characters."""
     facts = " ".join(f"{name}={value}" for name, value in line.facts.items())
     start = f"{rfc3339(line.at_s)} {line.level[0]}{f' [{facts}]' if facts else ''}"
     below = f"\n{line.exception}" if line.exception else ""
@@ -61,7 +61,7 @@ def as_text(line: LogEntry) -> str:
 
 
 def as_json(line: LogEntry) -> str:
-    """For programs: one object on one line. Control characters are escapes of JSON."""
+    """Return one JSON object on one line for programs; control characters are escaped."""
     fields: dict[str, str | int] = {
         "time": rfc3339(line.at_s),
         "level": line.level,
@@ -92,7 +92,7 @@ def parse(line: str) -> LogEntry | None:
 
 
 def readable(log: str) -> str:
-    """A part of a log for people: lines that are JSON as text, the others as they are."""
+    """Make a part of a log readable for people: lines of JSON become text, others stay."""
     result: list[str] = []
     for line in log.splitlines():
         if line.startswith("{") and (found := parse(line)) is not None:
@@ -124,7 +124,7 @@ def _parse_json(line: str) -> LogEntry | None:
 
 
 def _end_of_exception(line: str) -> str:
-    """What is left of the exception in a line of JSON whose beginning was cut off.
+    """Return what is left of the exception in a line of JSON whose beginning was cut off.
 
     Kubernetes keeps the last 2 KiB of the output of a container that has failed.
     """

@@ -1,4 +1,4 @@
-"""The log of a process of edl: its level, its form, and whose lines they are.
+"""Configures the log of a process: its level, its format, and the facts in each line.
 
 Text is for people. JSON, an object a line, is for what collects the logs of containers;
 ``edl_runtime.monitoring.log_lines`` defines and reads both.
@@ -70,7 +70,7 @@ def set_up(default: int = logging.INFO) -> None:
 
 
 def identify(role: str = "", number: int | None = None, job: str = "") -> None:
-    """Say once in each line from now on whose process this is.
+    """Name this process in each line from now on.
 
     Later calls add to what earlier ones said.
 
@@ -93,7 +93,7 @@ def identify(role: str = "", number: int | None = None, job: str = "") -> None:
 
 @contextlib.contextmanager
 def task_context(task: str) -> Iterator[None]:
-    """A context in which the lines of this thread say that they are about a task."""
+    """Name a task in the lines of this thread, within a context."""
     before = _task.set(task)
     try:
         yield
@@ -110,5 +110,5 @@ def _facts(record: logging.LogRecord) -> dict[str, str | int]:
 
 
 def _level(number: int) -> str:
-    """The greatest level that a number of no name reaches."""
+    """Return the highest level that a number without a name reaches."""
     return LEVELS[min(max(number // 10, 1), len(LEVELS)) - 1]

@@ -1,4 +1,4 @@
-"""What this process uses of its machine."""
+"""The processor time and memory that this process uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """Of one process, or of several together.
+    """The usage of one process, or of several together.
 
     Attributes:
         cpu_s: processor time so far.
@@ -20,12 +20,12 @@ class ProcessUsage:
     resident_nbytes: int
 
     def __add__(self, other: ProcessUsage) -> ProcessUsage:
-        """The usage of both together."""
+        """Return the usage of both together."""
         return ProcessUsage(self.cpu_s + other.cpu_s, self.resident_nbytes + other.resident_nbytes)
 
 
 def usage_of_this_process() -> ProcessUsage:
-    """All its threads; memory is 0 where the system does not tell it as Linux does."""
+    """Return the usage of all threads; memory is 0 on systems other than Linux."""
     try:
         with open("/proc/self/statm", "rb") as file:
             pages = int(file.read().split()[1])

@@ -10,8 +10,8 @@ from edl_runtime.monitoring.http_requests import RequestHandler
 from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 _REQUEST_TIMEOUT_S = 10
-_MOST_CONNECTIONS = 16
-"""At a time; each costs a thread."""
+_MAX_CONNECTIONS = 16
+"""Limit on open connections; each costs a thread."""
 _CLOSE_S = 2.0
 
 _PATHS = b"There are /metrics, /healthz and /readyz.\n"
@@ -21,7 +21,7 @@ _NO_TOKEN = b"The metrics need the token of the job's metrics.\n"
 class MonitoringServer:
     """Serves ``/metrics``, ``/healthz`` (the process answers) and ``/readyz`` until it is closed.
 
-    Health and readiness are for everybody. Its threads end with the process.
+    Health and readiness need no token. Its threads end with the process.
 
     Args:
         metrics: all of them, in the text format of Prometheus.
@@ -74,9 +74,9 @@ class MonitoringServer:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: there is a request every few seconds."""
+                """Log nothing: there is a request every few seconds."""
 
-        self._server = BoundedHttpServer(host, port, MonitoringHandler, _MOST_CONNECTIONS)
+        self._server = BoundedHttpServer(host, port, MonitoringHandler, _MAX_CONNECTIONS)
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="monitoring", daemon=True

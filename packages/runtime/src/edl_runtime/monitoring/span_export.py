@@ -1,4 +1,4 @@
-"""Export of spans to a collector of OpenTelemetry, where the standard variables name one.
+"""Exports spans to a collector of OpenTelemetry, if the standard variables name one.
 
 Without ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` it is off, and
 nothing is imported. A collector that does not answer costs spans, which are counted, and nothing
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _HTTP, _GRPC = "http/protobuf", "grpc"
-_MOST_WAITING = 2048
-"""Spans that wait for the collector; further ones are lost. ``OTEL_BSP_MAX_QUEUE_SIZE`` is that."""
+_MAX_WAITING = 2048
+"""Limit on the spans that wait for the collector, as in ``OTEL_BSP_MAX_QUEUE_SIZE``."""
 
 _CLOSE_S = 5.0
 """How long the collector may keep the end of a process waiting."""
@@ -47,7 +47,7 @@ class SpanIdentity:
 
     @classmethod
     def of(cls, name: str) -> SpanIdentity:
-        """The same for the same name, in whichever process."""
+        """Return the identity for a name; it is the same in every process."""
         digest = hashlib.sha256(name.encode()).digest()
         return cls(
             int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1
@@ -103,7 +103,7 @@ class SpanExport:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Spans by what became of them: ``sent`` or ``lost``; the others wait."""
+        """The number of spans that were ``sent`` and ``lost``; the others wait."""
         with self._lock:
             return {"sent": self._sent, "lost": self._lost}
 
@@ -163,7 +163,7 @@ class SpanExport:
 
         # It reports each batch that fails; the counts and the last line of close say enough.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        self._most_waiting = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _MOST_WAITING)
+        self._most_waiting = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _MAX_WAITING)
         self._identities = GivenIds()
         named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
         provider = TracerProvider(
@@ -171,7 +171,7 @@ class SpanExport:
             id_generator=self._identities,
             shutdown_on_exit=False,
         )
-        counted = _counted(exporter, self._count)
+        counted = _with_counts(exporter, self._count)
         provider.add_span_processor(BatchSpanProcessor(counted, self._most_waiting))
         self._tracer = provider.get_tracer("edl")
         self._provider = provider
@@ -185,7 +185,7 @@ class SpanExport:
 
 
 def _exporter() -> SpanExporter | None:
-    """What the variables ask for; None if they ask for nothing that there is."""
+    """Return the exporter that the variables name; None if there is none."""
     environ = os.environ
     asked = any(environ.get(name) for name in _ENDPOINTS)
     disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -213,7 +213,7 @@ def _exporter() -> SpanExporter | None:
 
 
 def _nanoseconds(at: float) -> int:
-    """Exact to the microsecond, which is what a float of this size can say."""
+    """Convert seconds, exact to the microsecond, which is the precision of such a float."""
     return round(at * 1e6) * 1000
 
 
@@ -233,8 +233,8 @@ def _context(parent: SpanIdentity | None) -> Any:
     return set_span_in_context(NonRecordingSpan(ours), Context())
 
 
-def _counted(exporter: SpanExporter, count: Any) -> SpanExporter:
-    """The exporter, with a count of the spans that it has sent, and that it has not."""
+def _with_counts(exporter: SpanExporter, count: Any) -> SpanExporter:
+    """Wrap an exporter so that the spans that it sends and loses are counted."""
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     class Counted(SpanExporter):

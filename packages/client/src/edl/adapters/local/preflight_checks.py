@@ -117,7 +117,7 @@ def check_writable(path: Path, choose: str = "name") -> None:
         # A remote file system may not know its size, and calls it zero.
         full = disk.total > 0 and disk.free < _LEAST_FREE
         new = path.parts[len(nearest.parts) :]
-        long = any(len(os.fsencode(name)) > output_reservation.LONGEST_NAME for name in new)
+        long = any(len(os.fsencode(name)) > output_reservation.MAX_NAME_BYTES for name in new)
         problem = "a part of the path is too long" if long else ""
     except NotADirectoryError:
         full, problem = False, "part of the path is a file"
