@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from edl.core.diagnostics import Diagnostic
@@ -24,8 +24,10 @@ from edl.ports.job_backend import JobBackend
 from edl.ports.model_files import ModelZoos, Verdict
 from edl.ports.watching import FleetPage, MetricsStore, TraceFiles
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_submission import JobSubmitter, SubmissionPorts
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
+
+if TYPE_CHECKING:
+    from edl.use_cases.job_submission import JobSubmitter
 
 _in_use: WeakSet[JobBackend] = WeakSet()
 
@@ -54,6 +56,7 @@ def _backend(factory: str) -> JobBackend:
 def job_submitter() -> JobSubmitter:
     """Return what submits jobs to the backends of ``job_catalog``."""
     from edl.adapters import data_files, data_schema, image_record, trained_models
+    from edl.use_cases.job_submission import JobSubmitter, SubmissionPorts
 
     ports = SubmissionPorts(
         zoos=model_zoos(),

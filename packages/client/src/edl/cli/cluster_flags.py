@@ -6,8 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from edl import settings
 from edl.cli.commands import option
 from edl.cli.output import errors_as_output
+from edl.core.options import BY_NAME
+from edl.core.platforms import KUBERNETES
+from edl.core.problem import usage
 
 CLUSTER_SECTION = "Jobs on Kubernetes"
 _NAMES = ("platform", "context", "namespace")
@@ -35,9 +39,6 @@ def finds_jobs(function: Callable[..., None]) -> Callable[..., None]:
     )
     @functools.wraps(function)
     def run(**values: Any) -> None:
-        from edl import settings
-        from edl.core.platforms import KUBERNETES
-
         given = {name: values.pop(name) for name in _NAMES}
         flags = {name: value for name, value in given.items() if value}
         if values.get("all_namespaces"):
@@ -57,9 +58,6 @@ def finds_jobs(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _platform(text: str) -> str:
-    from edl.core.options import BY_NAME
-    from edl.core.problem import usage
-
     try:
         return str(BY_NAME["platform"].kind.read(text))
     except ValueError as error:

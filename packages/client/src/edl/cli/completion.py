@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from edl.app import job_catalog
+from edl_proto.errors import EdlError
+
 
 def job_names(ctx: Any, param: Any, incomplete: str) -> list[str]:
     """Return the names of all jobs that begin like this, newest first; none if listing fails."""
-    from edl.app import job_catalog
-    from edl_proto.errors import EdlError
-
     try:
         return [name for name in job_catalog().names() if name.startswith(incomplete)]
     except EdlError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from edl import codec
+from edl.app import job_catalog
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import command, option
 from edl.cli.output import (
@@ -16,10 +16,13 @@ from edl.cli.output import (
     quiet_option,
 )
 from edl.cli.submit import finish, follow, make_display, print_detached
+from edl.core.job_result import of_status
+from edl.ports.job_backend import silent
+from edl.render import terminal
+from edl.render.errors import show
 from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.model_export import export_model
 
 
 @command("resume", examples="edl resume my-job\nedl resume my-job --detach -o json")
@@ -34,10 +37,6 @@ def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -
     On Kubernetes, only a job that was stopped with edl stop --now, or before it began.
     """
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.ports.job_backend import silent
-        from edl.render import terminal
-
         catalog = job_catalog()
         backend = catalog.find(name)
         resumed = backend.continuation.resume(name, silent if quiet else terminal.message)
@@ -65,8 +64,6 @@ def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -
 def export(name: str, output: str, quiet: bool, output_format: Format | None) -> None:
     """Write the model of a job as it is in its newest snapshot. The job itself is not changed."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-
         write_model(job_catalog(), name, output, output_format, quiet=quiet)
 
 
@@ -74,12 +71,6 @@ def write_model(
     catalog: JobCatalog, name: str, output: str, form: Format | None, *, quiet: bool
 ) -> None:
     """Write the model of a job and print where it is; exit with the code of a failure."""
-    from edl import codec
-    from edl.core.job_result import of_status
-    from edl.render import terminal
-    from edl.render.errors import show
-    from edl.use_cases.model_export import export_model
-
     display = make_display(quiet)
     try:
         status = export_model(catalog, name, output, display)

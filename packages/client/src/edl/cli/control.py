@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
+from edl import codec
+from edl.app import job_catalog
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import argument, command, option
 from edl.cli.completion import job_names
+from edl.cli.continuation import write_model
 from edl.cli.output import (
     errors_as_output,
     name_argument,
@@ -19,14 +21,21 @@ from edl.cli.output import (
     print_result,
     quiet_option,
 )
+from edl.core.exit_numbers import DECLINED
+from edl.core.job_result import of_status
+from edl.core.job_status import JobState, JobStatus
+from edl.core.options.kinds import WorkerRange, Workers
+from edl.core.problem import usage
+from edl.core.quantities import parse_duration
+from edl.ports.job_backend import JobBackend, MasterUnreachable
+from edl.render import terminal
+from edl.render.errors import show
+from edl.render.job_text import summary
+from edl.render.line_display import SilentDisplay
 from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from edl.core.job_status import JobStatus
-    from edl.core.options.kinds import WorkerRange
-    from edl.ports.job_backend import JobBackend
-    from edl.use_cases.job_catalog import JobCatalog
-
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_watcher import SILENCE_S, JobWatcher
+from edl_proto.errors import EdlError, ErrorCode
 
 _POLL_S = 0.25
 
@@ -49,13 +58,6 @@ def wait(
 ) -> None:
     """Wait for the end of jobs. Exits with the code of the first job that did not succeed."""
     with errors_as_output(output_format):
-        from edl import codec
-        from edl.app import job_catalog
-        from edl.core.job_result import of_status
-        from edl.render import terminal
-        from edl.render.errors import show
-        from edl.render.job_text import summary
-
         catalog = job_catalog()
         ends = _await_ends(catalog, list(dict.fromkeys(names)), _seconds(timeout))
         results = [of_status(status).to_dict() for status in ends]
@@ -76,9 +78,6 @@ def wait(
 
 
 def _seconds(timeout: str | None) -> float | None:
-    from edl.core.problem import usage
-    from edl.core.quantities import parse_duration
-
     try:
         return None if timeout is None else parse_duration(timeout)
     except ValueError as error:
@@ -88,8 +87,6 @@ def _seconds(timeout: str | None) -> float | None:
 
 
 def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) -> list[JobStatus]:
-    from edl_proto.errors import EdlError, ErrorCode
-
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ends: dict[str, JobStatus] = {}
     while True:
@@ -127,12 +124,6 @@ def _await_ends(catalog: JobCatalog, names: list[str], timeout_s: float | None) 
 def scale(name: str, workers: str, output_format: Format | None) -> None:
     """Change the number of workers of a running job. Workers that leave return their tasks."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.core.options.kinds import Workers
-        from edl.core.problem import usage
-        from edl.ports.job_backend import MasterUnreachable
-        from edl_proto.errors import EdlError, ErrorCode
-
         try:
             wanted = Workers().read(workers)
         except ValueError as error:
@@ -158,9 +149,6 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
 
 def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
     """Ask until a master answers: it may be busy or restarting. Asking twice changes nothing."""
-    from edl.ports.job_backend import MasterUnreachable
-    from edl.use_cases.job_watcher import SILENCE_S
-
     deadline = time.monotonic() + SILENCE_S
     while True:
         try:
@@ -186,12 +174,6 @@ def stop(name: str, now: bool, export: bool, reason: str, output_format: Format 
     On Kubernetes, edl resume continues only a job that was stopped with --now or before it began.
     """
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.cli.continuation import write_model
-        from edl.core.job_result import of_status
-        from edl.core.job_status import JobState
-        from edl.render import terminal
-
         catalog = job_catalog()
         backend = catalog.find(name)
         before = backend.status(name, ask=False)
@@ -210,10 +192,6 @@ def stop(name: str, now: bool, export: bool, reason: str, output_format: Format 
 
 def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> JobStatus:
     """Stop a job and wait for its end; harmless if it is over."""
-    from edl.core.job_status import JobState
-    from edl.render.line_display import SilentDisplay
-    from edl.use_cases.job_watcher import JobWatcher
-
     if now:
         backend.stop(name, reason, now=True)
     report = backend.status(name, ask=False)
@@ -228,8 +206,6 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
 
 def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
     """Where a job is, its state if it is not over, and whether its description is damaged."""
-    from edl_proto.errors import EdlError, ErrorCode
-
     try:
         report = backend.status(name, ask=False)
     except EdlError as error:
@@ -252,12 +228,6 @@ def delete(
 ) -> None:
     """Delete a finished job: its state, logs and events. Its output stays."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.core.exit_numbers import DECLINED
-        from edl.core.problem import usage
-        from edl.render import terminal
-        from edl_proto.errors import EdlError, ErrorCode
-
         backend = job_catalog().find(name)
         location, state, is_damaged = _state_of(backend, name)
         if state and not stop_first:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import click
 
+from edl.app import job_catalog
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import command, option
 from edl.cli.output import errors_as_output, name_argument, output_option
-from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from edl.core.job_log import JobLogLine, LogChoice
-    from edl.core.job_status import JobEvent
-
+from edl.core.job_log import JobLogLine, LogChoice, LogFilter, parse_since
+from edl.core.job_status import JobEvent
+from edl.core.problem import usage
+from edl.render import terminal
+from edl.render.job_text import event_line
+from edl.render.log_text import log_line_object, log_line_parts
+from edl.render.output_format import Format, dump
+from edl_proto.errors import EdlError, ErrorCode
 
 _POLL_S = 0.25
 
@@ -98,10 +103,6 @@ def logs(  # noqa: PLR0913  (the parameters are the options of the command)
 
     A line without a level, as a library prints it, has that of the line before it.
     """
-    from edl.app import job_catalog
-    from edl.core.job_log import LogFilter
-    from edl_proto.errors import EdlError, ErrorCode
-
     choice = _choice(worker, master, role, tail)
     wanted = LogFilter(_since(since), level.upper())
     backend = job_catalog().find(name)
@@ -126,9 +127,6 @@ def logs(  # noqa: PLR0913  (the parameters are the options of the command)
 
 
 def _choice(worker: int | None, master: bool, role: _Role | None, tail: int | None) -> LogChoice:
-    from edl.core.job_log import LogChoice
-    from edl.core.problem import usage
-
     given = {"--master": master, "--role": role is not None, "--worker": worker is not None}
     if len(both := [name for name, is_given in given.items() if is_given]) > 1:
         raise usage(f"{both[0]} and {both[1]} cannot be combined", remedy="Leave one out.")
@@ -136,9 +134,6 @@ def _choice(worker: int | None, master: bool, role: _Role | None, tail: int | No
 
 
 def _since(text: str | None) -> float:
-    from edl.core.job_log import parse_since
-    from edl.core.problem import usage
-
     if text is None:
         return 0.0
     try:
@@ -150,12 +145,6 @@ def _since(text: str | None) -> float:
 def _printer(
     name: str, choice: LogChoice, color: _Color, as_json: bool
 ) -> Callable[[JobLogLine], None]:
-    import json
-    import sys
-
-    from edl.render import terminal
-    from edl.render.log_text import log_line_object, log_line_parts
-
     if as_json:
         return lambda line: terminal.result(
             json.dumps(log_line_object(line, name), ensure_ascii=False)
@@ -173,8 +162,6 @@ def _printer(
 def events(name: str, follow: bool, output_format: Format | None) -> None:
     """Show a job's events, oldest first; with -o json, one object per line."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-
         backend = job_catalog().find(name)
         report = backend.status(name, ask=False)
         seen = _show(backend.events(name), 0, output_format)
@@ -185,13 +172,6 @@ def events(name: str, follow: bool, output_format: Format | None) -> None:
 
 
 def _show(found: Sequence[JobEvent], seen: int, form: Format | None) -> int:
-    import json
-    from dataclasses import asdict
-
-    from edl.render import terminal
-    from edl.render.job_text import event_line
-    from edl.render.output_format import dump
-
     for event in found:
         seen = max(seen, event.number)
         match form:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import platform
+from dataclasses import asdict
 from enum import StrEnum
 
 import click
+from click.shell_completion import get_completion_class
 
+from edl.app import examine_machine
 from edl.cli.commands import argument, command
 from edl.cli.output import errors_as_output, output_option, print_result
+from edl.core.diagnostics import is_fit, lines
+from edl.core.versions import version_of
+from edl.render import terminal
 from edl.render.output_format import Format
 
 
@@ -16,11 +23,6 @@ from edl.render.output_format import Format
 def doctor(output_format: Format | None) -> None:
     """Check that this machine has everything a job needs. Exit code 1 if something is missing."""
     with errors_as_output(output_format):
-        from dataclasses import asdict
-
-        from edl.app import examine_machine
-        from edl.core.diagnostics import is_fit, lines
-
         findings = list(examine_machine())
         fit = is_fit(findings)
         print_result(
@@ -37,10 +39,6 @@ def doctor(output_format: Format | None) -> None:
 @output_option
 def version(output_format: Format | None) -> None:
     """Print the versions of edl, Python and libraries, and the platform."""
-    import platform
-
-    from edl.core.diagnostics import version_of
-
     found = {
         "edl": version_of("edl-client") or "not installed",
         "python": platform.python_version(),
@@ -75,10 +73,6 @@ class Shell(StrEnum):
 )
 def completion(shell: Shell) -> None:
     """Print a script that completes commands, options, their values and names of jobs."""
-    from click.shell_completion import get_completion_class
-
-    from edl.render import terminal
-
     root = click.get_current_context().find_root()
     prog = root.info_name or "edl"
     complete = get_completion_class(shell.value)

@@ -8,9 +8,12 @@ from typing import Any
 
 import click
 
+from edl import codec
 from edl.cli.commands import argument, option
 from edl.cli.completion import job_names
+from edl.core.job_result import error_fields
 from edl.render import terminal
+from edl.render.errors import known_error
 from edl.render.output_format import Format, dump
 
 output_option = option(
@@ -39,10 +42,6 @@ def errors_as_output(
         raise
     except Exception as error:
         if form is not None and form.is_structured:
-            from edl import codec
-            from edl.core.job_result import error_fields
-            from edl.render.errors import known_error
-
             known = known_error(error)
             if known is not None:
                 fields = error_fields(codec.failure_of(known))

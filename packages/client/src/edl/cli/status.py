@@ -7,19 +7,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 import click
 
+from edl.app import job_catalog, open_in_browser, run_prometheus, serve_fleet_page
 from edl.cli.cluster_flags import CLUSTER_SECTION, finds_jobs
 from edl.cli.commands import argument, command, option
 from edl.cli.completion import job_names
 from edl.cli.output import errors_as_output, name_argument, output_option, print_result
+from edl.codec import failure_of
+from edl.core.job_result import of_status, unreadable
+from edl.core.problem import usage
+from edl.render import errors, terminal
+from edl.render.job_text import (
+    JOB_COLUMNS,
+    JOB_COLUMNS_WIDE,
+    failure_lines,
+    job_row,
+    outcome,
+    status_lines,
+    table,
+    unreadable_row,
+)
 from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from edl.use_cases.job_catalog import JobCatalog
-
+from edl.use_cases.fleet import Fleet, repeated
+from edl.use_cases.job_catalog import JobCatalog
+from edl_proto.errors import EdlError, ErrorCode
 
 _TOP_EVERY_S = 1.0
 _FLEET_EVERY_S = 2.0
@@ -39,19 +53,6 @@ _FLEET_EVERY_S = 2.0
 def list_jobs(output_format: Format | None, running: bool, all_namespaces: bool) -> None:
     """List all jobs, newest first."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.codec import failure_of
-        from edl.core.job_result import of_status, unreadable
-        from edl.render import terminal
-        from edl.render.job_text import (
-            JOB_COLUMNS,
-            JOB_COLUMNS_WIDE,
-            job_row,
-            table,
-            unreadable_row,
-        )
-        from edl_proto.errors import EdlError, ErrorCode
-
         catalog = job_catalog()
         wide = output_format is Format.WIDE
         found, rows = [], []
@@ -87,9 +88,6 @@ def list_jobs(output_format: Format | None, running: bool, all_namespaces: bool)
 def show_status(name: str, output_format: Format | None) -> None:
     """Show a job: progress, metrics, workers, and the error if it failed."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog
-        from edl.render.job_text import failure_lines, outcome, status_lines
-
         report = job_catalog().find(name).status(name)
         status = report.status
         lines = status_lines(status, report.page_link())
@@ -105,10 +103,6 @@ def show_status(name: str, output_format: Format | None) -> None:
 @finds_jobs
 def top(name: str) -> None:
     """Show a job and its workers until its end; only once if stdout is no terminal."""
-    from edl.app import job_catalog
-    from edl.render import terminal
-    from edl.render.job_text import status_lines
-
     backend = job_catalog().find(name)
     status = backend.status(name).status
     if not terminal.may_animate(sys.stdout):
@@ -157,10 +151,6 @@ def dashboard(
 ) -> None:
     """Print a link that opens a job's page once. That of a finished job is served until Ctrl-C."""
     with errors_as_output(output_format):
-        from edl.app import job_catalog, open_in_browser
-        from edl.core.problem import usage
-        from edl.render import terminal
-
         if every_job == bool(name):
             raise usage(
                 "edl dashboard takes the name of a job, or --all",
@@ -198,12 +188,6 @@ def _serve_all(
     catalog: JobCatalog, port: int, show: Callable[[str], None], *, with_prometheus: bool
 ) -> None:
     """Serve the page of all jobs until Ctrl-C."""
-    from contextlib import ExitStack
-
-    from edl.app import run_prometheus, serve_fleet_page
-    from edl.render import errors, terminal
-    from edl.use_cases.fleet import Fleet, repeated
-
     # As with Ctrl-C, no Prometheus is left behind; nohup has SIGHUP ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:

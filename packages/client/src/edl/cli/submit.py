@@ -6,10 +6,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import click
 
+from edl import codec
+from edl.app import job_submitter, track_in_background, tracker_of
 from edl.cli.commands import command
 from edl.cli.option_parameters import given, takes
 from edl.cli.output import (
@@ -19,19 +22,22 @@ from edl.cli.output import (
     print_result,
     quiet_option,
 )
+from edl.core import zoo_amount
 from edl.core.exit_numbers import INTERRUPTED
+from edl.core.job_result import JobResult, of_status
+from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
-from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from edl.core.job_status import JobStatus
-    from edl.core.tracking import ExperimentTracker
-    from edl.ports.job_backend import JobBackend
-    from edl.use_cases.image_build import BuildDisplay
-    from edl.use_cases.job_catalog import JobCatalog
-    from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan
-    from edl.use_cases.job_tracking import BackgroundTracking
-    from edl.use_cases.job_watcher import JobDisplay
+from edl.core.tracking import ExperimentTracker
+from edl.ports.job_backend import JobBackend, silent
+from edl.render import build_display, line_display, terminal
+from edl.render.errors import show
+from edl.render.job_text import outcome, return_commands, summary
+from edl.render.output_format import Format, dump
+from edl.use_cases.image_build import BuildDisplay
+from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan, announcement
+from edl.use_cases.job_tracking import BackgroundTracking
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 
 AGAIN_S = 2.0
 """How long a second Ctrl-C means: stop the job."""
@@ -88,12 +94,6 @@ train, evaluate, predict = map(_make_command, (Verb.TRAIN, Verb.EVALUATE, Verb.P
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
     """Start a job, watch it until its end, and print the result."""
     with errors_as_output(form, lambda error: _refused(flags, error)):
-        from edl.app import job_submitter, tracker_of
-        from edl.core import zoo_amount
-        from edl.ports.job_backend import silent
-        from edl.render import terminal
-        from edl.use_cases.job_submission import announcement
-
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
         tracker = tracker_of(plan.job)
@@ -128,22 +128,18 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
 def _track(
     name: str, tracker: ExperimentTracker | None, display: JobDisplay
 ) -> BackgroundTracking | None:
-    from edl.app import track_in_background
-
     return None if tracker is None else track_in_background(name, tracker, display.say)
 
 
 def provide_image(submitter: JobSubmitter, plan: SubmissionPlan, *, quiet: bool) -> SubmissionPlan:
     """Provide a job's image; Ctrl-C prints what happens to the build, and no job is started."""
     with interruptible():
-        return submitter.provide_image(plan, build_display(quiet, plan.job.build_log))
+        return submitter.provide_image(plan, make_build_display(quiet, plan.job.build_log))
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """A context in which Ctrl-C ends the command with the notes of the interrupt as message."""
-    from edl.render import terminal
-
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -151,10 +147,8 @@ def interruptible() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-def build_display(quiet: bool, every_line: bool) -> BuildDisplay:
+def make_build_display(quiet: bool, every_line: bool) -> BuildDisplay:
     """The display for the build of an image that suits the options and the terminal."""
-    from edl.render import build_display, terminal
-
     if quiet:
         return build_display.SilentBuild()
     if terminal.may_animate(sys.stderr):
@@ -170,10 +164,6 @@ def follow(
     timeout_s: float | None = None,
 ) -> JobStatus:
     """Watch a job until its end; the first Ctrl-C exits and leaves the job running."""
-    from edl.core.job_result import of_status
-    from edl.render import terminal
-    from edl.use_cases.job_watcher import JobWatcher
-
     watcher = JobWatcher(backend, name, display, timeout_s)
     try:
         return watcher.run()
@@ -204,8 +194,6 @@ def _sleep_interruptibly(seconds: float) -> None:
 
 def detached_notice(name: str) -> str:
     """What to print when the command ends before the job does."""
-    from edl.render.job_text import return_commands
-
     return "\n".join(
         (f"The job {name} continues without this command. To come back:", *return_commands(name))
     )
@@ -215,12 +203,6 @@ def finish(
     backend: JobBackend, status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float
 ) -> None:
     """Print the result of a job; exit with the code of its failure unless it succeeded."""
-    from edl import codec
-    from edl.core.job_result import of_status
-    from edl.render import terminal
-    from edl.render.errors import show
-    from edl.render.job_text import outcome, summary
-
     if not quiet:
         link = backend.status(status.job, ask=False).page_link() if keep_page_s > 0 else ""
         terminal.message("\n".join(summary(status, keep_page_s, link)))
@@ -234,12 +216,10 @@ def finish(
 
 def make_display(quiet: bool) -> JobDisplay:
     """The display of a job that suits the options and the terminal."""
-    from edl.render import line_display, terminal
-
     if quiet:
         return line_display.SilentDisplay()
     if terminal.may_animate(sys.stderr):
-        from edl.render.live_display import LiveDisplay
+        from edl.render.live_display import LiveDisplay  # with rich
 
         return LiveDisplay()
     return line_display.PlainDisplay()
@@ -247,17 +227,12 @@ def make_display(quiet: bool) -> JobDisplay:
 
 def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
     """The result object of a job that could not be started."""
-    from edl.core.job_result import JobResult
-    from edl.core.job_status import JobState
-
     name = str(flags["name"].value) if "name" in flags else ""
     return JobResult(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 
 
 def _put_plan(plan: SubmissionPlan, manifest: Mapping[str, Any], form: Format | None) -> None:
     """Print what would be submitted, for ``--dry-run``."""
-    from edl.render.output_format import dump
-
     values = dict(manifest)
     print_result(values, form, [dump(values, Format.YAML)], [plan.job.name])
 
@@ -266,12 +241,6 @@ def print_detached(
     catalog: JobCatalog, name: str, dashboard_url: str, form: Format | None, *, quiet: bool
 ) -> None:
     """Print how to come back to a job that continues without the command."""
-    from dataclasses import replace
-
-    from edl.core.job_result import of_status
-    from edl.render import terminal
-    from edl.render.job_text import return_commands
-
     result = replace(of_status(catalog.recorded(name).status), dashboard_url=dashboard_url)
     if not quiet:
         terminal.message("\n".join(return_commands(name)))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
+from edl.app import job_catalog, trace_files
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import command, option
 from edl.cli.output import errors_as_output, name_argument, output_option, print_result
+from edl.core.timeline import PHASES, phase_shares
+from edl.core.trace import chrome_trace
 from edl.render.output_format import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _MOST_WORKERS = 20
 """Shown to people; a trace has all of them."""
@@ -27,12 +27,6 @@ _MOST_WORKERS = 20
 def trace(name: str, output: str, output_format: Format | None) -> None:
     """Write what each worker did when as a trace for ui.perfetto.dev, and show where time went."""
     with errors_as_output(output_format):
-        from pathlib import Path
-
-        from edl.app import job_catalog, trace_files
-        from edl.core.timeline import phase_shares
-        from edl.core.trace import chrome_trace
-
         backend = job_catalog().find(name)
         path = Path(output or f"{name.replace('/', '-')}.trace.json")
         files = trace_files()
@@ -55,8 +49,6 @@ def trace(name: str, output: str, output_format: Format | None) -> None:
 
 def _rows(shares: Mapping[int, Mapping[str, float]]) -> list[str]:
     """Where the time of each worker went, as a table."""
-    from edl.core.timeline import PHASES
-
     if not shares:
         return []
     rows = ["".join([f"{'worker':<8}", *(f"{phase:>10}" for phase in PHASES)])]

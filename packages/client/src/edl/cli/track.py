@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edl.app import experiment_tracker, job_catalog, job_tracking
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import command, option
 from edl.cli.output import (
@@ -11,7 +12,12 @@ from edl.cli.output import (
     print_result,
     quiet_option,
 )
+from edl.core.problem import usage
+from edl.core.trackers import TRACKERS
+from edl.core.tracking import TrackerUnavailable
+from edl.render import terminal
 from edl.render.output_format import Format
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @command("track", examples="edl track my-job\nedl track my-job --tracker mlflow -o json")
@@ -27,13 +33,6 @@ def track(name: str, tracker: str, quiet: bool, output_format: Format | None) ->
     job's end.
     """
     with errors_as_output(output_format):
-        from edl.app import experiment_tracker, job_catalog, job_tracking
-        from edl.core.problem import usage
-        from edl.core.trackers import TRACKERS
-        from edl.core.tracking import TrackerUnavailable
-        from edl.render import terminal
-        from edl_proto.errors import EdlError, ErrorCode
-
         if tracker not in TRACKERS:
             raise usage(
                 f"--tracker: {tracker!r} is not one of {', '.join(TRACKERS)}",

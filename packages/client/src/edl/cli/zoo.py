@@ -9,11 +9,23 @@ from typing import Any
 
 import click
 
+from edl.app import check_model, create_zoo, image_builder, image_signatures, model_zoos
 from edl.cli.commands import CommandEntry, LazyGroup, argument, command, option
 from edl.cli.option_parameters import given, takes
 from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
+from edl.cli.submit import interruptible, make_build_display
+from edl.core.exit_codes import present
+from edl.core.job_result import error_fields
+from edl.core.locations import user_path
 from edl.core.options import BY_NAME, Verb
+from edl.core.problem import usage
+from edl.core.quantities import plural
+from edl.render import terminal
+from edl.render.job_text import failure_lines
 from edl.render.output_format import Format
+from edl.use_cases.image_request import build_zoo_image
+from edl.use_cases.image_verification import verify as verify_image
+from edl.use_cases.job_submission import model_submission
 
 
 @command("init", examples="edl zoo init my_zoo")
@@ -22,10 +34,6 @@ from edl.render.output_format import Format
 def init(directory: str, output_format: Format | None) -> None:
     """Create a model zoo: a model file that works, and records for it."""
     with errors_as_output(output_format):
-        from edl.app import create_zoo
-        from edl.core.locations import user_path
-        from edl.core.problem import usage
-
         if not directory.strip():
             raise usage(
                 "the name of the folder is empty",
@@ -82,14 +90,6 @@ def check(**values: Any) -> None:
     """
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        from edl.app import check_model, model_zoos
-        from edl.core.exit_codes import present
-        from edl.core.job_result import error_fields
-        from edl.core.quantities import plural
-        from edl.render import terminal
-        from edl.render.job_text import failure_lines
-        from edl.use_cases.job_submission import model_submission
-
         job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values), model_zoos())
         verdict = check_model(job)
         print_result(
@@ -132,15 +132,10 @@ def build(**values: Any) -> None:
     """Build an image of a model zoo and push it. Prints its name, pinned by its digest."""
     output_format, quiet = values["output_format"], values["quiet"]
     with errors_as_output(output_format):
-        from edl.app import image_builder, model_zoos
-        from edl.cli.submit import build_display, interruptible
-        from edl.render import terminal
-        from edl.use_cases.image_request import build_zoo_image
-
         with interruptible():
             image = build_zoo_image(
                 given(_BUILD_OPTIONS, values),
-                build_display(quiet, bool(values["build_log"])),
+                make_build_display(quiet, bool(values["build_log"])),
                 model_zoos(),
                 image_builder(),
                 values["tag"],
@@ -164,9 +159,6 @@ def verify(**values: Any) -> None:
     """Check who has signed an image, and show how it was made."""
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        from edl.app import image_signatures
-        from edl.use_cases.image_verification import verify as verify_image
-
         image = values["image"]
         options = [BY_NAME["image_public_key"]]
         statement = verify_image(image, given(options, values), image_signatures())
@@ -192,8 +184,6 @@ def _made(provenance: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _labels(texts: Iterable[str]) -> dict[str, str]:
-    from edl.core.problem import usage
-
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")

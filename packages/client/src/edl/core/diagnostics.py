@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import metadata
 
 
 class DiagnosticGrade(StrEnum):
@@ -46,11 +45,3 @@ def lines(findings: Iterable[Diagnostic]) -> list[str]:
         if finding.remedy:
             text.append(f"{'':<8}{'':<{width}}  what to do: {finding.remedy}")
     return text
-
-
-def version_of(distribution: str) -> str | None:
-    """Return the installed version of a distribution; None if it is not installed."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

@@ -1,1 +1,5 @@
-"""What a person sees: messages, progress, errors and results."""
+"""What people read on a terminal: results, errors and displays of jobs and builds.
+
+rich is imported only when something redraws itself, and yaml only when it is written: a command
+that does neither starts without them.
+"""

@@ -12,6 +12,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+import click
+
+from edl_proto.printable import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -87,8 +91,6 @@ def confirm(question: str) -> bool:
     Raises:
         click.Abort: Ctrl-C.
     """
-    import click
-
     try:
         return click.confirm(_printable(question, sys.stdout))
     except click.Abort as end:
@@ -112,8 +114,6 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     """
     from rich.text import Text
 
-    from edl_proto.printable import visible
-
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     return Text.assemble(*((visible(text), style) for text, style in pairs))
 
@@ -125,9 +125,6 @@ def _say(printable: str) -> None:
 
 def _printable(text: str, stream: TextIO) -> str:
     """The text as a stream can show it: it may be ASCII, and a file's name may be no UTF-8."""
-    # Help and completion print without it, and load nothing.
-    from edl_proto.printable import visible
-
     text = visible(text)
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

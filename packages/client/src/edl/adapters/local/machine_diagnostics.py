@@ -15,11 +15,12 @@ from pathlib import Path
 from edl import codec, settings
 from edl.adapters.local import container_engine
 from edl.adapters.local.launcher import master_command, python
-from edl.core.diagnostics import Diagnostic, DiagnosticGrade, version_of
+from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.quantities import size
 from edl.core.submission import HOST
+from edl.core.versions import version_of
 from edl_proto.errors import EdlError
 from edl_runtime.local import job_directory
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.options.kinds import Integer, Names, Text, Texts, repeated
+from edl_runtime.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -194,11 +195,8 @@ class Pairs:
         """Raises: ValueError: the key or its value has a wrong form."""
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
-        if self.are_of_objects:
-            from edl_runtime.kubernetes import objects  # help does not load it
-
-            if objects.is_own_key(key):
-                raise ValueError(f"edl sets {key} itself")
+        if self.are_of_objects and objects.is_own_key(key):
+            raise ValueError(f"edl sets {key} itself")
 
 
 @dataclass(frozen=True, slots=True)

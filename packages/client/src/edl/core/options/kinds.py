@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from edl.core.quantities import parse_duration
+from edl_runtime.model import model_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,6 @@ class Params:
     annotation: str = "str | dict[str, object]"
 
     def read(self, value: object) -> str:
-        from edl_runtime.model import model_params  # help needs no more than the table of options
-
         if isinstance(value, dict):
             value = model_params.format_params(value)
         text = Text(may_be_empty=True).read(value)
