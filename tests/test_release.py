@@ -158,7 +158,7 @@ def test_pip_finds_all_that_the_documented_command_needs(
     """For each Python; installing takes half a minute and 2 GB, so once is enough for that."""
     found = person(required_interpreter(version), INSTALL, PIP_DRY_RUN="1")
     (names,) = re.findall(r"^Would install (.*)$", found, re.MULTILINE)
-    for name in ("client", "master", "worker", "proto", "runtime", "recordio"):
+    for name in ("client", "master", "worker", "compat", "proto", "runtime", "recordio"):
         assert f"edl-{name}-{release.version()}" in names.split()
     assert "tensorflow_cpu-" in names
 

@@ -13,11 +13,11 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 
-_OURS = ("edl-proto", "edl-runtime", "edl-recordio", "edl-master")
+_OURS = ("edl-proto", "edl-runtime", "edl-recordio", "edl-master", "edl-worker")
 _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
-_WORKER = ("proto", "runtime", "recordio", "master", "worker")
+_WORKER = ("proto", "runtime", "recordio", "master", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
     "builder": (("proto", "runtime", "builder"), "", ()),

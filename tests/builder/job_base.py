@@ -25,6 +25,7 @@ _OURS: dict[str, tuple[str, ...]] = {
     "recordio": (),
     "master": (),
     "worker": ("cpu",),
+    "compat": (),
 }
 
 

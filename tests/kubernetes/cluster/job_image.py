@@ -30,6 +30,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "client": (),
     "master": (),
     "worker": ("cpu",),
+    "compat": (),
 }
 _ZOO = "model_zoo"
 """Where the builder's images have it, too."""

@@ -56,6 +56,9 @@ class CompatibilityShelf(Protocol):
             ValueError: a model has no inputs yet.
         """
 
+    def is_old_callback(self, callback: Any) -> bool:
+        """Return whether a callback is of another product, and has no hook that edl calls."""
+
     def version_schedule(self, schedule: Callable[[int], Any]) -> Any:
         """Return a learning rate by parameter version as an optimizer takes it.
 

@@ -11,9 +11,9 @@ from example_data import example, float_images
 from plain_loop import batches, evaluate, train
 from zoo_folder import HELPERS, ZooFolder
 
+from edl_compat import removed_names
 from edl_worker.engines.tensorflow.model import check_model_file
 from edl_worker.engines.tensorflow.model.adapters.optimizer import OPTIMIZERS
-from edl_worker.legacy import removed_names
 from edl_worker.model_file.arguments import PARAMETER_NAMES
 from edl_worker.model_file.forms.model_function import FUNCTION_NAMES
 from elasticdl.python.common.constants import Mode

@@ -44,8 +44,8 @@ def without_schedulers(callbacks: Callbacks) -> Callbacks:
 
 
 def _is_of_elasticdl(callback: keras.callbacks.Callback) -> bool:
-    # Not imported: the module is there only if the model file has imported it.
-    return type(callback).__module__ == "edl_worker.legacy.callbacks"
+    shelf = compatibility.shelf()
+    return shelf is not None and shelf.is_old_callback(callback)
 
 
 def adapt_version_schedule(definition: Definition, caller: DefinitionCaller) -> Any:
@@ -60,7 +60,9 @@ def adapt_version_schedule(definition: Definition, caller: DefinitionCaller) -> 
 def _table(definition: Definition, schedule: Callable[[int], Any]) -> Any:
     shelf = compatibility.shelf()
     if shelf is None:
-        raise definition.error("is of ElasticDL, which edl does not serve here", _KERAS_SCHEDULE)
+        raise definition.error(
+            "is of ElasticDL, which needs the package edl-compat", _KERAS_SCHEDULE
+        )
     try:
         return shelf.version_schedule(schedule)
     except Exception as error:  # also what the schedule itself raises

@@ -12,8 +12,8 @@ from example_data import example
 from plain_loop import train
 from zoo_folder import ZooFolder
 
-from edl_worker.legacy import preprocessing as layers
-from edl_worker.legacy import statistics
+from edl_compat import preprocessing as layers
+from edl_compat import statistics
 
 
 @pytest.mark.parametrize(

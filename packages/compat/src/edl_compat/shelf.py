@@ -15,13 +15,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_compat import removed_names
+from edl_compat.old_modules import OldModules
 from edl_worker.engines.tensorflow.internals import (
     UnsupportedVersion,
     handle_keras_tensors,
     optimizer_base_class,
 )
-from edl_worker.legacy import removed_names
-from edl_worker.legacy.old_modules import OldModules
 from edl_worker.model_file.zoo.compatibility import are_names_provided, warn_once
 
 # Keras 2 is a package of its own, and a part of TensorFlow.
@@ -54,7 +54,7 @@ class Shelf:
         """Return a module of the Keras that TensorFlow once contained, with names of Keras 3."""
         if name != _OLD_KERAS and not name.startswith(f"{_OLD_KERAS}."):
             return None
-        from edl_worker.legacy import old_keras
+        from edl_compat import old_keras
 
         new = old_keras.replacement(name)
         warn_once(
@@ -82,13 +82,18 @@ class Shelf:
         """
         if not self.is_of_keras_2(type(value)):
             return value
-        from edl_worker.legacy.keras_2 import converted
+        from edl_compat.keras_2 import converted
 
         return converted(value)
 
+    def is_old_callback(self, callback: Any) -> bool:
+        """Return whether a callback is one of ElasticDL's, which have no hook."""
+        # Not imported: the module is there only if the model file has imported it.
+        return type(callback).__module__ == f"{__package__}.callbacks"
+
     def version_schedule(self, schedule: Callable[[int], Any]) -> Any:
         """Return a learning rate by parameter version as a Keras schedule."""
-        from edl_worker.legacy.version_schedule import steps_of
+        from edl_compat.version_schedule import steps_of
 
         return steps_of(schedule)
 
@@ -159,7 +164,7 @@ def _flatten(self: Any) -> Any:
 
 
 def _dense_features(*args: Any, **kwargs: Any) -> Any:
-    from edl_worker.legacy.feature_columns import DenseFeatures
+    from edl_compat.feature_columns import DenseFeatures
 
     return DenseFeatures(*args, **kwargs)
 
@@ -168,7 +173,7 @@ def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> 
     """What an operation of TensorFlow gives for Keras tensors; None outside of model files."""
     if not are_names_provided():
         return None
-    from edl_worker.legacy.keras_tensors import apply
+    from edl_compat.keras_tensors import apply
 
     warn_once(
         "TensorFlow operations do not take Keras tensors; edl wraps the operation in a layer. "

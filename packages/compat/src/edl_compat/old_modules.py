@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_HERE = "edl_worker.legacy"
+_HERE = "edl_compat"
 _PREPROCESSING_LAYERS = (
     *("concatenate_with_offset", "discretization", "hashing", "index_lookup", "log_round"),
     *("normalizer", "round_identity", "sparse_embedding", "to_number", "to_ragged", "to_sparse"),

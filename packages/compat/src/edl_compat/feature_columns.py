@@ -14,12 +14,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_worker.legacy.columns import (
+from edl_compat.columns import (
     TableEmbeddingColumn,
     decode,
     encode,
 )
-from edl_worker.legacy.preprocessing import (
+from edl_compat.preprocessing import (
     VocabularyLookup,
     hash_bucket,
     missing_value,

@@ -15,8 +15,8 @@ from plain_loop import train
 from tensorflow.python.feature_column import feature_column_v2
 from zoo_folder import ZooFolder
 
-from edl_worker.legacy.columns import concatenated_categorical_column, embedding_column
-from edl_worker.legacy.feature_columns import DenseFeatures
+from edl_compat.columns import concatenated_categorical_column, embedding_column
+from edl_compat.feature_columns import DenseFeatures
 
 fc = tf.feature_column
 FEATURES = {

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import ZOO
 from elasticdl_definitions import BINARY_LOSS, IDS, PARSE_IDS, load_and_train
 from google.protobuf.json_format import MessageToJson
 from model_files import LOSS, MODEL, REST, rows
 from plain_loop import batches, evaluate
+from worker_conftest import ZOO
 from zoo_folder import ZooFolder
 
-import edl_worker
 from edl_proto.v1 import job_pb2
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.model_file.zoo.compatibility import CompatibilityWarning
@@ -179,39 +176,17 @@ def test_the_modules_of_elasticdl_have_their_names(zoo: ZooFolder) -> None:
     assert zoo.load("mine").form == "instance"
 
 
-def imports_at_load(path: Path) -> Iterator[str]:
-    """The modules that a module imports when it is imported, not later in a function."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
-
-
-def test_nothing_of_it_is_loaded_before_a_file_asks_for_it() -> None:
-    package = "edl_worker.legacy"
-    sources = Path(edl_worker.__file__).parent
-    imported = {
-        name
-        for path in sources.rglob("*.py")
-        if path.parent.name != "legacy"
-        for name in imports_at_load(path)
-        if name.startswith(package)
-    }
-    assert not imported, "an entry point loads the shelf"
-
-
 LOADED = """
 import json, sys
 from edl_worker.__main__ import main
 
-def legacy():
-    return sorted(name for name in sys.modules if name.startswith("edl_worker.legacy"))
+def served():
+    return sorted(name for name in sys.modules if name.startswith("edl_compat"))
 
 assert main(["check", "--spec", sys.argv[1]]) == 0
-modern = legacy()
+modern = served()
 assert main(["check", "--spec", sys.argv[2]]) == 0
-print(json.dumps([modern, legacy()]))
+print(json.dumps([modern, served()]))
 """
 POINTS_OF_ELASTICDL = """
 from points import *
@@ -238,7 +213,7 @@ def test_the_check_of_a_modern_file_loads_nothing_of_it(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     modern, old = json.loads(done.stdout.splitlines()[-1])
-    package = "edl_worker.legacy"
+    package = "edl_compat"
     shelf = [f"{package}.{name}" for name in ("old_modules", "removed_names", "shelf")]
     assert modern == [package, *shelf], "only what looks up names"
     assert {f"{package}.callbacks", f"{package}.version_schedule"} <= set(old)

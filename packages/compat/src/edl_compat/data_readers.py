@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_worker.legacy.maxcompute import refuse
+from edl_compat.maxcompute import refuse
 
 _DTYPES = {
     "bigint": tf.int64,
