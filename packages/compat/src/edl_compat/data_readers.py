@@ -63,7 +63,7 @@ class AbstractDataReader(ABC):
 
     @abstractmethod
     def create_shards(self) -> dict[str, tuple[int, int]]:
-        """Start and number of records by shard; edl counts the records itself."""
+        """Return start and number of records by shard; edl counts the records itself."""
 
     @property
     def records_output_types(self) -> Any:
@@ -72,7 +72,7 @@ class AbstractDataReader(ABC):
 
     @property
     def metadata(self) -> Metadata:
-        """What the input function gets as its argument ``metadata``."""
+        """The argument ``metadata`` of the input function."""
         return Metadata(column_names=None)
 
 

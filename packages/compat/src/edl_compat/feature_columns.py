@@ -73,7 +73,7 @@ class DenseFeatures(keras.layers.Layer):
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value is a list of columns; TensorFlow's columns are tuples themselves."""
+    """Return whether a value is a list of columns; TensorFlow's columns are tuples themselves."""
     return not hasattr(value, "name") and not isinstance(value, Mapping)
 
 
@@ -170,7 +170,7 @@ def _categorical(column: Any) -> tuple[_Ids, int]:
     return make(column), int(column.num_buckets)
 
 
-def _hashed(column: Any) -> _Ids:
+def _hash_ids(column: Any) -> _Ids:
     return lambda features: _where_given(
         _cells(features, column.key), lambda cells: hash_bucket(cells, column.hash_bucket_size)
     )
@@ -201,7 +201,7 @@ def _vocabulary(column: Any) -> _Ids:
     return lambda features: _where_given(_cells(features, column.key), ids)
 
 
-def _bucketized(column: Any) -> _Ids:
+def _bucketize_ids(column: Any) -> _Ids:
     size = len(column.boundaries) + 1
 
     def ids(features: Features) -> tf.Tensor:
@@ -211,7 +211,7 @@ def _bucketized(column: Any) -> _Ids:
     return ids
 
 
-def _concatenated(column: Any) -> _Ids:
+def _concatenate_ids(column: Any) -> _Ids:
     parts = [_categorical(part) for part in column.categorical_columns]
 
     def ids(features: Features) -> tf.Tensor:
@@ -225,7 +225,7 @@ def _concatenated(column: Any) -> _Ids:
     return ids
 
 
-def _crossed(column: Any) -> _Ids:
+def _cross_ids(column: Any) -> _Ids:
     def cells(key: Any) -> Callable[[Features], Any]:
         if isinstance(key, str):
             return lambda features: _given_cells(features, key)
@@ -245,13 +245,13 @@ def _crossed(column: Any) -> _Ids:
 
 
 _CATEGORICAL: dict[str, Callable[[Any], _Ids]] = {
-    "HashedCategoricalColumn": _hashed,
+    "HashedCategoricalColumn": _hash_ids,
     "IdentityCategoricalColumn": _identity,
     "VocabularyListCategoricalColumn": _vocabulary,
     "VocabularyFileCategoricalColumn": _vocabulary,
-    "BucketizedColumn": _bucketized,
-    "CrossedColumn": _crossed,
-    "ConcatenatedColumn": _concatenated,
+    "BucketizedColumn": _bucketize_ids,
+    "CrossedColumn": _cross_ids,
+    "ConcatenatedColumn": _concatenate_ids,
 }
 
 

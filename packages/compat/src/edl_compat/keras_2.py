@@ -41,7 +41,7 @@ class Keras2Model(keras.layers.Layer):
         return outputs
 
 
-def converted(value: Any) -> Any:
+def convert_to_keras_3(value: Any) -> Any:
     """A model, optimizer or metric of Keras 2 as one of Keras 3; anything else as it is.
 
     Raises:
@@ -79,7 +79,7 @@ def _of_config(value: Any, module: Any) -> Any:
     rate = config.get("learning_rate")
     if isinstance(rate, dict):
         config["learning_rate"] = keras.optimizers.schedules.deserialize(
-            {"class_name": rate["class_name"], "config": _given(rate["config"])}
+            {"class_name": rate["class_name"], "config": _drop_none(rate["config"])}
         )
     elif (decay := config.get("decay")) and name != "Nadam":  # Nadam means its momentum by it
         config["learning_rate"] = keras.optimizers.schedules.InverseTimeDecay(
@@ -89,7 +89,7 @@ def _of_config(value: Any, module: Any) -> Any:
     return kind(**{option: _plain(given) for option, given in config.items() if option in known})
 
 
-def _given(config: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a schedule without those left out, which Keras 3 does not write as None."""
     return {option: _plain(value) for option, value in config.items() if value is not None}
 

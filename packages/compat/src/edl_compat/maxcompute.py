@@ -13,7 +13,7 @@ from elasticdl.python.common.constants import MaxComputeConfig
 
 
 def is_odps_configured() -> bool:
-    """Whether the variables of MaxCompute are set in the worker's environment."""
+    """Return whether the variables of MaxCompute are set in the worker's environment."""
     names = (
         *(MaxComputeConfig.PROJECT_NAME, MaxComputeConfig.ACCESS_ID),
         *(MaxComputeConfig.ACCESS_KEY, MaxComputeConfig.ENDPOINT),
@@ -22,7 +22,7 @@ def is_odps_configured() -> bool:
 
 
 class ODPSReader:
-    """Reads a table; edl refuses it."""
+    """A reader of a table, which edl refuses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         refuse(
@@ -32,7 +32,7 @@ class ODPSReader:
 
 
 class ODPSWriter:
-    """Writes a table; edl refuses it."""
+    """A writer of a table, which edl refuses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         refuse(
@@ -42,7 +42,7 @@ class ODPSWriter:
 
 
 def refuse(what: str, remedy: str) -> NoReturn:
-    """Raises the error of a model file that needs MaxCompute.
+    """Raise the error of a model file that needs MaxCompute.
 
     Args:
         what: continues "the model file".

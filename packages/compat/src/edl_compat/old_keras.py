@@ -35,12 +35,12 @@ class OldKerasModule(ModuleType):
 
 
 def replacement(name: str) -> str:
-    """What to write instead of an old module: ``tf.keras.layers``."""
+    """Return the name to write instead of that of an old module: ``tf.keras.layers``."""
     first = name.removeprefix(PACKAGE).strip(".").partition(".")[0]
     return ".".join(filter(None, ("tf.keras", _MOVED.get(first, first))))
 
 
 def accuracy(y_true: Any, y_pred: Any) -> tf.Tensor:
-    """1.0 where labels and predictions are equal, otherwise 0.0."""
+    """Return 1.0 where labels and predictions are equal, otherwise 0.0."""
     labels = tf.convert_to_tensor(y_true)
     return tf.cast(tf.equal(labels, tf.cast(y_pred, labels.dtype)), tf.float32)

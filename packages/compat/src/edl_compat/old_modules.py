@@ -1,4 +1,4 @@
-"""Serves the modules of ElasticDL under their old names, when a model file imports one."""
+"""Serve the modules of ElasticDL under their old names, when a model file imports one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_HERE = "edl_compat"
+_PACKAGE = "edl_compat"
 _PREPROCESSING_LAYERS = (
     *("concatenate_with_offset", "discretization", "hashing", "index_lookup", "log_round"),
     *("normalizer", "round_identity", "sparse_embedding", "to_number", "to_ragged", "to_sparse"),
@@ -52,7 +52,7 @@ class OldModules(MetaPathFinder):
 
     @classmethod
     def serve(cls) -> None:
-        """Serves the old modules in this process from now on."""
+        """Serve the old modules in this process from now on."""
         if not any(isinstance(finder, cls) for finder in sys.meta_path):
             sys.meta_path.append(cls())
 
@@ -67,13 +67,13 @@ class OldModules(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Fills an old module with the names of the module that replaces it."""
+    """Fill an old module with the names of the module that replaces it."""
 
     def __init__(self, replacement: str | None) -> None:
         self._replacement = replacement
 
     def exec_module(self, module: ModuleType) -> None:
         if self._replacement is not None:
-            replacement = importlib.import_module(f"{_HERE}.{self._replacement}")
+            replacement = importlib.import_module(f"{_PACKAGE}.{self._replacement}")
             public = {n: v for n, v in vars(replacement).items() if not n.startswith("_")}
             vars(module).update(public)

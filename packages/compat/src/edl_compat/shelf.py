@@ -82,9 +82,9 @@ class Shelf:
         """
         if not self.is_of_keras_2(type(value)):
             return value
-        from edl_compat.keras_2 import converted
+        from edl_compat.keras_2 import convert_to_keras_3
 
-        return converted(value)
+        return convert_to_keras_3(value)
 
     def is_old_callback(self, callback: Any) -> bool:
         """Return whether a callback is one of ElasticDL's, which have no hook."""
@@ -109,7 +109,7 @@ def _warn(old: str, new: str, place: tuple[str, int] | None = None) -> None:
 
 @functools.cache
 def _served_names() -> list[tuple[Any, str, Any, Any]]:
-    """Owner, name, value while names are served, and value otherwise."""
+    """Return owner and name, and the value while names are served and otherwise."""
     names: list[tuple[Any, str, Any, Any]] = []
     # `from tensorflow.keras.layers import ...` makes a module of its own, and tf.keras.layers is
     # that module from then on.
@@ -117,7 +117,7 @@ def _served_names() -> list[tuple[Any, str, Any, Any]]:
         importlib.import_module(f"tensorflow.keras.{module}")
 
     def provide(owner: Any, name: str, value: Any) -> None:
-        """Never replaces a name that exists."""
+        """Add a name, unless it exists."""
         if not hasattr(owner, name):
             names.append((owner, name, value, _ABSENT))
 
@@ -170,7 +170,7 @@ def _dense_features(*args: Any, **kwargs: Any) -> Any:
 
 
 def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What an operation of TensorFlow gives for Keras tensors; None outside of model files."""
+    """Return the result of an operation on Keras tensors; None outside of model files."""
     if not are_names_provided():
         return None
     from edl_compat.keras_tensors import apply
@@ -183,7 +183,7 @@ def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:
-    """``SGD(lr=0.1)`` for every optimizer."""
+    """Let every optimizer take ``lr``, as in ``SGD(lr=0.1)``."""
 
     @functools.wraps(original)
     def init(self: Any, learning_rate: Any = 0.001, *args: Any, **kwargs: Any) -> None:

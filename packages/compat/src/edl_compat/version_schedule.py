@@ -10,7 +10,7 @@ import numpy as np
 
 # Versions at which a schedule is called: up to the first number with the first stride, and so on.
 _STRIDES = ((4_096, 1), (1_000_000, 500), (100_000_000, 50_000))
-_MOST_STEPS = 256
+_MAX_STEPS = 256
 
 
 def steps_of(schedule: Callable[[int], Any]) -> Any:
@@ -40,9 +40,9 @@ def steps_of(schedule: Callable[[int], Any]) -> Any:
             boundaries.append(before)
             before += 1
             values.append(rate(before))
-            if len(boundaries) > _MOST_STEPS:
+            if len(boundaries) > _MAX_STEPS:
                 raise ValueError(
-                    f"has more than {_MOST_STEPS} steps, {_MOST_STEPS} of them up to version "
+                    f"has more than {_MAX_STEPS} steps, {_MAX_STEPS} of them up to version "
                     f"{boundaries[-1]}"
                 )
         before = version
