@@ -32,9 +32,9 @@ from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
-from edl_worker.engines.tensorflow.embedding.row_buffer import RowReceiveBuffer, requested
+from edl_worker.core.step_engine import RowRequest
 from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
-from edl_worker.engines.tensorflow.embedding.tables import RowRequest
+from edl_worker.training.row_buffer import RowReceiveBuffer, requested
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
 DIMS = (16, 64)

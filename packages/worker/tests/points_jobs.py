@@ -14,7 +14,8 @@ import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2, parameters_pb2
 from edl_testing.fake_master import FakeMaster
-from edl_worker.tasks import weight_files
+from edl_worker.engines.tensorflow import weights
+from edl_worker.trained_model import weight_files
 
 
 def all_points(points: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -28,7 +29,7 @@ def by_keras(
 ) -> tuple[keras.Model, dict[str, float]]:
     """The model with these values, and what ``model.evaluate`` says of all points at once."""
     file = reference.load_model(job)
-    weight_files.assign(file.model, weight_files.NamedValues(named, "the master"))
+    weights.assign(file.model, weight_files.NamedValues(named, "the master"))
     x, y = all_points(points)
     file.model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -12,9 +12,9 @@ from edl_proto.v1 import job_pb2, task_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.codec.tasks import decode_lease
 from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow import weights
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
-from edl_worker.engines.tensorflow.model.sample import first_batch
-from edl_worker.tasks import weight_files
+from edl_worker.model_file.sample import first_batch
 from edl_worker.tasks.loaded_model import read
 from elasticdl.python.common.constants import Mode
 
@@ -52,7 +52,7 @@ def train(
     waiting = [batch for lease in leases for batch in batches(file, job, lease)]
     for start in range(0, len(waiting), together):
         step(file, waiting[start : start + together], rate)
-    return weight_files.of_model(file.model)
+    return weights.of_model(file.model)
 
 
 def step(file: ModelFile, parts: Sequence[Batch], rate: float) -> None:

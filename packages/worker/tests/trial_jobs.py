@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import keras_jobs
 import pytest
 from model_files import rows
 from zoo_folder import ZooFolder
@@ -13,7 +14,6 @@ from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.tasks import loaded_model
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.trial_run import run_trial
 
@@ -39,7 +39,7 @@ def load(
         minibatch_size=minibatch_size,
         training=job_pb2.TrainingSpec(**{"local_steps": 1, "num_epochs": 1, **training}),
     )
-    return loaded_model.load(decode_job(spec), {"job": "tried", "worker_id": 0, "master": ""})
+    return keras_jobs.load(decode_job(spec), {"job": "tried", "worker_id": 0, "master": ""})
 
 
 def refusal(zoo: ZooFolder, data: str, source: str, **training: int) -> EdlError:

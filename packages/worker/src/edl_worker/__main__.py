@@ -72,14 +72,13 @@ def _check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.end_with_parent:
         end_with_parent()
-    config.quiet_tensorflow()
     with contextlib.redirect_stdout(sys.stderr):  # what a model file prints is no answer
-        from edl_worker.engines.tensorflow.startup import import_tensorflow
-
-        import_tensorflow()
+        from edl_worker.engines.tensorflow.framework import TensorFlow
         from edl_worker.tasks.job_check import run_check
 
-        answer = run_check(options.spec)
+        framework = TensorFlow()
+        framework.prepare()
+        answer = run_check(options.spec, framework)
     print(json.dumps(answer))
     return exit_codes.FAILED if answer["errors"] else 0
 

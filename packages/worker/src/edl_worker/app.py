@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edl_worker import config
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
 from edl_worker.core.job import JobDescription
+from edl_worker.core.step_engine import Framework
 from edl_worker.core.tasks import WorkerPhase
-from edl_worker.engines.tensorflow.startup import import_tensorflow
+from edl_worker.engines.tensorflow.framework import TensorFlow
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.metrics_server import MetricsServer
 from edl_worker.runtime.heartbeat import Heartbeat
@@ -31,19 +31,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def build_worker(settings: Settings, started: float | None = None) -> WorkerProcess:
-    """Build a worker; start to import TensorFlow and to watch the job's supervisor.
+def build_worker(
+    settings: Settings, started: float | None = None, framework: Framework | None = None
+) -> WorkerProcess:
+    """Build a worker; start to import its framework and to watch the job's supervisor.
 
     Args:
+        settings: of this worker.
         started: ``time.monotonic()`` when the process began.
+        framework: that models are written for; None: TensorFlow.
     """
-    config.quiet_tensorflow()
     started = time.monotonic() if started is None else started
     state = SharedState()
     metrics = WorkerMetrics()
     connection = MasterConnection(settings, identity(settings.worker_id), state)
     client = TaskClient(connection)
-    loader = _Loader(settings, connection, client, state, metrics, started)
+    chosen = TensorFlow() if framework is None else framework
+    loader = _Loader(settings, connection, client, state, metrics, started, chosen)
     heartbeat = Heartbeat(
         client,
         state,
@@ -66,7 +70,7 @@ def build_worker(settings: Settings, started: float | None = None) -> WorkerProc
 
 
 class _Loader:
-    """Imports TensorFlow in a thread of its own, while the worker registers, and loads the model.
+    """Imports the framework in a thread, while the worker registers, and loads the model.
 
     Two threads that import a package of such size can end in a deadlock, so ``load`` waits for
     the thread. The worker has registered by then, so the master limits the time.
@@ -80,6 +84,7 @@ class _Loader:
         state: SharedState,
         metrics: WorkerMetrics,
         started: float,
+        framework: Framework,
     ) -> None:
         self._settings = settings
         self._connection = connection
@@ -87,7 +92,8 @@ class _Loader:
         self._state = state
         self._metrics = metrics
         self._started = started
-        self._import = threading.Thread(target=_import_model_code, name="import", daemon=True)
+        self._framework = framework
+        self._import = threading.Thread(target=self._prepare, name="import", daemon=True)
         self._import.start()
 
     def load(self, job: JobDescription) -> TaskRunner:
@@ -96,28 +102,25 @@ class _Loader:
         from edl_worker.tasks.task_runner import TaskRunner
         from edl_worker.tasks.trial_run import run_trial_at_start
 
-        log.debug("%.2f s: TensorFlow imported", time.monotonic() - self._started)
+        log.debug("%.2f s: framework imported", time.monotonic() - self._started)
         settings = self._settings
         context = {"job": job.name, "worker_id": settings.worker_id, "master": settings.master}
-        model = loaded_model.load(job, context)
+        model = loaded_model.load(job, context, self._framework)
         if settings.worker_id == 0:  # one is enough, and its start is as long as that of others
             run_trial_at_start(model)
         parameters = ParameterClient(self._connection)
         profiler = None
         if job.training.profile is not None:
-            from edl_worker.engines.tensorflow.step_profiler import StepProfiler
-
-            profiler = StepProfiler(*job.training.profile, self._client.write_profile)
+            profiler = self._framework.profiler(*job.training.profile, self._client.write_profile)
         return TaskRunner(model, parameters, self._state, self._metrics, settings, profiler)
 
-
-def _import_model_code() -> None:
-    try:
-        import_tensorflow()
-        import edl_worker.tasks.task_runner  # noqa: F401  (takes its time here)
-    except BaseException:
-        # The session imports the same module and reports what is wrong.
-        log.debug("importing TensorFlow failed", exc_info=True)
+    def _prepare(self) -> None:
+        try:
+            self._framework.prepare()
+            import edl_worker.tasks.task_runner  # noqa: F401  (takes its time here)
+        except BaseException:
+            # The session imports the same modules and reports what is wrong.
+            log.debug("importing the framework failed", exc_info=True)
 
 
 def _serve_metrics(metrics: WorkerMetrics, state: SharedState, settings: Settings) -> MetricsServer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -101,12 +100,3 @@ def _number(environ: Mapping[str, str], name: str, default: float) -> float:
             remedy=f"Unset it, or set it to a number such as {default:g}.",
         )
     return value
-
-
-def quiet_tensorflow() -> None:
-    """Settings of TensorFlow that must stand before it is imported; what is set already stays."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/dxg"):
-        # Without a GPU, looking for one only costs time and prints errors.
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

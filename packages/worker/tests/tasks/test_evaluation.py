@@ -10,6 +10,7 @@ import pytest
 import reference
 import tensorflow as tf
 from conftest import Master, Start, lease, training
+from keras_jobs import load
 from points_jobs import all_points, by_keras, predict_job
 
 from edl_proto import tensor
@@ -22,8 +23,7 @@ from edl_worker.config import Settings
 from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import LeaseRef, MetricState, TaskKey, TaskResult, TaskType
 from edl_worker.runtime.identity import identity
-from edl_worker.tasks.loaded_model import load
-from edl_worker.training.initial_values import send_initial_values
+from edl_worker.training.initial_values import payload_of, send_initial_values
 from edl_worker.training.replica import ParameterReplica
 from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.parameter_client import ParameterClient
@@ -83,17 +83,17 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
 ) -> None:
     master = start_master(job, [])
     loaded = load(decode_job(job), {"worker_id": 0})
-    model = loaded.trainable
-    assert model is not None
+    steps = loaded.steps
+    assert steps is not None
     connection = MasterConnection(Settings(master.address, 0), identity(0), SharedState())
     tasks = TaskClient(connection)
     tasks.register()
     client = ParameterClient(connection)
     client.open(tasks.ready(loaded.describe()), loaded.describe())
-    replica = ParameterReplica(model.wire, client)
+    replica = ParameterReplica(steps, client)
     assert not replica.pull().initialized, "there are no values yet"
-    assert send_initial_values(client, model.arena.pack(), None)
-    assert not send_initial_values(client, model.arena.pack(), None), "only once"
+    assert send_initial_values(client, payload_of(steps), None)
+    assert not send_initial_values(client, payload_of(steps), None), "only once"
     initial = master.values.copy()
     master.frozen["old"] = 0, initial
     master.values = np.full_like(initial.view(np.float32), 7.0).view(np.uint8)
@@ -101,9 +101,9 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     for _ in range(2):
         assert replica.pull().initialized
         assert replica.version == 3
-        np.testing.assert_array_equal(model.arena.pack(), master.values)
+        np.testing.assert_array_equal(payload_of(steps), master.values)
         replica.use_frozen("old")
-        np.testing.assert_array_equal(model.arena.pack(), initial)
+        np.testing.assert_array_equal(payload_of(steps), initial)
     client.close()
     connection.close()
 

@@ -14,6 +14,7 @@ import pytest
 import reference
 import tensorflow as tf
 from conftest import Master, Start, export, training
+from keras_jobs import load
 from points_jobs import all_points, by_keras
 
 from edl_proto.errors import ErrorCode
@@ -22,8 +23,8 @@ from edl_testing.fake_master import FakeMaster
 from edl_testing.requirements import do_without
 from edl_worker.codec.jobs import decode_job
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.tasks import weight_files
-from edl_worker.tasks.loaded_model import load
+from edl_worker.engines.tensorflow import weights
+from edl_worker.trained_model import weight_files
 
 
 def test_an_output_holds_all_that_the_documents_promise(
@@ -95,7 +96,7 @@ def test_a_subclassed_model_is_exported_too(
     served = tf.saved_model.load(output / "saved_model").signatures["serving_default"]
     x, _ = all_points(points)
     file = reference.load_model(job)
-    weight_files.assign(file.model, weight_files.read(output / "parameters.safetensors"))
+    weights.assign(file.model, weight_files.read(output / "parameters.safetensors"))
     np.testing.assert_allclose(
         served(x=tf.constant(x))["prediction"].numpy(),
         file.model({"x": tf.constant(x)}, training=False).numpy(),
@@ -175,9 +176,8 @@ def test_sparse_features_are_served(job: job_pb2.JobSpec, tmp_path: Path) -> Non
         "    return dense.map(lambda x, y: ({'x': tf.sparse.from_dense(x['x'])}, y))\n"
     )
     job.model.model_zoo, job.model.model_def, job.model.params = str(zoo), "sparse", ""
-    trainable = load(decode_job(job), {"worker_id": 0}).trainable
-    assert trainable is not None
-    assert trainable.exporter.export(ExportInfo(), str(tmp_path / "trained")) == ()
+    loaded = load(decode_job(job), {"worker_id": 0})
+    assert loaded.exporter.export(ExportInfo(), str(tmp_path / "trained")) == ()
     back = tf.saved_model.load(tmp_path / "trained" / "saved_model")
     served = back.serve({"x": tf.sparse.from_dense([[0.0, 1.0, 0.0, 0.0]])})
     assert served["prediction"].shape == (1, 3)

@@ -211,4 +211,4 @@ def test_schedules_and_slots_are_those_of_the_model_files_own_optimizer(
                 loss = file.compute_loss(file.call(batch.features, training=True), batch.labels)
             gradients = tape.gradient(loss, [v.value for v in variables])
             file.optimizer.apply(gradients, variables)
-    reference.assert_close(master.by_name(), reference.weight_files.of_model(file.model))
+    reference.assert_close(master.by_name(), reference.weights.of_model(file.model))

@@ -16,7 +16,7 @@ from points_jobs import drop_first_replies
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 
 Header = parameters_pb2.PushHeader
 
@@ -75,7 +75,7 @@ def _one_step_late(
             late = moves
         for variable, move in zip(variables, late, strict=True):
             variable.assign(variable.numpy() + move)
-    return reference.weight_files.of_model(model)
+    return reference.weights.of_model(model)
 
 
 def test_the_next_minibatch_is_computed_before_the_push_is_answered(
@@ -87,16 +87,16 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
 ) -> None:
     master = start_master(job, [[training(points, 0, 40)]])
     steps: list[int] = []
-    compute = GradientTrainer.compute
+    compute = GradientStep.compute
 
-    def counted(self: GradientTrainer, *given: Any) -> Any:
+    def counted(self: GradientStep, *given: Any) -> Any:
         step = compute(self, *given)
         with master.changed:
             steps.append(len(steps))
             master.changed.notify_all()
         return step
 
-    monkeypatch.setattr(GradientTrainer, "compute", counted)
+    monkeypatch.setattr(GradientStep, "compute", counted)
 
     def wait(m: FakeMaster, header: Header) -> None:
         due = min(header.claim.minibatch + 2, 5)
@@ -200,16 +200,16 @@ def test_a_task_that_fails_is_not_reported_while_its_push_is_on_its_way(
     master = start_master(job, [[training(points, 0, 40)]])
     steps: list[int] = []
     raised = threading.Event()
-    compute = GradientTrainer.compute
+    compute = GradientStep.compute
 
-    def third_fails(self: GradientTrainer, *given: Any) -> Any:
+    def third_fails(self: GradientStep, *given: Any) -> Any:
         steps.append(len(steps))
         if len(steps) == 3:
             raised.set()
             raise ArithmeticError("the third step")
         return compute(self, *given)
 
-    monkeypatch.setattr(GradientTrainer, "compute", third_fails)
+    monkeypatch.setattr(GradientStep, "compute", third_fails)
     early: list[bool] = []
 
     def slow(m: FakeMaster, header: Header) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ZOO, Master, Start, lease
+from keras_jobs import load
 from points_jobs import all_points, by_keras, predict_job
 
 import recordio
@@ -19,7 +20,6 @@ from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.tasks.loaded_model import load
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
 
 

@@ -301,7 +301,7 @@ def _replayed(
     made = [reference.batches(file, job, task) for task in tasks]
     for at in range(0, len(order), 2):
         reference.step(file, [made[task][index] for task, index in order[at : at + 2]], 0.1)
-    return reference.weight_files.of_model(file.model)
+    return reference.weights.of_model(file.model)
 
 
 def test_a_permit_is_requested_until_it_is_granted(

@@ -17,6 +17,7 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
+from edl_worker.engines.tensorflow.framework import TensorFlow
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks.job_check import run_check
 from edl_worker.tasks.trial_run import run_trial, run_trial_at_start
@@ -45,9 +46,9 @@ def data(tmp_path: Path) -> str:
 @pytest.mark.parametrize("training", [{}, {"local_steps": 2}, {"embedding_threshold": 1}])
 def test_a_trial_run_changes_nothing(zoo: ZooFolder, data: str, training: dict[str, int]) -> None:
     loaded = load(zoo, data, REST + LOSS + TABLE, **training)
-    before = [(v.path, v.numpy()) for v in loaded.model_file.model.variables]
+    before = [(v.path, v.numpy()) for v in loaded.engine.source.model.variables]
     run_trial(loaded)
-    for (path, value), variable in zip(before, loaded.model_file.model.variables, strict=True):
+    for (path, value), variable in zip(before, loaded.engine.source.model.variables, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value, path)
     assert loaded.infer.rows is None
 
@@ -295,7 +296,7 @@ def checked(job: job_pb2.JobSpec, tmp_path: Path) -> dict[str, Any]:
     """What ``edl zoo check`` says of a job."""
     path = tmp_path / "spec.json"
     path.write_text(json_format.MessageToJson(job))
-    return run_check(path)
+    return run_check(path, TensorFlow())
 
 
 @pytest.fixture(params=["check", "start"])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import reference
 import tensorflow as tf
+from keras_jobs import load
 from safetensors.numpy import save_file
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -22,10 +23,12 @@ from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.engines.tensorflow.traced_functions import open_size_spec
-from edl_worker.tasks import task_errors, trained_model, weight_files
+from edl_worker.engines.tensorflow import weights
+from edl_worker.tasks import task_errors
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
+from edl_worker.trained_model import directory as trained_model
+from edl_worker.trained_model import weight_files
 
 
 def small_model() -> keras.Model:
@@ -36,7 +39,7 @@ def small_model() -> keras.Model:
 
 
 def test_values_come_back_from_their_file_in_the_order_of_the_model(tmp_path: Path) -> None:
-    stored = weight_files.of_model(small_model())
+    stored = weights.of_model(small_model())
     weight_files.save(stored, tmp_path / "v.safetensors")
     read = weight_files.read(tmp_path / "v.safetensors")
     assert list(read.arrays) == list(stored)
@@ -47,7 +50,7 @@ def test_values_come_back_from_their_file_in_the_order_of_the_model(tmp_path: Pa
 
 def test_values_are_copies_that_later_training_does_not_touch() -> None:
     model = small_model()
-    stored = weight_files.of_model(model)
+    stored = weights.of_model(model)
     before = {name: value.copy() for name, value in stored.items()}
     for weight in model.weights:
         weight.assign(weight + 1.0)
@@ -58,7 +61,7 @@ def test_values_are_copies_that_later_training_does_not_touch() -> None:
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
 def test_a_damaged_file_of_values_is_reported(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "v.safetensors"
-    weight_files.save(weight_files.of_model(small_model()), path)
+    weight_files.save(weights.of_model(small_model()), path)
     content = bytearray(path.read_bytes())
     match damage:
         case "cut":
@@ -76,11 +79,11 @@ def test_a_damaged_file_of_values_is_reported(damage: str, tmp_path: Path) -> No
 
 def test_a_value_of_another_shape_is_refused_with_both_shapes() -> None:
     model = small_model()
-    stored = weight_files.of_model(model)
+    stored = weights.of_model(model)
     name = next(iter(stored))
     stored[name] = stored[name][:, :1]
     with pytest.raises(EdlError, match=r"\(3, 2\).*\(3, 1\)"):
-        weight_files.assign(model, weight_files.NamedValues(stored, "f"))
+        weights.assign(model, weight_files.NamedValues(stored, "f"))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +151,8 @@ def store() -> Any:
 
 
 def exporter(job: job_pb2.JobSpec) -> Exporter:
-    file = reference.load_model(job)
-    return Exporter(decode_job(job), file, open_size_spec({"x": tf.zeros((8, 4))}, 8))
+    loaded = load(decode_job(job), {"worker_id": 0})
+    return loaded.exporter
 
 
 def test_a_model_goes_to_an_object_store_and_comes_back(
@@ -164,9 +167,9 @@ def test_a_model_goes_to_an_object_store_and_comes_back(
     assert back.description.parameter_version == 3
     assert (back.path / "model_zoo" / "points.py").exists()
     reference.assert_close(
-        dict(back.read_values().arrays), weight_files.of_model(writer.model_file.model)
+        dict(back.read_values().arrays), weights.of_model(writer.engine.source.model)
     )
-    trained_model.initialize(writer.model_file.model, "memory://bucket/models/m")
+    weights.initialize(writer.engine.source.model, "memory://bucket/models/m")
     assert list(temporary.glob("edl-*")) == [back.path.parent], "its code may be read at any time"
     trained_model._until_exit.close()  # as at the end of the process
     assert list(temporary.glob("edl-*")) == []

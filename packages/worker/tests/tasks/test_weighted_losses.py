@@ -13,7 +13,7 @@ from conftest import RECORDS, Master, Start, training
 import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2
-from edl_worker.tasks import weight_files
+from edl_worker.engines.tensorflow import weights
 
 SIZE = 8
 USED = RECORDS // SIZE * SIZE
@@ -73,7 +73,7 @@ class Alone:
         model: Any = file.model
         model.compile(optimizer=file.optimizer, **compiled)
         model.fit(self.x, labels, batch_size=SIZE, shuffle=False, verbose=0, **fitted)
-        return weight_files.of_model(model)
+        return weights.of_model(model)
 
 
 def differ(one: reference.Named, other: reference.Named) -> bool:

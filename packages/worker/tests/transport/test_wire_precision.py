@@ -21,12 +21,12 @@ from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import encode_precision
 from edl_worker.core.job import WirePrecision
-from edl_worker.engines.tensorflow.embedding.row_buffer import RowReceiveBuffer
-from edl_worker.engines.tensorflow.embedding.tables import RowRequest
+from edl_worker.core.step_engine import RowRequest
 from edl_worker.engines.tensorflow.quantization import dequantize, quantize
 from edl_worker.engines.tensorflow.training.arena import Arena
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
+from edl_worker.training.row_buffer import RowReceiveBuffer
 
 HALVES = {WirePrecision.FLOAT16: np.float16, WirePrecision.BFLOAT16: ml_dtypes.bfloat16}
 
@@ -56,12 +56,12 @@ def test_other_numbers_are_left_alone() -> None:
     assert bool(fit)
 
 
-def trainers(model: keras.Model, precision: Any) -> tuple[GradientTrainer, GradientTrainer]:
+def trainers(model: keras.Model, precision: Any) -> tuple[GradientStep, GradientStep]:
     """One whose gradients travel whole, and one with 16 bits."""
     arena = Arena(model)
     file: Any = StubModelFile(model, mean_square)
     wires = WireValues(arena), WireValues(arena, precision)
-    whole, half = (GradientTrainer(file, wire) for wire in wires)
+    whole, half = (GradientStep(file, wire) for wire in wires)
     return whole, half
 
 

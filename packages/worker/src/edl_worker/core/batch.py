@@ -1,9 +1,13 @@
-"""One minibatch."""
+"""One minibatch, and the records that minibatches are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+Blocks = Callable[[], Iterator[list[bytes]]]
+"""Yields records in order, in blocks; called once for each time that they are read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +16,15 @@ class VariableDescription:
     dtype: str
     trainable: bool
 
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """An embedding table. A new row is ``center + spread * x``, see ``embedding.initial_rows``.
+    """An embedding table. A new row is ``center + spread * x``, see the engine's ``initial_rows``.
 
     Attributes:
         dim: numbers of a row.
@@ -43,7 +49,7 @@ class ModelDescription:
 
     Attributes:
         reduction: "mean" or "sum": how the loss reduces a minibatch.
-        optimizer_json: the optimizer as Keras serializes it, see ``describe_optimizers``.
+        optimizer_json: the optimizer as Keras serializes it.
         warnings: what the trained model will lack, and why.
         callbacks: names of the classes of callbacks to call at the ends of epochs.
     """

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.batch import Batch
+from edl_worker.core.batch import Batch, Blocks
 from elasticdl.python.common.constants import Mode
-
-Blocks = Callable[[], Iterator[list[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)

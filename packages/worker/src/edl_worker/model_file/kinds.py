@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -35,6 +35,19 @@ def leaves(nest: Any) -> Iterator[Any]:
                 yield from leaves(part)
         case _:
             yield nest
+
+
+def map_leaves(function: Callable[[Any], Any], nest: Any) -> Any:
+    """Return a nest of the same form with what a function returns for each part."""
+    match nest:
+        case Mapping():
+            return {name: map_leaves(function, part) for name, part in nest.items()}
+        case list() | tuple():
+            parts = [map_leaves(function, part) for part in nest]
+            # A named tuple takes its parts one by one.
+            return type(nest)(*parts) if hasattr(nest, "_fields") else type(nest)(parts)
+        case _:
+            return function(nest)
 
 
 def dtype_name(part: Any) -> str:

@@ -11,12 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import keras
-import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_runtime.files import flush
@@ -26,15 +23,14 @@ from edl_runtime.timestamps import rfc3339
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
+from edl_worker.core.step_engine import ExportForm, ModelEngine, StepEngine
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.engines.tensorflow.internals import without_default_signature
-from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.model_file.errors import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
-from edl_worker.tasks import trained_model, weight_files
 from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
-from edl_worker.tasks.prediction import named_outputs
 from edl_worker.tasks.task_errors import is_about_writing, store_refused, writing_failed
+from edl_worker.trained_model import directory as trained_model
+from edl_worker.trained_model import weight_files
 from recordio.storage.stores import filesystem, is_uri
 from recordio.storage.uploads import send_persistently
 
@@ -53,13 +49,13 @@ class Exporter:
 
     Attributes:
         job: what was submitted.
-        model_file: the model, with the values to write.
-        input_spec: specification of a minibatch's features, any size.
+        engine: the model.
+        steps: the values to write.
     """
 
     job: JobDescription
-    model_file: ModelFile
-    input_spec: Any
+    engine: ModelEngine
+    steps: StepEngine
 
     def export(self, info: ExportInfo, place: str) -> tuple[str, ...]:
         """Write the model to a place of this task's own; the master makes the output of it.
@@ -85,21 +81,17 @@ class Exporter:
             raise
 
     def expected_warnings(self, *, traces: bool = False) -> tuple[str, ...]:
-        """What the trained model will lack, as far as that is known before training.
+        """Return what the trained model will lack, as far as that is known before training.
 
         Args:
             traces: trace the model for serving, too, which takes as long as a step's trace.
         """
         warnings = []
-        try:
-            keras.saving.serialize_keras_object(self.model_file.model)
-        except Exception as error:
-            warnings.append(self._lacks_keras(error))
-        if traces:
+        for form in self.steps.export()[1]:
             try:
-                self._traced_for_serving()
+                form.check(traces)
             except Exception as error:
-                warnings.append(self._lacks_serving(error))
+                warnings.append(self._lacks(form, error))
         return tuple(warnings)
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
@@ -130,39 +122,29 @@ class Exporter:
             to: an empty directory.
             left_out: forms in which earlier attempts have ended.
         """
-        model = self.model_file.model
-        weight_files.save(weight_files.of_model(model), to / PARAMETERS)
+        values, forms = self.steps.export()
+        weight_files.save(values, to / PARAMETERS)
         warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
-
-        def written(name: str, save: Save, lacks: Lacks) -> str:
-            return "" if name in left_out else _form(to / name, save, lacks, warnings)
-
+        written = {
+            form.file: _form(to / form.file, form.save, partial(self._lacks, form), warnings)
+            for form in forms
+            if form.file not in left_out
+        }
         description = replace(
             self._describe(info),
-            keras_filename=written(trained_model.KERAS, model.save, self._lacks_keras),
-            saved_model=written(
-                trained_model.SAVED_MODEL, self._save_for_serving, self._lacks_serving
-            ),
+            keras_filename=written.get(trained_model.KERAS, ""),
+            saved_model=written.get(trained_model.SAVED_MODEL, ""),
         )
         warnings += self._copy_zoo(to / MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
         return tuple(warnings)
 
-    def _lacks_keras(self, error: Exception) -> str:
-        return (
-            f"The trained model has no {trained_model.KERAS}, since Keras cannot save this model:"
-            f" {_in_short(error)}. {self._remaining_use}"
-        )
-
-    def _lacks_serving(self, error: Exception) -> str:
-        return (
-            "The trained model has no SavedModel, since TensorFlow cannot trace this model for"
-            f" serving: {_in_short(error)}. {self._remaining_use}"
-        )
+    def _lacks(self, form: ExportForm, error: Exception) -> str:
+        return f"{form.failure}: {_in_short(error)}. {self._remaining_use}"
 
     @property
     def _remaining_use(self) -> str:
-        if self.model_file.has_call:
+        if self.engine.has_call:
             return "edl predict needs only the parameters."
         return "A callback can save a part of it, such as a generator, in on_train_end."
 
@@ -212,32 +194,10 @@ class Exporter:
             metrics=info.metrics,
             versions={
                 "edl": metadata.version("edl-worker"),
-                "tensorflow": tf.__version__,
-                "keras": keras.__version__,
+                **self.engine.versions,
                 "python": platform.python_version(),
             },
         )
-
-    def _save_for_serving(self, to: Path) -> None:
-        """A SavedModel whose signature takes a minibatch of features as the pipeline makes it."""
-        archive = keras.export.ExportArchive()
-        archive.track(self.model_file.model)
-        archive.add_endpoint("serve", self._traced_for_serving())
-        with without_default_signature():
-            archive.write_out(str(to), verbose=False)
-
-    def _traced_for_serving(self) -> Any:
-        model = self.model_file.model
-        names = list(getattr(model, "output_names", ()) or ())
-
-        def serve(features: Any) -> dict[str, Any]:
-            return named_outputs(self.model_file.call(features, training=False), names)
-
-        # As a traced function: Keras itself knows no signatures of sparse or ragged features.
-        signature = [_with_names(self.input_spec, model)]
-        traced = tf.function(serve, input_signature=signature, autograph=False)
-        traced.get_concrete_function()
-        return traced
 
 
 def _form(
@@ -274,21 +234,6 @@ def _crashes(times: int, form: str) -> str:
 
 def _in_short(error: Exception) -> str:
     return " ".join(message_of(error).split())[:_SHOWN].rstrip(" .,:")
-
-
-def _with_names(spec: Any, model: keras.Model) -> Any:
-    """Names for the signature's inputs; a single tensor is called as the model's input is."""
-    if isinstance(spec, dict):
-        return {
-            name: tf.TensorSpec(part.shape, part.dtype, name=name)
-            if isinstance(part, tf.TensorSpec)
-            else part
-            for name, part in spec.items()
-        }
-    if isinstance(spec, tf.TensorSpec):
-        inputs = getattr(model, "input_names", None) or ["features"]
-        return tf.TensorSpec(spec.shape, spec.dtype, name=inputs[0])
-    return spec
 
 
 def discard(place: str) -> None:

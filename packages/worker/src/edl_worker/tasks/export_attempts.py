@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edl_worker.tasks import trained_model
+from edl_worker.trained_model import directory as trained_model
 
 FORMS = (trained_model.KERAS, trained_model.SAVED_MODEL)
 """The forms that a trained model may lack."""

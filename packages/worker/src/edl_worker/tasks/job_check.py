@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.codec.jobs import error_as_json, parse_job
 from edl_worker.core.job import JobDescription
-from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
+from edl_worker.core.step_engine import Framework, ModelSummary
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import loaded_model
-from edl_worker.tasks.loaded_model import PURPOSES
 from edl_worker.tasks.trial_run import run_trial
 
 
-def run_check(spec_json_path: str | Path) -> dict[str, Any]:
+def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any]:
     """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
 
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
@@ -28,10 +26,10 @@ def run_check(spec_json_path: str | Path) -> dict[str, Any]:
     lack, and metrics that are no numbers).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
-        return _run_check(Path(spec_json_path))
+        return _run_check(Path(spec_json_path), framework)
 
 
-def _run_check(spec_json_path: Path) -> dict[str, Any]:
+def _run_check(spec_json_path: Path, framework: Framework) -> dict[str, Any]:
     try:
         job = parse_job(spec_json_path.read_text(encoding="utf-8"))
     except EdlError as error:
@@ -45,41 +43,37 @@ def _run_check(spec_json_path: Path) -> dict[str, Any]:
         )
         return _answer(None, [failure])
     try:
-        model_file, warnings = _checked(job)
+        summary, warnings = _check(job, framework)
     except ContractErrors as error:
         return _answer(None, error.errors)
     except EdlError as error:
         return _answer(None, [error])
-    return {**_answer(model_file, []), "warnings": list(warnings)}
+    return {**_answer(summary, []), "warnings": list(warnings)}
 
 
-def _checked(job: JobDescription) -> tuple[ModelFile, tuple[str, ...]]:
-    """The model file of a job, and warnings.
+def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tuple[str, ...]]:
+    """Return what the model file of a job has, and warnings.
 
     With data it has done all that a worker does before it joins, and what its tasks will do.
     """
     if not job.data:
-        return load_model_file(job.model, purpose=PURPOSES[job.type]), ()
-    loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""})
+        return framework.check(job), ()
+    loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""}, framework)
     warnings = run_trial(loaded)
     loaded.describe()
-    if loaded.trainable is not None:
-        warnings += loaded.trainable.exporter.expected_warnings(traces=True)
-    return loaded.model_file, warnings
+    if loaded.steps is not None:
+        warnings += loaded.exporter.expected_warnings(traces=True)
+    return loaded.engine.summarize(), warnings
 
 
-def _answer(model_file: ModelFile | None, errors: Sequence[EdlError]) -> dict[str, Any]:
-    model = model_file.model if model_file is not None else None
-    parameters = None
-    if model is not None and model.built:
-        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+def _answer(summary: ModelSummary | None, errors: Sequence[EdlError]) -> dict[str, Any]:
     return {
         "ok": not errors,
         "warnings": [],
-        "form": model_file.form if model_file is not None else None,
-        "model": model.name if model is not None else None,
-        "parameters": parameters,
-        "inputs": model_file.inputs if model_file is not None else None,
-        "metrics": list(model_file.metric_names) if model_file is not None else [],
+        "form": summary.form if summary is not None else None,
+        "model": summary.name if summary is not None else None,
+        "parameters": summary.parameters if summary is not None else None,
+        "inputs": summary.inputs if summary is not None else None,
+        "metrics": list(summary.metrics) if summary is not None else [],
         "errors": [error_as_json(error) for error in errors],
     }

@@ -10,7 +10,8 @@ from typing import Any
 import recordio
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.input_pipeline import Blocks, reading_error
+from edl_worker.core.batch import Blocks
+from edl_worker.model_file.input_pipeline import reading_error
 
 Decoder = Callable[[bytes], Mapping[str, Any]]
 

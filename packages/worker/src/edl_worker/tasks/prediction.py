@@ -17,14 +17,12 @@ import recordio
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
+from edl_worker.core.outputs import named_outputs
 from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocessed
 from edl_worker.tasks.task_errors import writing_failed
 from recordio.storage.stores import is_uri
-
-SINGLE = "prediction"
-"""Name of the feature that holds the output of a model with one output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +89,6 @@ def written_outputs(outputs: Any, output_names: Sequence[str], postprocess: str)
         name: postprocessed(name, value, postprocess)
         for name, value in named_outputs(outputs, output_names).items()
     }
-
-
-def named_outputs(outputs: Any, output_names: Sequence[str]) -> dict[str, Any]:
-    """The outputs of a model by name: ``prediction``, or a name for each of several."""
-    match outputs:
-        case Mapping():
-            return {str(name): value for name, value in outputs.items()}
-        case list() | tuple() if len(outputs) == 1:
-            return {SINGLE: outputs[0]}
-        case list() | tuple():
-            names = list(output_names)
-            if len(names) != len(outputs) or len(set(names)) != len(names):
-                names = [f"{SINGLE}_{index}" for index in range(len(outputs))]
-            return dict(zip(names, outputs, strict=True))
-        case _:
-            return {SINGLE: outputs}
 
 
 def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArray[Any]]]:

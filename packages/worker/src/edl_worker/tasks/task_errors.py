@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
@@ -22,6 +21,7 @@ from edl_worker.model_file.errors import (
     user_frames,
     user_traceback,
 )
+from edl_worker.model_file.kinds import is_tensorflow_error, leaves
 from recordio.storage.store_errors import reason_of, remedy_of
 
 _ABOUT_SHAPES = re.compile(
@@ -72,7 +72,7 @@ def explain(
     doing: str,
     where: str,
     zoo: Path,
-    model: Any = None,
+    inputs: Any = None,
     batch: Batch | None = None,
 ) -> EdlError:
     """The error for an exception that was raised while a task was running.
@@ -81,14 +81,14 @@ def explain(
         doing: subject and verb, such as "the training step raised".
         where: the place if no frame of the model zoo is known.
         zoo: root of the model zoo.
-        model: the Keras model, for its input shapes.
+        inputs: of the model, for their shapes.
         batch: the minibatch that was being computed, for its shapes.
     """
     if isinstance(error, EdlError):
         if error.code in _ABOUT_RECORDS and where not in error.where:
             error.where = _at(error.where, where)
         return error
-    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+    if isinstance(error, MemoryError) or is_tensorflow_error(error, "ResourceExhaustedError"):
         return EdlError(
             ErrorCode.USER_CODE,
             f"{doing} an out-of-memory error: {message_of(error)}",
@@ -113,7 +113,6 @@ def explain(
     elif batch is not None and _is_about_shapes(error):
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
-        inputs = getattr(model, "inputs", None)
         if inputs:
             found.what += f"; model input: {shapes(inputs)}"
         found.remedy = (
@@ -154,7 +153,7 @@ def not_finite(
 
 def has_bad_weights(batch: Batch) -> bool:
     """Whether a minibatch has sample weights that are not finite."""
-    weights = [] if batch.weights is None else tf.nest.flatten(batch.weights)
+    weights = [] if batch.weights is None else leaves(batch.weights)
     return not all(np.isfinite(each).all() for each in weights)
 
 
@@ -222,5 +221,7 @@ def _at(code: str, data: str) -> str:
 
 
 def _is_about_shapes(error: BaseException) -> bool:
-    kinds = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, ValueError, TypeError)
-    return isinstance(error, kinds) and bool(_ABOUT_SHAPES.search(str(error)))
+    is_kind = isinstance(error, ValueError | TypeError) or any(
+        is_tensorflow_error(error, name) for name in ("InvalidArgumentError", "UnimplementedError")
+    )
+    return is_kind and bool(_ABOUT_SHAPES.search(str(error)))

@@ -1,4 +1,4 @@
-"""Runs the tasks of one job, whatever their type. Importing this imports TensorFlow."""
+"""Runs the tasks of one job, whatever their type."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from edl_worker.config import Settings
 from edl_worker.core.batch import Batch
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission
+from edl_worker.core.step_engine import Profiler, StepEngine
 from edl_worker.core.tasks import (
     Lease,
     MasterReplacedError,
@@ -21,16 +22,15 @@ from edl_worker.core.tasks import (
     TaskType,
     WorkerPhase,
 )
-from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
-from edl_worker.engines.tensorflow.step_profiler import StepProfiler
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.kept_features import kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
-from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
+from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import TrainingLoop
-from edl_worker.training.initial_values import send_initial_values
+from edl_worker.training.initial_values import payload_of, send_initial_values
 from edl_worker.training.replica import ParameterReplica
+from edl_worker.training.trainer import GradientTrainer, LocalTrainer
 from edl_worker.transport.parameter_client import ParameterClient
 
 log = logging.getLogger(__name__)
@@ -50,16 +50,15 @@ class TaskRunner:
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
-        profiler: StepProfiler | None = None,
+        profiler: Profiler | None = None,
     ) -> None:
         self.model: ModelDescription = loaded.describe()
         self._loaded = loaded
         self._client = client
         self._state = state
         self._training: _Training | None = None
-        if loaded.trainable is not None:
-            trainable = loaded.trainable
-            self._training = _Training(loaded, trainable, client, state, metrics, settings)
+        if loaded.steps is not None:
+            self._training = _Training(loaded, loaded.steps, client, state, metrics, settings)
             self._training.loop.profiler = profiler
             loaded.infer.rows = self._training.replica.frozen_rows
         self._at: tuple[int, Batch] | None = None
@@ -104,7 +103,7 @@ class TaskRunner:
                 case TaskType.EVALUATION:
                     return self._evaluate(assignment)
                 case TaskType.EVALUATION_SUMMARY:
-                    return evaluation.summarize(self._loaded.model_file, lease.metric_states)
+                    return evaluation.summarize(self._loaded.engine, lease.metric_states)
                 case TaskType.PREDICTION:
                     return self._predict(assignment)
                 case TaskType.EXPORT:
@@ -122,7 +121,7 @@ class TaskRunner:
         assert assignment.batches is not None, "an evaluation task has records"
         self._use_frozen(assignment.lease)
         result = evaluation.evaluate(
-            self._loaded.model_file,
+            self._loaded.engine,
             self._loaded.infer,
             assignment.batches,
             lambda index, batch: self._before_minibatch(assignment.lease, index, batch),
@@ -157,7 +156,7 @@ class TaskRunner:
         assert self._training is not None, "callbacks are called in training jobs"
         self._training.loop.pull(lease)
         self._state.phase = WorkerPhase.COMPUTING
-        reply = self._training.callbacks.call(lease.task.round, lease.callbacks)
+        reply = self._training.steps.call_callbacks(lease.task.round, lease.callbacks)
         return TaskResult(callbacks=reply)
 
     def _use_frozen(self, lease: Lease) -> None:
@@ -186,7 +185,7 @@ class TaskRunner:
                 doing=f"the {task} task raised",
                 where=task_errors.place(lease, index),
                 zoo=self._loaded.zoo,
-                model=self._loaded.model_file.model,
+                inputs=self._loaded.engine.summarize().input_shapes,
                 batch=batch,
             ) from error
 
@@ -197,35 +196,35 @@ class _Training:
     def __init__(
         self,
         loaded: LoadedModel,
-        trainable: TrainableModel,
+        steps: StepEngine,
         client: ParameterClient,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
     ) -> None:
         options = loaded.job.training
-        self._trainable = trainable
-        self._initial = trainable.arena.pack()
-        self.replica = ParameterReplica(trainable.wire, client, trainable.tables)
-        file = loaded.model_file
-        self.callbacks = CallbackCaller(file, trainable.arena, options.epochs)
+        self._loaded = loaded
+        self.steps = steps
+        self._initial = payload_of(steps)
+        self.replica = ParameterReplica(steps, client)
         self.loop = TrainingLoop(
             options=options,
             replica=self.replica,
-            trainer=trainable.trainer,
+            trainer=LocalTrainer(steps) if options.trains_locally else GradientTrainer(steps),
             state=state,
             metrics=metrics,
             zoo=loaded.zoo,
             minibatch_size=loaded.job.minibatch_size,
             prefetch_lead_s=settings.prefetch_lead_s,
-            tables=trainable.tables,
+            tables=steps.tables,
+            model_inputs=loaded.engine.summarize().input_shapes,
         )
 
     def send_initial_values(self, client: ParameterClient) -> bool:
-        return send_initial_values(client, self._initial, self._trainable.tables)
+        return send_initial_values(client, self._initial, self.steps.tables)
 
     def export(self, lease: Lease) -> tuple[str, ...]:
         with contextlib.ExitStack() as stack:
-            if self._trainable.tables is not None:
-                stack.enter_context(self._trainable.tables.stored_rows(self.replica.scan))
-            return self._trainable.exporter.export(lease.export, lease.part_path)
+            if self.steps.tables is not None:
+                stack.enter_context(self.steps.tables.stored_rows(self.replica.scan))
+            return self._loaded.exporter.export(lease.export, lease.part_path)

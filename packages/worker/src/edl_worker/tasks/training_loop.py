@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.concurrency.shared_state import SharedState
@@ -16,15 +17,14 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import ParameterReply, PushReply, PushRequest
 from edl_worker.core.job import TrainingSettings
 from edl_worker.core.push_pipeline import AfterPush, AwaitReply, Compute, Fetch, FinishTask, Push
+from edl_worker.core.step_engine import Profiler, RowEngine, RowRequest
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError, TaskResult, WorkerPhase
-from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
-from edl_worker.engines.tensorflow.step_profiler import StepProfiler
-from edl_worker.engines.tensorflow.training.trainer import Trainer
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.lookahead import SlidingWindow
 from edl_worker.training.replica import ParameterReplica
+from edl_worker.training.trainer import Trainer
 
 _LAST_REPLY_S = 1.0
 """How long a worker that leaves waits for the reply to its last push."""
@@ -68,6 +68,7 @@ class TrainingLoop:
         prefetch_lead_s: the next lease is requested when so much work is left.
         tables: embedding tables of the model, if it has any.
         profiler: of this worker's steps; None: none are profiled.
+        model_inputs: of the model, for error messages.
         step_s: duration of the last step; None before the first one.
     """
 
@@ -79,8 +80,9 @@ class TrainingLoop:
     zoo: Path
     minibatch_size: int
     prefetch_lead_s: float
-    tables: EmbeddingTables | None = None
-    profiler: StepProfiler | None = None
+    tables: RowEngine | None = None
+    profiler: Profiler | None = None
+    model_inputs: Any = None
     step_s: float | None = None
     _exchange: BackgroundCall[ParameterReply] = field(
         default_factory=lambda: BackgroundCall("exchange")
@@ -315,6 +317,6 @@ class TrainingLoop:
                 doing="the training step raised",
                 where=task_errors.place(lease, index),
                 zoo=self.zoo,
-                model=self.trainer.model,
+                inputs=self.model_inputs,
                 batch=batch,
             ) from error

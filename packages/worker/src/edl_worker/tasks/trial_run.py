@@ -12,18 +12,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
-from edl_worker.engines.tensorflow.training.trainer import StepResult
+from edl_worker.core.step_engine import StepEngine, StepResult
 from edl_worker.model_file.errors import ContractErrors
+from edl_worker.model_file.kinds import leaves, map_leaves
 from edl_worker.tasks import evaluation, prediction, task_errors
-from edl_worker.tasks.loaded_model import LoadedModel, TrainableModel
+from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.lookahead import Lookahead
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ def run_trial(loaded: LoadedModel) -> tuple[str, ...]:
     Raises:
         ContractErrors: what the tasks would fail with.
     """
-    return _run_trial(loaded, loaded.sample, evaluates=True)
+    return _run_trial(loaded, loaded.engine.sample, evaluates=True)
 
 
 def run_trial_at_start(loaded: LoadedModel) -> None:
@@ -53,11 +52,12 @@ def run_trial_at_start(loaded: LoadedModel) -> None:
     Raises:
         ContractErrors: what every attempt at a task would fail with.
     """
+    sample, evaluates = loaded.engine.sample, loaded.steps is None
     try:
         try:
-            warnings = _run_trial(loaded, _few(loaded.sample), evaluates=loaded.trainable is None)
+            warnings = _run_trial(loaded, _few(sample), evaluates=evaluates)
         except ContractErrors:  # a model may need minibatches of one size
-            warnings = _run_trial(loaded, loaded.sample, evaluates=loaded.trainable is None)
+            warnings = _run_trial(loaded, sample, evaluates=evaluates)
         for warning in warnings:
             log.warning(warning)
     except ContractErrors as error:
@@ -69,15 +69,15 @@ def run_trial_at_start(loaded: LoadedModel) -> None:
 def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> tuple[str, ...]:
     started = time.monotonic()
     values: Mapping[str, float] = {}
-    with _unchanged(loaded.model_file.model):
+    with loaded.engine.preserve_state():
         try:
-            if loaded.trainable is None:
+            if loaded.steps is None:
                 pass
-            elif loaded.trainable.trainer.changes_values:
+            elif loaded.job.training.trains_locally:
                 evaluates = True  # shows what the loss is, and changes nothing
             else:
-                _train(loaded, loaded.trainable, batch)
-            if evaluates and loaded.model_file.has_call:
+                _train(loaded, loaded.steps, batch)
+            if evaluates and loaded.engine.has_call:
                 values = _infer(loaded, batch)
         except EdlError as error:
             raise ContractErrors([error]) from error
@@ -93,45 +93,30 @@ def _few(batch: Batch) -> Batch:
     """Some examples of a minibatch; all of them if a part of it is no plain tensor."""
     names = [field.name for field in fields(Batch) if field.name != "size"]
     parts = {name: getattr(batch, name) for name in names}
-    tensors = [part for part in tf.nest.flatten(parts) if part is not None]
-    if not all(isinstance(each, tf.Tensor) and each.shape.rank for each in tensors):
+    tensors = [part for part in leaves(parts) if part is not None]
+    if not all(hasattr(each, "__array__") and len(each.shape) for each in tensors):
         return batch
-    few = tf.nest.map_structure(lambda each: None if each is None else each[:_FEW], parts)
+    few = map_leaves(lambda each: None if each is None else each[:_FEW], parts)
     return replace(batch, size=min(_FEW, batch.size), **few)
 
 
-@contextmanager
-def _unchanged(model: Any) -> Iterator[None]:
-    """Undo what steps do to variables that are not sent, such as the states of Dropout."""
-    before = [(v, v.numpy()) for v in model.variables if not v.dtype.startswith("float")]
-    try:
-        yield
-    finally:
-        for variable, value in before:
-            variable.assign(value)
-
-
-def _train(loaded: LoadedModel, trainable: TrainableModel, batch: Batch) -> None:
+def _train(loaded: LoadedModel, steps: StepEngine, batch: Batch) -> None:
     with _explained(loaded, "the training step raised"):
-        step = _step(trainable, batch)
+        step = _compute_gradient(steps, batch)
     if not step.is_finite:
         raise _not_finite(loaded, batch, f"the loss is {step.loss}")
     if step.precision is WirePrecision.FLOAT32:
-        groups = [group for group in trainable.arena.groups if group.trainable]
+        groups = [group for group in steps.layout.groups if group.trainable]
         for group, part in zip(groups, step.gradient, strict=True):
             if not np.isfinite(np.frombuffer(part, group.dtype)).all():
                 raise _not_finite(loaded, batch, "the gradient has numbers that are not finite")
 
 
-def _step(trainable: TrainableModel, batch: Batch) -> StepResult:
-    trainer, tables = trainable.trainer, trainable.tables
-    trainer.begin_push(version=0)
-    if tables is None:
-        trainer.add(batch)
-    else:
-        wanted = tables.wanted(batch, training=True)
-        trainer.add(batch, wanted, tables.initial_rows_of(wanted))
-    return trainer.take()
+def _compute_gradient(steps: StepEngine, batch: Batch) -> StepResult:
+    if steps.tables is None:
+        return steps.gradient(batch)
+    wanted = steps.tables.wanted(batch, training=True)
+    return steps.gradient(batch, wanted, steps.tables.initial_rows_of(wanted))
 
 
 def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
@@ -139,13 +124,13 @@ def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
         return EdlError(
             ErrorCode.NAN_LOSS,
             f"{what} for {_DATA}: the sample weights are not finite",
-            where=", ".join((loaded.model_file.input_place, *loaded.job.data)),
+            where=", ".join((loaded.engine.summarize().input_place, *loaded.job.data)),
             remedy=task_errors.FINITE_WEIGHTS,
         )
     return EdlError(
         ErrorCode.NAN_LOSS,
         f"{what} for {_DATA}, before any training",
-        where=", ".join(filter(None, (loaded.model_file.loss_place, *loaded.job.data))),
+        where=", ".join(filter(None, (loaded.engine.summarize().loss_place, *loaded.job.data))),
         remedy="Look for logarithms of zero and divisions by zero in model and loss, and for bad "
         "values in these records: edl data inspect shows them.",
     )
@@ -153,10 +138,10 @@ def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
 
 def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
     """The values of the metrics; none if there are no labels."""
-    infer, trainable = loaded.infer, loaded.trainable
+    infer, steps = loaded.infer, loaded.steps
     rows = infer.rows
-    if trainable is not None and trainable.tables is not None:
-        infer.rows = trainable.tables.initial_rows_of
+    if steps is not None and steps.tables is not None:
+        infer.rows = steps.tables.initial_rows_of
     try:
         if batch.labels is None:
             with _explained(loaded, "the model raised"):
@@ -169,8 +154,8 @@ def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
             return {}
         with _explained(loaded, "the evaluation raised"):
             once = Lookahead(iter([batch]))
-            result = evaluation.evaluate(loaded.model_file, infer, once, lambda *_: None)
-            values = evaluation.summarize(loaded.model_file, result.metric_states).metrics
+            result = evaluation.evaluate(loaded.engine, infer, once, lambda *_: None)
+            values = evaluation.summarize(loaded.engine, result.metric_states).metrics
     finally:
         infer.rows = rows
     if not math.isfinite(values.get("loss", 0.0)):
@@ -190,6 +175,6 @@ def _explained(loaded: LoadedModel, doing: str) -> Iterator[None]:
             doing=doing,
             where=loaded.job.model.model_def,
             zoo=loaded.zoo,
-            model=loaded.model_file.model,
-            batch=loaded.sample,
+            inputs=loaded.engine.summarize().input_shapes,
+            batch=loaded.engine.sample,
         ) from error

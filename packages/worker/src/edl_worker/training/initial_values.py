@@ -7,17 +7,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
+from edl_worker.core.step_engine import RowEngine, StepEngine
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 
+def payload_of(steps: StepEngine) -> npt.NDArray[np.uint8]:
+    """Return the present values as a payload of parameters."""
+    return np.concatenate(
+        [np.empty(0, np.uint8), *(part.reshape(-1).view(np.uint8) for part in steps.read())]
+    )
+
+
 def send_initial_values(
-    client: ParameterClient, values: npt.NDArray[np.uint8], tables: EmbeddingTables | None
+    client: ParameterClient, values: npt.NDArray[np.uint8], tables: RowEngine | None
 ) -> bool:
     """Offer the initial values of a job; return False if another worker's values were first.
 
     Args:
-        values: a payload of parameters, see ``arena``.
+        values: a payload of parameters, see ``core.layout``.
         tables: those rows that do not begin as their initializer says are sent, too.
     """
     for number, ids, rows in tables.initial_rows() if tables else ():

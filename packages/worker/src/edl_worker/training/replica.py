@@ -17,17 +17,9 @@ from edl_worker.core.exchange import (
     ScanRequest,
     TableRows,
 )
+from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, StepEngine, StepResult
 from edl_worker.core.tasks import LeaseRef
-from edl_worker.engines.tensorflow.embedding.row_buffer import RowReceiveBuffer, requested
-from edl_worker.engines.tensorflow.embedding.tables import (
-    EmbeddingTables,
-    IdArray,
-    RowArray,
-    RowRequest,
-)
-from edl_worker.engines.tensorflow.training.arena import ReceiveBuffer
-from edl_worker.engines.tensorflow.training.trainer import StepResult
-from edl_worker.engines.tensorflow.training.wire_values import WireValues
+from edl_worker.training.row_buffer import RowReceiveBuffer, requested
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 
@@ -41,20 +33,16 @@ class ParameterReplica:
             version (initial, frozen, or of another incarnation of the master).
     """
 
-    def __init__(
-        self,
-        wire: WireValues,
-        client: ParameterClient,
-        tables: EmbeddingTables | None = None,
-    ) -> None:
-        self._arena = wire.arena
-        self._wire = wire
+    def __init__(self, engine: StepEngine, client: ParameterClient) -> None:
+        layout, tables = engine.layout, engine.tables
+        self._layout = layout
+        self._engine = engine
         self._client = client
-        self._tables = tables
-        self._buffer = ReceiveBuffer(*wire.sizes)
+        self._dims = [table.dim for table in tables.describe()] if tables else []
+        self._buffer = ReceiveBuffer(layout.nbytes, layout.nbytes_as(engine.precision))
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
-        self._rows = RowReceiveBuffer([table.dim for table in tables.tables] if tables else [])
+        self._rows = RowReceiveBuffer(self._dims)
 
     def forget(self) -> None:
         """Treat the values as no version of the present master."""
@@ -120,7 +108,7 @@ class ParameterReplica:
         rows: tuple[TableRows, ...] = ()
         next_rows: tuple[TableRows, ...] = ()
         payloads = [*step.gradient, *step.state_delta]
-        nbytes = 2 * self._arena.nbytes
+        nbytes = 2 * self._layout.nbytes
         if wanted is not None:
             rows, ids = requested(wanted)
             payloads.append(ids)
@@ -133,7 +121,7 @@ class ParameterReplica:
         complete = replace(
             request,
             precision=step.precision,
-            reply_precision=self._wire.precision,
+            reply_precision=self._engine.precision,
             gradient_nbytes=sum(part.nbytes for part in step.gradient),
             state_nbytes=sum(part.nbytes for part in step.state_delta),
             rows=rows,
@@ -153,17 +141,17 @@ class ParameterReplica:
             have_version=self.version,
             permit_for=permit_for,
             rows=tables,
-            precision=self._wire.precision,
+            precision=self._engine.precision,
         )
-        nbytes = self._arena.nbytes + self._rows.nbytes(wanted)
+        nbytes = self._layout.nbytes + self._rows.nbytes(wanted)
         rows = self._rows.open(wanted)
         return lambda: self._client.pull(request, self._buffer.open, nbytes, ids, rows)
 
     def take(self, reply: ParameterReply, following: RowRequest | None = None) -> None:
         """Use the values and rows that a reply has brought."""
-        if reply.nbytes or (reply.initialized and not self._arena.nbytes):
-            if self._arena.nbytes:
-                self._wire.assign(self._buffer.content, reply.precision)
+        if reply.nbytes or (reply.initialized and not self._layout.nbytes):
+            if self._layout.nbytes:
+                self._engine.assign(self._buffer.content, reply.precision)
             self.version = reply.version
             self._frozen = None
         if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
@@ -181,14 +169,14 @@ class ParameterReplica:
             return
         self.forget()
         request = PullRequest(frozen=name)
-        reply = self._client.pull(request, self._buffer.open, self._arena.nbytes)
-        if reply.nbytes != self._arena.nbytes:
+        reply = self._client.pull(request, self._buffer.open, self._layout.nbytes)
+        if reply.nbytes != self._layout.nbytes:
             raise EdlError(
                 ErrorCode.INTERNAL,
                 f"the master has no values of the frozen version {name}",
                 remedy="This is an internal error; see the master's log.",
             )
-        self._wire.assign(self._buffer.content)
+        self._engine.assign(self._buffer.content)
         self._frozen = name, reply.version
 
     def frozen_rows(self, wanted: RowRequest) -> list[Any]:
@@ -199,7 +187,7 @@ class ParameterReplica:
         self._client.pull(
             PullRequest(have_version=version, frozen=name, rows=tables),
             self._buffer.open,
-            self._arena.nbytes + self._rows.nbytes(wanted),
+            self._layout.nbytes + self._rows.nbytes(wanted),
             ids,
             self._rows.open(wanted),
         )
@@ -209,8 +197,7 @@ class ParameterReplica:
     def scan(self, number: int) -> tuple[IdArray, RowArray]:
         """All trained rows of a table, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
-        assert self._tables is not None, "the model has tables"
-        dim = self._tables.tables[number].dim
+        dim = self._dims[number]
         found: list[tuple[IdArray, RowArray]] = []
         cursor, more = 0, True
         while more:
@@ -220,3 +207,31 @@ class ParameterReplica:
             found.append((np.frombuffer(page.ids, np.int64), rows))
             cursor, more = page.cursor, page.more
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+class ReceiveBuffer:
+    """The buffer into which values from the master are received, always the same one.
+
+    Args:
+        sizes: bytes that may come, most first.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = sizes
+        self._memory = np.empty(sizes[0], np.uint8)
+        self.content = self._memory
+
+    def open(self, nbytes: int) -> memoryview:
+        """The buffer, to be filled; it is ``content`` from now on.
+
+        Raises:
+            EdlError: the values are not as large as the model's.
+        """
+        if nbytes not in self._sizes:
+            raise EdlError(
+                ErrorCode.INTERNAL,
+                f"the master sent {nbytes} bytes of parameters, the model has {self._sizes[0]}",
+                remedy="This is an internal error of edl: master and worker agreed on a layout.",
+            )
+        self.content = self._memory[:nbytes]
+        return self.content.data

@@ -17,9 +17,9 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import callback_state
 from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
+from edl_worker.engines.tensorflow.loading import check_best_values
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.tasks.loaded_model import check_best_values
 
 CALLBACKS = """
 class Own(tf.keras.callbacks.Callback):

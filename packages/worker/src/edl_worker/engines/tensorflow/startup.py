@@ -6,9 +6,19 @@ Most of a worker's start is this import, and every restart of an instance waits 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def _quiet_tensorflow() -> None:
+    """Set what TensorFlow reads while it is imported; what is set already stays."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/dxg"):
+        # Without a GPU, looking for one only costs time and prints errors.
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 
 def import_tensorflow() -> None:
@@ -21,6 +31,7 @@ def import_tensorflow() -> None:
     Raises:
         ImportError: TensorFlow or Keras is not installed, or does not fit this machine.
     """
+    _quiet_tensorflow()
     with _without_collections(), _hidden("sklearn"):
         import keras  # noqa: F401  (later imports find it)
         import tensorflow  # noqa: F401  (the same)

@@ -13,15 +13,16 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch
+from edl_worker.core.step_engine import RowRequest, StepResult
+from edl_worker.engines.tensorflow import weights
 from edl_worker.engines.tensorflow.embedding.initial_rows import initial_of
 from edl_worker.engines.tensorflow.embedding.layer import Embedding
 from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
-from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.training.arena import Arena
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
-from edl_worker.engines.tensorflow.training.trainer import StepResult
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
-from edl_worker.tasks import weight_files
+from edl_worker.trained_model import weight_files
 from elasticdl import layers
 
 DIM = 3
@@ -71,7 +72,7 @@ def rows_for(wanted: RowRequest) -> list[Array]:
 def step_of(
     file: File, tables: EmbeddingTables, features: Any, labels: Any, size: int
 ) -> tuple[StepResult, RowRequest]:
-    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
+    trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     batch = Batch(features, labels, size)
     trainer.prime(batch)
     wanted = tables.wanted(batch, training=True)
@@ -255,7 +256,7 @@ def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
 
 def test_one_trace_serves_minibatches_of_any_size() -> None:
     file, tables = served(functional, tf.zeros((2, 4), tf.int64))
-    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
+    trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
         wanted = tables.wanted(batch, training=True)
@@ -305,7 +306,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
     with tables.stored_rows(trained_rows):
         expected = file.model(ids).numpy()
         unseen_held = file.call(tf.constant([[1000] * 4], tf.int64), training=False)
-        weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
+        weight_files.save(weights.of_model(file.model), tmp_path / "v.safetensors")
         file.model.save(tmp_path / "m.keras")
     np.testing.assert_allclose(unseen, unseen_held, rtol=1e-6)
     assert len(file.model.weights) == 2  # of the dense layer: rows are the job's again
@@ -313,7 +314,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
     np.testing.assert_allclose(loaded(ids), expected, rtol=1e-6)
     with layers_for(LayerPurpose.ANSWERING):
         again = functional()
-    weight_files.assign(again, weight_files.read(tmp_path / "v.safetensors"))
+    weights.assign(again, weight_files.read(tmp_path / "v.safetensors"))
     np.testing.assert_allclose(again(ids), expected, rtol=1e-6)
 
 
@@ -321,10 +322,10 @@ def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     ids = tf.constant([[9, -2, 4, 1000]], tf.int64)
     file, tables = served(functional, ids)
     with tables.stored_rows(trained_rows):
-        weight_files.save(weight_files.of_model(file.model), tmp_path / "v.safetensors")
+        weight_files.save(weights.of_model(file.model), tmp_path / "v.safetensors")
     with layers_for(LayerPurpose.TRAINING):
         again = File(functional())
-        weight_files.assign(again.model, weight_files.read(tmp_path / "v.safetensors"))
+        weights.assign(again.model, weight_files.read(tmp_path / "v.safetensors"))
     ((number, begin_ids, begin_rows),) = EmbeddingTables(again, 5, 0).initial_rows()
     assert (number, sorted(begin_ids.tolist())) == (0, [-2, 4, 9])
     for id_, row in zip(begin_ids.tolist(), begin_rows, strict=True):
@@ -344,14 +345,14 @@ def plain() -> Any:
 def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     ids, labels = tf.constant([[1, 1, -1, 30], [2, 0, 1, 49]]), tf.constant([[1.0], [2.0]])
     file = File(plain())
-    dense = GradientTrainer(file, WireValues(Arena(file.model))).compute(Batch(ids, labels, 2))
+    dense = GradientStep(file, WireValues(Arena(file.model))).compute(Batch(ids, labels, 2))
     gradient = np.frombuffer(dense.gradient[0], np.float32)[: 50 * DIM].reshape(50, DIM)
 
     file, tables = served(plain, ids, threshold=150)
     ((number, begin_ids, begin_rows),) = tables.initial_rows()
     assert number == 0
     np.testing.assert_array_equal(begin_ids, np.arange(50))
-    trainer = GradientTrainer(file, WireValues(Arena(file.model, tables)), tables)
+    trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     wanted = tables.wanted(Batch(ids, labels, 2), training=True)
     assert sorted(wanted.ids[0].tolist()) == [0, 1, 2, 30, 49]
     step = trainer.compute(Batch(ids, labels, 2), wanted, [begin_rows[wanted.ids[0]]])

@@ -18,11 +18,16 @@ from edl_proto.errors import ErrorCode
 from edl_proto.v1 import error_pb2, job_pb2
 from edl_worker.codec.jobs import decode_model_reference
 from edl_worker.core.job import ModelReference
+from edl_worker.engines.tensorflow.framework import TensorFlow
 from edl_worker.engines.tensorflow.model import check_model_file
-from edl_worker.tasks.job_check import run_check
+from edl_worker.tasks import job_check
 from elasticdl.python.common.constants import Mode
 
 FIRST = ("dataset_fn", "loss", "optimizer", "eval_metrics_fn")
+
+
+def run_check(path: Path) -> dict[str, Any]:
+    return job_check.run_check(path, TensorFlow())
 
 
 def spec(tmp_path: Path, zoo: ZooFolder, model_def: str, **more: Any) -> Path:

@@ -13,13 +13,14 @@ from plain_loop import batches
 from zoo_folder import ZooFolder
 
 from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.optimizers import describe_optimizers
 from edl_worker.engines.tensorflow.training.arena import Arena
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
-from edl_worker.engines.tensorflow.training.local_trainer import LocalTrainer
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.tasks.loaded_model import describe_optimizers
+from edl_worker.training.trainer import LocalTrainer
 
 NET = """
 class Net(tf.keras.Model):
@@ -126,7 +127,7 @@ def test_a_custom_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) 
     file = load(zoo, NET + steps + LOSS)
     reference = alone(file, loss=lambda y, p: tf.square(y - p))
     arena = Arena(file.model)
-    trainer = GradientTrainer(file, WireValues(arena))
+    trainer = GradientStep(file, WireValues(arena))
     untouched = [np.array(v) for v in file.model.weights]
     step = [trainer.compute(BATCH) for _ in range(2)][-1]
     for before, weight in zip(untouched, file.model.weights, strict=True):
@@ -166,7 +167,7 @@ def test_a_custom_evaluation_adds_up_over_tasks(zoo: ZooFolder) -> None:
 def test_optimizers_that_are_alike_are_one(zoo: ZooFolder) -> None:
     file = load(zoo, GAN.replace("OTHER", "0.1"))
     assert type(file.optimizer).__name__ == "SGD"
-    step = GradientTrainer(file, WireValues(Arena(file.model))).compute(BATCH)
+    step = GradientStep(file, WireValues(Arena(file.model))).compute(BATCH)
     found = np.frombuffer(b"".join(bytes(part) for part in step.gradient), np.float32)
     assert np.count_nonzero(found) == 6
     assert step.loss > 0
@@ -185,7 +186,7 @@ def test_each_optimizer_has_its_variables(zoo: ZooFolder) -> None:
     assert len(other["variables"]) == 2 < len(names)
 
     # All gradients are of the same values: Keras alone has already moved the first half.
-    step = GradientTrainer(file, WireValues(arena)).compute(BATCH)
+    step = GradientStep(file, WireValues(arena)).compute(BATCH)
     model: Any = file.model
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((model(FEATURES) - LABELS) ** 2)
@@ -214,7 +215,7 @@ def test_local_steps_run_a_step_as_it_is(zoo: ZooFolder) -> None:
     reference.compile(keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.3))
     reference(FEATURES)
     reference.set_weights(model.get_weights())
-    trainer = LocalTrainer(file, WireValues(Arena(model)))
+    trainer = LocalTrainer(KerasSteps(file))
     trainer.begin_push(0)
     for _ in range(3):
         trainer.add(BATCH)
@@ -252,7 +253,7 @@ def test_a_step_needs_neither_labels_nor_all_variables(zoo: ZooFolder) -> None:
     assert batch.labels is None
     file.build(batch)
     arena = Arena(file.model)
-    step_result = GradientTrainer(file, WireValues(arena)).compute(batch)
+    step_result = GradientStep(file, WireValues(arena)).compute(batch)
     assert step_result.loss > 0
     assert file.custom_train_step is not None
     described = describe_optimizers(file, arena)

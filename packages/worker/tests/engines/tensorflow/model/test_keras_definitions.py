@@ -17,7 +17,7 @@ from zoo_folder import ZooFolder
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.training.arena import Arena
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
 from edl_worker.model_file.errors import ContractErrors
 
@@ -176,7 +176,7 @@ def test_gradients_and_evaluation_equal_those_of_keras(zoo: ZooFolder, case: str
     alone.compile(optimizer=keras.optimizers.SGD(1.0), run_eagerly=True, **compiled)
 
     arena = Arena(file.model)
-    step = GradientTrainer(file, WireValues(arena)).compute(batch)
+    step = GradientStep(file, WireValues(arena)).compute(batch)
     before = [v.numpy() for v in alone.trainable_variables]
     evaluated = alone.evaluate(
         FEATURES, LABELS[labels], batch_size=8, sample_weight=weights, verbose=0, return_dict=True

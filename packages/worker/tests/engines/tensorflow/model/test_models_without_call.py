@@ -10,11 +10,11 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError
 from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.optimizers import describe_optimizers
 from edl_worker.engines.tensorflow.training.arena import Arena
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.tasks.loaded_model import describe_optimizers
 from elasticdl.python.common.constants import Mode
 
 SOURCE = """
@@ -87,7 +87,7 @@ def test_the_parts_are_trained_each_by_its_optimizer(zoo: ZooFolder) -> None:
     described = describe_optimizers(file, arena)
     (other,) = described["others"]
     assert (described["class_name"], other["class_name"]) == ("Adam", "SGD")
-    step = GradientTrainer(file, WireValues(arena)).compute(batches(file, rows(8))[0])
+    step = GradientStep(file, WireValues(arena)).compute(batches(file, rows(8))[0])
     found = np.frombuffer(b"".join(bytes(part) for part in step.gradient), np.float32)
     assert np.count_nonzero(found) == found.size == 3 + 8
     assert step.loss > 0

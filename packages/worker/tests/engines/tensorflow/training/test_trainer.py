@@ -12,17 +12,18 @@ from small_models import StubModelFile, batch_of, mean_square, regression
 
 from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch
-from edl_worker.engines.tensorflow.training.arena import Arena, ReceiveBuffer
-from edl_worker.engines.tensorflow.training.gradient_trainer import GradientTrainer
-from edl_worker.engines.tensorflow.training.trainer import StepResult
+from edl_worker.core.step_engine import StepResult
+from edl_worker.engines.tensorflow import weights
+from edl_worker.engines.tensorflow.optimizers import describe_optimizer
+from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues
-from edl_worker.tasks import weight_files
-from edl_worker.tasks.loaded_model import describe_optimizer
+from edl_worker.training.replica import ReceiveBuffer
 
 
-def trainer_of(model: keras.Model) -> tuple[GradientTrainer, Arena]:
+def trainer_of(model: keras.Model) -> tuple[GradientStep, Arena]:
     arena = Arena(model)
-    return GradientTrainer(StubModelFile(model, mean_square), WireValues(arena)), arena
+    return GradientStep(StubModelFile(model, mean_square), WireValues(arena)), arena
 
 
 def gradient_of(step: StepResult) -> np.ndarray[Any, Any]:
@@ -99,9 +100,9 @@ def test_moving_statistics_travel_as_a_difference_and_leave_no_trace() -> None:
         "moving_variance",
     ]
     batch = batch_of()
-    before = weight_files.of_model(model)
+    before = weights.of_model(model)
     first, second = trainer.compute(batch), trainer.compute(batch)
-    after = weight_files.of_model(model)
+    after = weights.of_model(model)
     for name in before:
         np.testing.assert_array_equal(before[name], after[name], err_msg=name)
     assert first == second, "a step that is repeated gives the same"

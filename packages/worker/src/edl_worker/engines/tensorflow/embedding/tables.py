@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -19,6 +18,7 @@ from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_worker.core import variable_names
 from edl_worker.core.batch import Batch
 from edl_worker.core.model_description import TableDescription
+from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, Scan
 from edl_worker.engines.tensorflow.embedding import lookup_stages
 from edl_worker.engines.tensorflow.embedding.id_collector import IdCollector
 from edl_worker.engines.tensorflow.embedding.initial_rows import (
@@ -36,27 +36,6 @@ from edl_worker.engines.tensorflow.internals import nested_layers
 from edl_worker.engines.tensorflow.model import ModelFile
 
 log = logging.getLogger(__name__)
-
-IdArray = npt.NDArray[np.int64]
-RowArray = npt.NDArray[np.float32]
-Scan = Callable[[int], tuple[IdArray, RowArray]]
-"""All rows of a table by its number."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowRequest:
-    """The rows that one minibatch needs.
-
-    Attributes:
-        ids: for each table the ids, each once.
-        tables: for each lookup the number of its table.
-        at: for each lookup, the position of each of its ids among the ids of the table, as
-            ``sort_positions`` gives them where the lookup is the only one of its table.
-    """
-
-    ids: tuple[IdArray, ...]
-    tables: tuple[int, ...]
-    at: tuple[tf.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)

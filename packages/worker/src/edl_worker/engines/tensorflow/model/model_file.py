@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError
-from edl_worker.core.batch import Batch
+from edl_worker.core.batch import Batch, Blocks
 from edl_worker.engines.tensorflow.model.custom_evaluation import (
     CustomEvaluation,
     CustomEvaluationMetrics,
@@ -25,7 +25,7 @@ from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, Metri
 from edl_worker.engines.tensorflow.model.monitors import resolve_monitors
 from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.forms.model_definition import FormName
-from edl_worker.model_file.input_pipeline import Blocks, MinibatchRequest
+from edl_worker.model_file.input_pipeline import MinibatchRequest
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 

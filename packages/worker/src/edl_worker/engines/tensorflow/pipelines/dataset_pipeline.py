@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.batch import Batch
+from edl_worker.core.batch import Batch, Blocks
 from edl_worker.engines.tensorflow.internals import (
     caches_to_file,
     dataset_kind,
@@ -30,7 +30,7 @@ from edl_worker.engines.tensorflow.pipelines.random_state import RandomDrawDetec
 from edl_worker.engines.tensorflow.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.errors import message_of, type_with_article, user_code_error
-from edl_worker.model_file.input_pipeline import Blocks, MinibatchRequest, reading_error
+from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import tfdata

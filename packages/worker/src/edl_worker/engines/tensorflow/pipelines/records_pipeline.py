@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.batch import Batch
+from edl_worker.core.batch import Batch, Blocks
 from edl_worker.engines.tensorflow.pipelines.columns import Column, shape_features, shape_labels
 from edl_worker.engines.tensorflow.pipelines.random_state import seeded
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.errors import user_code_error
-from edl_worker.model_file.input_pipeline import Blocks, MinibatchRequest, reading_error
+from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import example

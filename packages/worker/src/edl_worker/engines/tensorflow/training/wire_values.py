@@ -45,11 +45,6 @@ class WireValues:
             for each in {WirePrecision.FLOAT32, precision}
         }
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of all values in float32, and in the precision of the job."""
-        return self.arena.nbytes, self.arena.nbytes_as(self.precision)
-
     def read(self) -> list[tf.Tensor]:
         """A copy of the present values, one flat tensor for each group of the arena."""
         return list(self._read())

@@ -6,12 +6,12 @@ import recordio
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
-from edl_worker.engines.tensorflow.model.model_file import ModelFile
+from edl_worker.core.step_engine import BatchSource
 from edl_worker.model_file.input_pipeline import reading_error
 from elasticdl.python.common.constants import Mode
 
 
-def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
+def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
     """The first minibatch that the model file makes of the job's data.
 
     Raises:
@@ -41,7 +41,7 @@ def first_batch(file: ModelFile, job: JobDescription, mode: Mode, minibatch_size
 
 
 def _first_of(
-    source: recordio.Source, file: ModelFile, mode: Mode, minibatch_size: int
+    source: recordio.Source, file: BatchSource, mode: Mode, minibatch_size: int
 ) -> Batch | None:
     # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import keras
-
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model.trained_model import (
     MODEL_ZOO,
@@ -24,7 +22,7 @@ from edl_runtime.model.trained_model import (
 from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
-from edl_worker.tasks import weight_files
+from edl_worker.trained_model import weight_files
 from recordio.errors import RecordError, UnreadableFile
 from recordio.storage.files import local_path
 from recordio.storage.store_errors import reason_of, remedy_of
@@ -89,7 +87,7 @@ def open_directory(uri: str) -> TrainedModelDirectory:
     Raises:
         EdlError: there is none, or it is damaged.
     """
-    path = _local(uri, _until_exit)
+    path = local_copy(uri, _until_exit)
     try:
         description = decode_trained_model(read_description(path))
         check_zoo(description.model_zoo)
@@ -111,52 +109,12 @@ def open_directory(uri: str) -> TrainedModelDirectory:
         ) from None
 
 
-def initialize(model: keras.Model, init_from: str) -> None:
-    """Give a model the values of ``--init-from``.
+def local_copy(uri: str, copies: ExitStack) -> Path:
+    """Return the path of what a URI names; of what is in a store, a copy.
 
     Args:
-        init_from: a trained model's directory, a ``.safetensors`` or a ``.keras`` file; a URI.
-
-    Raises:
-        EdlError: the file is missing, damaged, or of another model.
+        copies: deletes the copy when it is closed.
     """
-    with ExitStack() as copied:
-        _assign(model, _local(init_from, copied), init_from)
-
-
-def _assign(model: keras.Model, path: Path, init_from: str) -> None:
-    if path.suffix in (".keras", ".h5"):
-        _load_keras(model, path, init_from)
-    elif path.suffix == ".safetensors":
-        weight_files.assign(model, weight_files.read(path))
-    elif path.is_dir() and not (path / DESCRIPTION).exists() and (path / KERAS).exists():
-        _load_keras(model, path / KERAS, init_from)
-    else:
-        weight_files.assign(model, open_directory(str(path)).read_values())
-
-
-def _load_keras(model: keras.Model, path: Path, named: str) -> None:
-    if not path.exists():
-        raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"there is no file {named}",
-            where=named,
-            remedy="Name a trained model's directory, or a .keras or .safetensors file.",
-        )
-    try:
-        model.load_weights(path)
-    except Exception as error:  # Keras raises what it likes
-        first = str(error).strip().splitlines()
-        raise EdlError(
-            ErrorCode.SHAPE_MISMATCH,
-            f"the values of {path.name} do not fit the model: {first[0] if first else error!r}",
-            where=named,
-            remedy="Use the model definition and --params that the values were trained with.",
-        ) from error
-
-
-def _local(uri: str, copies: ExitStack) -> Path:
-    """The path of what a URI names; of what is in a store, a copy, until ``copies`` are closed."""
     if not is_uri(uri):
         return Path(local_path(uri))
     folder = tempfile.TemporaryDirectory(prefix="edl-trained-", ignore_cleanup_errors=True)

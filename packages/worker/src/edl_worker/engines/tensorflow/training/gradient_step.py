@@ -8,12 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from edl_worker.core.batch import Batch
+from edl_worker.core.step_engine import RowRequest, StepResult
 from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
-from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables, RowRequest
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
 from edl_worker.engines.tensorflow.training.arena import Weight
-from edl_worker.engines.tensorflow.training.trainer import StepResult, Trainer
 from edl_worker.engines.tensorflow.training.wire_values import WireValues, flatten, memory
 
 # Operations that only look at a variable. Any other one that is given it may change it.
@@ -22,14 +22,12 @@ _READS = frozenset(
 )
 
 
-class GradientTrainer(Trainer):
+class GradientStep:
     """A model whose variables are always those of one parameter version.
 
     A step leaves no trace in the variables that are sent: what it does to moving statistics is
     taken out as a difference and undone, so that a step that is repeated gives the same.
     """
-
-    changes_values = False
 
     def __init__(
         self, model_file: ModelFile, wire: WireValues, tables: EmbeddingTables | None = None
@@ -41,11 +39,14 @@ class GradientTrainer(Trainer):
             wire: its weights.
             tables: its embedding tables.
         """
-        super().__init__(model_file, wire)
+        self._file = model_file
+        self._wire = wire
         self._tables = tables
+        groups = wire.arena.groups
+        self._trainable = [group.weights for group in groups if group.trainable]
+        self._state = [group.weights for group in groups if not group.trainable]
         self._lookups: tuple[int, ...] = ()
         self._step = SizeAgnosticFunction(self._trace_step)
-        self._computed: StepResult | None = None
 
     @property
     def traces(self) -> int:
@@ -53,7 +54,7 @@ class GradientTrainer(Trainer):
         return self._step.traces
 
     def prime(self, batch: Batch) -> None:
-        """As ``Trainer.prime``."""
+        """Trace the step once for all sizes of a minibatch shaped like this one."""
         open_nests: tuple[Any, ...] = ()
         if self._tables is not None:
             wanted = self._tables.wanted(batch, training=True)
@@ -61,23 +62,6 @@ class GradientTrainer(Trainer):
             open_nests = self._tables.specs(wanted)
         inputs = batch.features, batch.labels, batch.weights
         self._step.prime(batch.size, *inputs, open_nests=open_nests)
-
-    def begin_push(self, version: int, learning_rate: float | None = None) -> None:
-        """Drop the last gradient; the optimizer is where the values are."""
-        self._computed = None
-
-    def add(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> float:
-        """Compute a gradient, which is all that the push sends."""
-        self._computed = self.compute(batch, wanted, rows)
-        return self._computed.loss
-
-    def take(self) -> StepResult:
-        """The gradient that was computed last."""
-        computed, self._computed = self._computed, None
-        assert computed is not None, "a gradient was computed"
-        return computed
 
     def compute(
         self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
@@ -130,7 +114,7 @@ class GradientTrainer(Trainer):
             with tf.GradientTape() as tape:
                 tape.watch(rows)
                 with in_stage(stage):
-                    loss = self._loss(features, labels, weights)
+                    loss = training_loss(self._file, features, labels, weights)
             if self._tables is not None:
                 self._tables.check_step(graph)
             modified = _modified(graph, state)
@@ -159,6 +143,17 @@ class GradientTrainer(Trainer):
         # This merges the gradients of all lookups of an id.
         merged = [tf.convert_to_tensor(part) for part in row_gradients]
         return flat, delta, loss, merged, self._wire.quantize(flat, merged)
+
+
+def training_loss(file: ModelFile, features: Any, labels: Any, weights: Any) -> tf.Tensor:
+    """Return the loss of a minibatch, regularization included."""
+    outputs = file.call(features, training=True)
+    weights = file.training_weights(labels, weights)
+    loss = tf.cast(file.compute_loss(outputs, labels, weights), tf.float32)
+    added = file.model.losses
+    if added:
+        loss += tf.add_n([tf.cast(tf.reduce_sum(term), tf.float32) for term in added])
+    return loss
 
 
 def _modified(graph: Any, weights: Sequence[Weight]) -> set[str]:

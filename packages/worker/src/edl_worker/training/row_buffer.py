@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from edl_proto.transport.direct_connection import FrameError
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
-from edl_worker.engines.tensorflow.embedding.tables import RowRequest
-from edl_worker.engines.tensorflow.quantization import dequantize
+from edl_worker.core.step_engine import RowRequest
 
 _ALIGNED = 64
 """TensorFlow copies memory that is not aligned to so many bytes."""
@@ -78,9 +76,16 @@ class RowReceiveBuffer:
         for dim, ids in zip(self._dims, wanted.ids, strict=True):
             end = at + dtype.itemsize * dim * ids.size
             rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
-            found.append(rows if is_whole else dequantize(tf.constant(rows), self._precision))
+            found.append(rows if is_whole else _dequantize(rows, self._precision))
             at = end
         return found
+
+
+def _dequantize(bits: npt.NDArray[np.uint16], precision: WirePrecision) -> npt.NDArray[np.float32]:
+    """Return numbers of 16 bits as float32; exact."""
+    if precision == WirePrecision.FLOAT16:
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:

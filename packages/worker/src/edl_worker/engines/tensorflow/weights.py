@@ -1,35 +1,23 @@
-"""Values of variables in files: name -> value, as safetensors."""
+"""The values of a Keras model by name: reading them, and giving them those of a file."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core import variable_names
 from edl_worker.engines.tensorflow.embedding.layer import IDS, ROWS, SEED, Embedding
 from edl_worker.engines.tensorflow.internals import nested_layers
+from edl_worker.trained_model import directory, weight_files
+from edl_worker.trained_model.weight_files import NamedValues
 
 _TABLES = (IDS, ROWS, SEED)
-_ORDER = "order"
-"""Metadata: the names in the order of the model, which the format itself does not keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedValues:
-    """Values by name, in the order of the model that they were saved from."""
-
-    arrays: Mapping[str, npt.NDArray[Any]]
-    source: str
 
 
 def of_model(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
@@ -41,38 +29,54 @@ def of_model(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def save(values: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
-    """Write a safetensors file."""
-    packed = {name: np.array(value, order="C", copy=None) for name, value in values.items()}
-    save_file(packed, path, metadata={_ORDER: json.dumps(list(values))})
+def initialize(model: keras.Model, init_from: str) -> None:
+    """Give a model the values of ``--init-from``.
 
-
-def read(path: Path) -> NamedValues:
-    """Read a safetensors file, whole.
+    Args:
+        init_from: a trained model's directory, a ``.safetensors`` or a ``.keras`` file; a URI.
 
     Raises:
-        EdlError: it is missing or damaged.
+        EdlError: the file is missing, damaged, or of another model.
     """
-    try:
-        with safe_open(path, framework="numpy") as file:
-            order = json.loads((file.metadata() or {}).get(_ORDER, "null")) or list(file.keys())
-            if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
-                raise ValueError(f"its {_ORDER} is no list of names")
-            return NamedValues({name: file.get_tensor(name) for name in order}, str(path))
-    except FileNotFoundError:
+    with ExitStack() as copied:
+        _assign_file(model, directory.local_copy(init_from, copied), init_from)
+
+
+def _assign_file(model: keras.Model, path: Path, init_from: str) -> None:
+    if path.suffix in (".keras", ".h5"):
+        _load_keras(model, path, init_from)
+    elif path.suffix == ".safetensors":
+        assign(model, weight_files.read(path))
+    elif _has_only_keras(path):
+        _load_keras(model, path / directory.KERAS, init_from)
+    else:
+        assign(model, directory.open_directory(str(path)).read_values())
+
+
+def _has_only_keras(path: Path) -> bool:
+    """Return whether a folder has a model of Keras, and is not what edl wrote."""
+    has_description = (path / directory.DESCRIPTION).exists()
+    return path.is_dir() and not has_description and (path / directory.KERAS).exists()
+
+
+def _load_keras(model: keras.Model, path: Path, named: str) -> None:
+    if not path.exists():
         raise EdlError(
             ErrorCode.MODEL_NOT_FOUND,
-            f"there is no file {path.name} in {path.parent}",
-            where=str(path),
-            remedy="Name a directory that edl train wrote as its --output.",
-        ) from None
-    except (SafetensorError, ValueError, OSError, RecursionError) as error:
+            f"there is no file {named}",
+            where=named,
+            remedy="Name a trained model's directory, or a .keras or .safetensors file.",
+        )
+    try:
+        model.load_weights(path)
+    except Exception as error:  # Keras raises what it likes
+        first = str(error).strip().splitlines()
         raise EdlError(
-            ErrorCode.CHECKPOINT_DAMAGED,
-            f"{path.name} cannot be read: {error}",
-            where=str(path),
-            remedy="Copy the trained model again, or train it again.",
-        ) from None
+            ErrorCode.SHAPE_MISMATCH,
+            f"the values of {path.name} do not fit the model: {first[0] if first else error!r}",
+            where=named,
+            remedy="Use the model definition and --params that the values were trained with.",
+        ) from error
 
 
 def assign(model: keras.Model, values: NamedValues) -> None:

@@ -1,0 +1,371 @@
+"""The ports to the framework that computes on models, such as TensorFlow.
+
+A ``Framework`` loads the model of a job as a ``ModelEngine``, which makes minibatches, infers and
+measures. If the job trains, the model has a ``StepEngine``, which holds values and changes them.
+The tests have a suite for engines; whatever passes it can do all tasks of a worker.
+
+Tensors of minibatches, outputs and rows are the engine's own. Everything outside only passes them
+on, or reads them as arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from edl_worker.core.batch import Batch, Blocks
+from edl_worker.core.job import JobDescription, WirePrecision
+from edl_worker.core.layout import PayloadLayout
+from edl_worker.core.model_description import (
+    ModelDescription,
+    TableDescription,
+    VariableDescription,
+)
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from elasticdl.python.common.constants import Mode
+
+IdArray = npt.NDArray[np.int64]
+RowArray = npt.NDArray[np.float32]
+Scan = Callable[[int], tuple[IdArray, RowArray]]
+"""Returns all rows of a table, given its number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRequest:
+    """The rows that one minibatch needs.
+
+    Attributes:
+        ids: for each table the ids, each once.
+        tables: for each lookup the number of its table.
+        at: for each lookup, where its ids are among the ids of the table, as the engine wants it.
+    """
+
+    ids: tuple[IdArray, ...]
+    tables: tuple[int, ...]
+    at: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one push sends: the result of one minibatch, or of several local steps.
+
+    Attributes:
+        gradient: bytes of the trainable groups, in wire order.
+        state_delta: bytes of the state groups; empty when training changes no state.
+        loss: of the minibatch, regularization included; of local steps the mean over records.
+        rows: bytes of the gradients of rows, for each embedding table.
+        precision: of gradient and rows; float32 if a number overflows in 16 bits.
+    """
+
+    gradient: tuple[memoryview, ...]
+    state_delta: tuple[memoryview, ...]
+    loss: float
+    rows: tuple[memoryview, ...] = ()
+    precision: WirePrecision = WirePrecision.FLOAT32
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the loss is finite."""
+        return math.isfinite(self.loss)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportForm:
+    """A form of the trained model, which the model may lack.
+
+    Attributes:
+        file: name of the file or folder.
+        save: writes it to a path that does not exist yet.
+        check: raises what ``save`` would raise, as far as that is known before training; takes
+            whether it may take as long as tracing a step.
+        failure: what it means that ``save`` fails, as the beginning of a sentence.
+    """
+
+    file: str
+    save: Callable[[Path], object]
+    check: Callable[[bool], object]
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """What a model file has, for reports and error messages.
+
+    Attributes:
+        form: how the model was written.
+        parameters: trainable numbers; None if only data can show it.
+        inputs: name, shape and dtype of each input; None if only data can show them.
+        metrics: ``loss`` and the model file's metrics.
+        output_names: of a model with several outputs.
+        loss_place: file, line and name of the loss; empty if there is none.
+        input_place: file, line and name of the input function.
+        input_shapes: a nest of what has dtype and shape, as the model takes it; None: unknown.
+    """
+
+    form: str
+    name: str
+    parameters: int | None
+    inputs: list[dict[str, Any]] | None
+    metrics: tuple[str, ...]
+    output_names: tuple[str, ...] = ()
+    loss_place: str = ""
+    input_place: str = ""
+    input_shapes: Any = None
+
+
+class RowEngine(Protocol):
+    """The embedding tables of a model, in the order in which the master numbers them."""
+
+    def describe(self) -> Sequence[TableDescription]:
+        """Return the tables for ``ModelDescription.tables``."""
+
+    def wanted(self, batch: Batch, *, training: bool) -> RowRequest:
+        """Return the rows that a minibatch needs.
+
+        Raises:
+            EdlError: they cannot be known before the model runs, or are too many.
+            ValueError: an id is none of the layer's.
+        """
+
+    def initial_rows(self) -> Iterator[tuple[int, IdArray, RowArray]]:
+        """Yield rows that differ from the initializer: table number, ids (n,), rows (n, dim)."""
+
+    def initial_rows_of(self, wanted: RowRequest) -> list[Any]:
+        """Return the rows that a minibatch needs, as before training: (ids, dim) for each table."""
+
+    def stored_rows(self, scan: Scan) -> AbstractContextManager[None]:
+        """Return a context in which the model has all rows, so that it needs no master."""
+
+
+class StepEngine(Protocol):
+    """The values of a model, and the steps that compute on them or change them.
+
+    There is no method for a reduced gradient (apply) and none for the state of the optimizer or
+    for devices: nothing calls them before replicas of a model train in step.
+    """
+
+    @property
+    def layout(self) -> PayloadLayout[VariableDescription]:
+        """Where each value lies in a payload."""
+
+    @property
+    def precision(self) -> WirePrecision:
+        """The precision in which gradients and newer values should be sent."""
+
+    @property
+    def tables(self) -> RowEngine | None:
+        """The embedding tables of the model; None if it has none."""
+
+    def describe(self) -> ModelDescription:
+        """Return the model as the master needs to know it."""
+
+    def trace(self, batch: Batch, *, local: bool) -> None:
+        """Trace a step once for all sizes of a minibatch shaped like this one.
+
+        Args:
+            batch: any minibatch.
+            local: trace ``step``; otherwise ``gradient``.
+        """
+
+    def gradient(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> StepResult:
+        """Return the gradient of the loss of a minibatch at the present values.
+
+        The values stay as they are, also the state that training changes without a gradient.
+
+        Args:
+            batch: the minibatch.
+            wanted: the rows that it needs of the model's embedding tables, if there are any.
+            rows: these rows, an array for each table.
+        """
+
+    def step(self, batch: Batch) -> float:
+        """Update the values with the model's own optimizer; return the loss."""
+
+    def place_optimizer(self, version: int, learning_rate: float | None) -> None:
+        """Set where the optimizer of ``step`` stands.
+
+        Args:
+            version: how many minibatches the values have had.
+            learning_rate: what callbacks have set; None: as the optimizer says.
+        """
+
+    def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
+        """Return flat arrays of the trainable groups as they are sent, and their precision."""
+
+    def read(self) -> list[npt.NDArray[Any]]:
+        """Return a copy of the present values, one flat array for each group of the layout."""
+
+    def assign(
+        self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
+    ) -> None:
+        """Give the model the values of a payload, which is copied.
+
+        Args:
+            payload: the values.
+            precision: of the payload; that of the job, or float32.
+        """
+
+    def call_callbacks(self, ended: int, call: EpochLogs) -> CallbackResult:
+        """Call the callbacks of the model file between two epochs.
+
+        Args:
+            ended: epochs that are over; 0: the training begins.
+            call: what the call before has left.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, they do what they must not.
+        """
+
+    def export(self) -> tuple[Mapping[str, npt.NDArray[Any]], Sequence[ExportForm]]:
+        """Return the present values by name, and the further forms of the model."""
+
+
+class Metrics(Protocol):
+    """The metrics of some records; states of different records add up."""
+
+    def add(self, batch: Batch, infer: Callable[[Batch], Any]) -> None:
+        """Count a minibatch."""
+
+    def states(self) -> list[tuple[str, list[npt.NDArray[Any]]]]:
+        """Return the values of each metric's state variables."""
+
+    def load(self, states: list[tuple[str, list[npt.NDArray[Any]]]]) -> None:
+        """Replace the states by a sum of states."""
+
+    def result(self) -> Mapping[str, Any]:
+        """Return the values of the metrics."""
+
+
+class BatchSource(Protocol):
+    """Makes minibatches of records as a model file says."""
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether the model file reads the data by itself."""
+
+    def blocks(self, uri: str, start: int, stop: int, read: Blocks) -> Blocks:
+        """Return how to read some records: the model file's own reader of data, if it has one.
+
+        Args:
+            uri: file of the records ``start`` to ``stop``.
+            read: how edl would read them.
+        """
+
+    def batches(
+        self,
+        blocks: Blocks,
+        *,
+        mode: Mode,
+        minibatch_size: int,
+        seed: int,
+        skip: int = 0,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Batch]:
+        """Return the minibatches of one task, the same ones for the same records and seed.
+
+        Close the iterator (``.close()``) if you leave it before its end.
+
+        Args:
+            blocks: the records of the task.
+            skip: number of minibatches to leave out at the start.
+            columns: names of the columns if the records are CSV rows.
+
+        Raises:
+            EdlError: from ``next``: the data or the model file has an error.
+        """
+
+
+class ModelEngine(Protocol):
+    """A model whose contract has been checked, ready for the tasks of its job."""
+
+    @property
+    def zoo(self) -> Path:
+        """The root of the model zoo, for places in error messages."""
+
+    @property
+    def sample(self) -> Batch:
+        """The first minibatch of the job's data."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of the framework's packages, by name."""
+
+    @property
+    def source(self) -> BatchSource:
+        """What makes the minibatches."""
+
+    @property
+    def steps(self) -> StepEngine | None:
+        """The values and steps of a training job; None in others."""
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the model can be called; one with steps of its own may only call its parts."""
+
+    def summarize(self) -> ModelSummary:
+        """Return what the model file has."""
+
+    def infer(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> Any:
+        """Return the model's outputs, or predictions in a prediction job; a nest of tensors."""
+
+    def process_outputs(self, outputs: Any, worker_id: int) -> None:
+        """Give the outputs of a minibatch to the model file, if it wants them."""
+
+    def new_metrics(self) -> Metrics:
+        """Return metrics that have counted nothing yet."""
+
+    def preserve_state(self) -> AbstractContextManager[None]:
+        """Return a context that undoes what steps do to variables that are not sent."""
+
+
+class Profiler(Protocol):
+    """Profiles some steps of this worker."""
+
+    def begin_step(self) -> None:
+        """Note that the next step begins, so the one before has ended."""
+
+
+class Framework(Protocol):
+    """What the composition root chooses; nothing is imported before ``prepare``."""
+
+    def prepare(self) -> None:
+        """Import the framework and all code that needs it, which takes seconds."""
+
+    def load(self, job: JobDescription, context: Mapping[str, Any]) -> ModelEngine:
+        """Load the model file of a job and check the whole contract.
+
+        Args:
+            job: of any type, with data.
+            context: ``job``, ``worker_id`` and ``master``, for model files that ask for it.
+
+        Raises:
+            ContractErrors: everything that is wrong with the model file.
+            EdlError: the data or the trained model cannot be read, or do not fit the model.
+        """
+
+    def check(self, job: JobDescription) -> ModelSummary:
+        """Check the definitions of a model file, without data.
+
+        Raises:
+            ContractErrors: everything that is wrong with them.
+        """
+
+    def profiler(self, first: int, last: int, send: Callable[[bytes], None]) -> Profiler:
+        """Return what profiles the steps from ``first`` to ``last``.
+
+        Args:
+            first: number of a step, counted from 1.
+            last: is profiled, too.
+            send: takes the finished profile, an XSpace, gzipped.
+        """

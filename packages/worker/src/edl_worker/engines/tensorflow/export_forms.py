@@ -1,0 +1,76 @@
+"""The forms of a Keras model in which it can be served and loaded again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from edl_worker.core.outputs import named_outputs
+from edl_worker.core.step_engine import ExportForm
+from edl_worker.engines.tensorflow.internals import without_default_signature
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.trained_model import directory
+
+
+def export_forms(file: ModelFile, input_spec: Any) -> tuple[ExportForm, ...]:
+    """Return the forms of a model: Keras's own file, and a SavedModel.
+
+    Args:
+        file: the model, with the values to write.
+        input_spec: specification of a minibatch's features, any size.
+    """
+    model = file.model
+
+    def trace() -> Any:
+        names = list(getattr(model, "output_names", ()) or ())
+
+        def serve(features: Any) -> dict[str, Any]:
+            return named_outputs(file.call(features, training=False), names)
+
+        # As a traced function: Keras itself knows no signatures of sparse or ragged features.
+        signature = [_with_names(input_spec, model)]
+        traced = tf.function(serve, input_signature=signature, autograph=False)
+        traced.get_concrete_function()
+        return traced
+
+    def save_for_serving(to: Path) -> None:
+        """Write a SavedModel whose signature takes features as the pipeline makes them."""
+        archive = keras.export.ExportArchive()
+        archive.track(model)
+        archive.add_endpoint("serve", trace())
+        with without_default_signature():
+            archive.write_out(str(to), verbose=False)
+
+    return (
+        ExportForm(
+            directory.KERAS,
+            model.save,
+            lambda thorough: keras.saving.serialize_keras_object(model),
+            f"The trained model has no {directory.KERAS}, since Keras cannot save this model",
+        ),
+        ExportForm(
+            directory.SAVED_MODEL,
+            save_for_serving,
+            lambda thorough: trace() if thorough else None,
+            "The trained model has no SavedModel, since TensorFlow cannot trace this model for "
+            "serving",
+        ),
+    )
+
+
+def _with_names(spec: Any, model: keras.Model) -> Any:
+    """Names for the signature's inputs; a single tensor is called as the model's input is."""
+    if isinstance(spec, dict):
+        return {
+            name: tf.TensorSpec(part.shape, part.dtype, name=name)
+            if isinstance(part, tf.TensorSpec)
+            else part
+            for name, part in spec.items()
+        }
+    if isinstance(spec, tf.TensorSpec):
+        inputs = getattr(model, "input_names", None) or ["features"]
+        return tf.TensorSpec(spec.shape, spec.dtype, name=inputs[0])
+    return spec

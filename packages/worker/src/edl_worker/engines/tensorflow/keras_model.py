@@ -1,0 +1,109 @@
+"""A Keras model, ready for the tasks of its job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from edl_worker.core.batch import Batch
+from edl_worker.core.step_engine import Metrics, ModelSummary, RowRequest
+from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
+from edl_worker.engines.tensorflow.keras_steps import KerasSteps
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
+
+VERSIONS = {"tensorflow": tf.__version__, "keras": keras.__version__}
+
+
+@dataclass(slots=True)
+class LoadedKerasModel:
+    """The ``ModelEngine`` of a Keras model.
+
+    Attributes:
+        source: the model file.
+        predicts: use the model's ``predict_step`` if it defines one.
+    """
+
+    source: ModelFile
+    zoo: Path
+    sample: Batch
+    steps: KerasSteps | None = None
+    predicts: bool = False
+    versions: dict[str, str] = field(default_factory=lambda: dict(VERSIONS))
+    _lookups: tuple[int, ...] = ()
+    _call: SizeAgnosticFunction = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._call = SizeAgnosticFunction(self._trace)
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the model can be called; one with steps of its own may only call its parts."""
+        return self.source.has_call
+
+    def summarize(self) -> ModelSummary:
+        """Return what the model file has."""
+        return summarize(self.source)
+
+    def infer(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> Any:
+        """Return the outputs of the model; see ``ModelEngine``."""
+        if wanted is None:
+            return self._call(batch.size, batch.features)
+        self._lookups = wanted.tables
+        tensors = [tf.convert_to_tensor(part) for part in rows]
+        return self._call(batch.size, batch.features, open_nests=(tensors, list(wanted.at)))
+
+    def process_outputs(self, outputs: Any, worker_id: int) -> None:
+        """Give the outputs of a minibatch to the model file, if it wants them."""
+        self.source.process_outputs(outputs, worker_id)
+
+    def new_metrics(self) -> Metrics:
+        """Return metrics that have counted nothing yet."""
+        return self.source.new_metrics()
+
+    @contextmanager
+    def preserve_state(self) -> Iterator[None]:
+        """Undo what steps do to variables that are not sent, such as the states of Dropout."""
+        model = self.source.model
+        before = [(v, v.numpy()) for v in model.variables if not v.dtype.startswith("float")]
+        try:
+            yield
+        finally:
+            for variable, value in before:
+                variable.assign(value)
+
+    def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
+        tables = None if self.steps is None else self.steps.tables
+        stage = None if tables is None else tables.serving(self._lookups, rows, at)
+        with in_stage(stage):
+            if self.predicts:
+                return self.source.predict(features)
+            return self.source.call(features, training=False)
+
+
+def summarize(file: ModelFile) -> ModelSummary:
+    """Return what a model file has."""
+    model = file.model
+    parameters = None
+    if model.built:
+        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    return ModelSummary(
+        form=file.form,
+        name=model.name,
+        parameters=parameters,
+        inputs=file.inputs,
+        metrics=tuple(file.metric_names),
+        output_names=tuple(getattr(model, "output_names", None) or ()),
+        loss_place=file.loss_place,
+        input_place=file.input_place,
+        input_shapes=getattr(model, "inputs", None),
+    )

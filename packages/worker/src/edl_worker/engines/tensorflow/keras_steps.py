@@ -1,0 +1,136 @@
+"""The values and steps of a Keras model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from edl_worker.core.batch import Batch
+from edl_worker.core.job import WirePrecision
+from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.step_engine import ExportForm, RowRequest, StepResult
+from edl_worker.core.tasks import CallbackResult, EpochLogs
+from edl_worker.engines.tensorflow import weights
+from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
+from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
+from edl_worker.engines.tensorflow.export_forms import export_forms
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.optimizers import describe_optimizers, plain_number
+from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
+from edl_worker.engines.tensorflow.training.local_step import LocalStep
+from edl_worker.engines.tensorflow.training.wire_values import WireValues, memory
+
+
+class KerasSteps:
+    """The ``StepEngine`` of a Keras model; its steps are traced when they are first used."""
+
+    def __init__(
+        self,
+        file: ModelFile,
+        tables: EmbeddingTables | None = None,
+        precision: WirePrecision = WirePrecision.FLOAT32,
+        *,
+        epochs: int = 1,
+        input_spec: Any = None,
+    ) -> None:
+        """Arrange the values of a model that has been built.
+
+        Args:
+            file: the model.
+            tables: its embedding tables.
+            precision: in which gradients are sent.
+            epochs: how many the job has, for callbacks.
+            input_spec: specification of a minibatch's features, any size.
+
+        Raises:
+            EdlError: MODEL_CONTRACT, a weight cannot be sent.
+        """
+        self.layout = Arena(file.model, tables)
+        self.precision = precision
+        self.tables = tables
+        self._file = file
+        self._wire = WireValues(self.layout, precision)
+        self._gradient = GradientStep(file, self._wire, tables)
+        self._local: LocalStep | None = None
+        self._callbacks = CallbackCaller(file, self.layout, epochs)
+        self._input_spec = input_spec
+
+    @property
+    def traces(self) -> int:
+        """How often the gradient has been traced; more than a few is an error."""
+        return self._gradient.traces
+
+    def describe(self) -> ModelDescription:
+        """Return the model as the master needs to know it."""
+        file = self._file
+        optimizers = describe_optimizers(file, self.layout)
+        return ModelDescription(
+            variables=tuple(self.layout.describe()),
+            tables=tuple(self.tables.describe() if self.tables else ()),
+            reduction=file.reduction,
+            callbacks=tuple(type(each).__name__ for each in file.callbacks),
+            optimizer_json=json.dumps(optimizers, default=plain_number),
+        )
+
+    # --- steps -----------------------------------------------------------------------------
+
+    def trace(self, batch: Batch, *, local: bool) -> None:
+        """Trace a step; see ``StepEngine``."""
+        if local:
+            self._local_step().prime(batch)
+        else:
+            self._gradient.prime(batch)
+
+    def gradient(
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+    ) -> StepResult:
+        """Return the gradient of a minibatch; see ``StepEngine``."""
+        return self._gradient.compute(batch, wanted, rows)
+
+    def step(self, batch: Batch) -> float:
+        """Update the values; see ``StepEngine``."""
+        return self._local_step().update(batch)
+
+    def place_optimizer(self, version: int, learning_rate: float | None) -> None:
+        """Set where the optimizer stands; see ``StepEngine``."""
+        self._local_step().place_optimizer(version, learning_rate)
+
+    def _local_step(self) -> LocalStep:
+        if self._local is None:
+            self._local = LocalStep(self._file, self.layout)
+        return self._local
+
+    # --- values ----------------------------------------------------------------------------
+
+    def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
+        """Return flat arrays as they are sent; see ``StepEngine``."""
+        tensors = [tf.convert_to_tensor(part) for part in gradient]
+        quantized = self._wire.quantize(tensors, [])
+        parts, _, precision = self._wire.select(tensors, [], quantized)
+        return memory(parts), precision
+
+    def read(self) -> list[npt.NDArray[Any]]:
+        """Return a copy of the present values; see ``StepEngine``."""
+        return [tensor.numpy() for tensor in self._wire.read()]
+
+    def assign(
+        self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
+    ) -> None:
+        """Give the model the values of a payload; see ``StepEngine``."""
+        self._wire.assign(payload, precision)
+
+    # --- other tasks of a training job -----------------------------------------------------
+
+    def call_callbacks(self, ended: int, call: EpochLogs) -> CallbackResult:
+        """Call the callbacks of the model file; see ``StepEngine``."""
+        return self._callbacks.call(ended, call)
+
+    def export(self) -> tuple[Mapping[str, npt.NDArray[Any]], Sequence[ExportForm]]:
+        """Return the present values by name, and the further forms of the model."""
+        return weights.of_model(self._file.model), export_forms(self._file, self._input_spec)

@@ -1,0 +1,64 @@
+"""The optimizer of a model file as the master takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from edl_worker.engines.tensorflow.internals import uses_weight_decay
+from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.training.arena import Arena
+
+
+def describe_optimizers(file: ModelFile, arena: Arena) -> dict[str, Any]:
+    """The optimizer of a model file as the master takes it.
+
+    If its own training step has several, the others are added as ``others``, each with the names
+    of its ``variables``.
+    """
+    own = file.custom_train_step
+    if own is None:
+        return describe_optimizer(file.optimizer, arena)
+    described = describe_optimizer(file.optimizer, arena, own.untrained)
+    if own.others:
+        described["others"] = [
+            {
+                **describe_optimizer(other.optimizer, arena),
+                "variables": [w.name for w in arena.weights if w.variable.path in other.variables],
+            }
+            for other in own.others
+        ]
+    return described
+
+
+def describe_optimizer(
+    optimizer: keras.optimizers.Optimizer, arena: Arena, untrained: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """An optimizer as Keras serializes it, and what Keras leaves out of that.
+
+    ``exclude_from_weight_decay`` is not part of the optimizer's configuration: the names of the
+    excluded variables are added as ``excluded_from_weight_decay``.
+
+    Args:
+        untrained: paths of further variables to exclude, which the optimizer never updates.
+    """
+    described: dict[str, Any] = dict(keras.optimizers.serialize(optimizer))
+    excluded = [
+        weight.name
+        for weight in arena.weights
+        if weight.trainable
+        and (weight.variable.path in untrained or not uses_weight_decay(optimizer, weight.variable))
+    ]
+    if excluded:
+        described["excluded_from_weight_decay"] = excluded
+    return described
+
+
+def plain_number(value: Any) -> Any:
+    """Return a number of numpy or TensorFlow in an optimizer's configuration as JSON takes it."""
+    if hasattr(value, "item"):
+        return value.item()
+    if hasattr(value, "numpy"):
+        return value.numpy().item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
