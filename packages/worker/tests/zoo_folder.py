@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edl_worker.core.job import ModelReference
-from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
+
+if TYPE_CHECKING:
+    from edl_worker.engines.tensorflow.model import ModelFile
 
 DESIGN_DOCUMENTS = Path(__file__).parent / "model_file" / "design_documents"
 IMPORTS = """\
@@ -48,6 +50,9 @@ class ZooFolder:
         return ModelReference(str(self.root), model_def, **options)
 
     def load(self, model_def: str, **options: Any) -> ModelFile:
+        # Not imported above: many tests need no TensorFlow, which takes seconds to import.
+        from edl_worker.engines.tensorflow.model import load_model_file
+
         keep = {k: options.pop(k) for k in ("context", "purpose", "seed") if k in options}
         return load_model_file(self.reference(model_def, **options), **keep)
 

@@ -73,8 +73,7 @@ def step_of(
     file: File, tables: EmbeddingTables, features: Any, labels: Any, size: int
 ) -> tuple[StepResult, RowRequest]:
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
-    batch = Batch(features, labels, size)
-    trainer.prime(batch)
+    trainer.prime(batch := Batch(features, labels, size))
     wanted = tables.wanted(batch, training=True)
     step = trainer.compute(batch, wanted, rows_for(wanted))
     assert trainer.traces == 1

@@ -1,0 +1,246 @@
+"""What every engine does: the suite that each passes, on a job that trains on the points.
+
+The model's own optimizer is SGD without momentum, with a rate of 0.1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import recordio
+from edl_proto.v1 import job_pb2
+from edl_worker.codec.jobs import decode_job
+from edl_worker.core.batch import Batch
+from edl_worker.core.job import JobDescription
+from edl_worker.core.step_engine import Framework, ModelEngine, StepEngine
+from edl_worker.training.initial_values import payload_of
+from edl_worker.training.trainer import LocalTrainer
+from elasticdl.python.common.constants import Mode
+
+RATE = 0.1
+SIZE = 8
+Array = np.ndarray[Any, Any]
+
+
+def batches_of(
+    model: ModelEngine, points: Path, mode: Mode = Mode.TRAINING, *, seed: int = 3, skip: int = 0
+) -> list[Batch]:
+    def blocks() -> Iterator[list[bytes]]:
+        records = list(recordio.open_source(str(points)).read(0, 28))
+        for start, stop in pairwise([0, 5, 20, 28]):
+            yield records[start:stop]
+
+    read = model.source.batches(blocks, mode=mode, minibatch_size=SIZE, seed=seed, skip=skip)
+    return list(read)
+
+
+def flat(parts: Any) -> list[Array]:
+    return [np.frombuffer(part, np.float32) for part in parts]
+
+
+class EngineSuite:
+    """Subclasses say which framework it is."""
+
+    framework: Framework
+
+    @pytest.fixture
+    def described(self, job: job_pb2.JobSpec) -> JobDescription:
+        return decode_job(job)
+
+    @pytest.fixture
+    def model(self, described: JobDescription) -> ModelEngine:
+        self.framework.prepare()
+        return self.framework.load(described, {"job": "points", "worker_id": 0, "master": ""})
+
+    @pytest.fixture
+    def steps(self, model: ModelEngine) -> StepEngine:
+        assert model.steps is not None
+        return model.steps
+
+    # --- minibatches -------------------------------------------------------------------------
+
+    def test_the_sample_is_a_whole_minibatch(self, model: ModelEngine) -> None:
+        assert model.sample.size == SIZE
+        assert len(np.asarray(model.infer(model.sample))) == SIZE
+
+    def test_minibatches_are_the_same_for_the_same_seed(
+        self, model: ModelEngine, points: Path
+    ) -> None:
+        first, again = batches_of(model, points), batches_of(model, points)
+        assert [batch.size for batch in first] == [8, 8, 8, 4]
+        other = batches_of(model, points, seed=4)
+        labels = [
+            [np.asarray(batch.labels).tolist() for batch in each] for each in (first, again, other)
+        ]
+        assert labels[0] == labels[1] != labels[2]
+
+    def test_skipped_minibatches_do_not_change_the_others(
+        self, model: ModelEngine, points: Path
+    ) -> None:
+        whole, rest = batches_of(model, points), batches_of(model, points, skip=2)
+        assert [np.asarray(batch.labels).tolist() for batch in rest] == [
+            np.asarray(batch.labels).tolist() for batch in whole[2:]
+        ]
+
+    def test_a_prediction_keeps_the_order_and_has_no_labels(
+        self, model: ModelEngine, points: Path
+    ) -> None:
+        predicted = batches_of(model, points, Mode.PREDICTION)
+        evaluated = batches_of(model, points, Mode.EVALUATION)
+        assert all(batch.labels is None for batch in predicted)
+        for one, other in zip(predicted, evaluated, strict=True):
+            np.testing.assert_array_equal(model.infer(one), model.infer(other))
+
+    # --- values --------------------------------------------------------------------------------
+
+    def test_what_was_read_can_be_assigned(self, steps: StepEngine) -> None:
+        before = payload_of(steps)
+        assert before.nbytes == steps.layout.nbytes
+        steps.assign(np.zeros_like(before))
+        assert not payload_of(steps).any()
+        steps.assign(before)
+        np.testing.assert_array_equal(payload_of(steps), before)
+
+    def test_values_that_were_read_stay_as_they_are(self, steps: StepEngine) -> None:
+        read = steps.read()
+        noted = [part.copy() for part in read]
+        steps.assign(np.zeros(steps.layout.nbytes, np.uint8))
+        for part, value in zip(read, noted, strict=True):
+            np.testing.assert_array_equal(part, value)
+
+    def test_outputs_are_those_of_the_present_values(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        before = np.asarray(model.infer(model.sample))
+        steps.assign(np.zeros(steps.layout.nbytes, np.uint8))
+        after = np.asarray(model.infer(model.sample))
+        assert before.shape == after.shape
+        assert np.ptp(after, axis=0).max() == 0.0 < np.ptp(before, axis=0).max()
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def test_a_gradient_changes_nothing_and_can_be_repeated(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        before = payload_of(steps)
+        first, again = steps.gradient(model.sample), steps.gradient(model.sample)
+        np.testing.assert_array_equal(payload_of(steps), before)
+        assert first.loss == again.loss > 0.0
+        assert [bytes(part) for part in (*first.gradient, *first.state_delta)] == [
+            bytes(part) for part in (*again.gradient, *again.state_delta)
+        ]
+        assert [part.nbytes for part in (*first.gradient, *first.state_delta)] == [
+            group.nbytes for group in steps.layout.groups
+        ]
+
+    def test_a_gradient_is_the_slope_of_the_loss(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        gradient = np.concatenate(flat(steps.gradient(model.sample).gradient))
+        values = payload_of(steps).view(np.float32)
+        steepest = int(np.abs(gradient).argmax())
+        losses = []
+        for change in (-0.01, 0.01):
+            moved = values.copy()
+            moved[steepest] += change
+            steps.assign(moved.view(np.uint8))
+            losses.append(steps.gradient(model.sample).loss)
+        slope = (losses[1] - losses[0]) / 0.02
+        assert slope == pytest.approx(gradient[steepest], rel=0.02)
+
+    def test_a_step_is_a_gradient_that_the_optimizer_applies(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        before, computed = steps.read(), steps.gradient(model.sample)
+        steps.place_optimizer(0, None)
+        assert steps.step(model.sample) == pytest.approx(computed.loss, rel=1e-5)
+        changes = [-RATE * part for part in flat(computed.gradient)] + flat(computed.state_delta)
+        for then, change, now in zip(before, changes, steps.read(), strict=True):
+            np.testing.assert_allclose(now, then + change, rtol=1e-4, atol=1e-6)
+
+    def test_callbacks_may_set_another_rate_and_take_it_back(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        before = steps.read()[0]
+        steps.place_optimizer(0, 0.0)
+        steps.step(model.sample)
+        np.testing.assert_array_equal(steps.read()[0], before)
+        steps.place_optimizer(1, None)
+        steps.step(model.sample)
+        assert not np.array_equal(steps.read()[0], before)
+
+    def test_a_difference_is_sent_as_a_gradient_is(
+        self, model: ModelEngine, steps: StepEngine
+    ) -> None:
+        trainer = LocalTrainer(steps)
+        trainer.begin_push(0)
+        before = steps.read()
+        losses = [trainer.add(model.sample) for _ in range(2)]
+        pushed = trainer.take()
+        assert pushed.loss == pytest.approx(sum(losses) / 2)
+        for then, now, part in zip(
+            before, steps.read(), flat((*pushed.gradient, *pushed.state_delta)), strict=True
+        ):
+            np.testing.assert_array_equal(part, now - then)
+
+    def test_traces_serve_minibatches_of_all_sizes(
+        self, model: ModelEngine, steps: StepEngine, points: Path
+    ) -> None:
+        for local in (False, True):
+            steps.trace(model.sample, local=local)
+        sizes = {batch.size: steps.gradient(batch).loss for batch in batches_of(model, points)}
+        assert set(sizes) == {8, 4}
+
+    # --- other tasks ---------------------------------------------------------------------------
+
+    def test_the_metrics_of_parts_add_up_to_those_of_the_whole(
+        self, model: ModelEngine, points: Path
+    ) -> None:
+        read = batches_of(model, points, Mode.EVALUATION)
+        whole, *parts = (model.new_metrics() for _ in range(3))
+        for index, batch in enumerate(read):
+            whole.add(batch, model.infer)
+            parts[index % 2].add(batch, model.infer)
+        states = [dict(part.states()) for part in parts]
+        assert all(states)
+        total = model.new_metrics()
+        total.load(
+            [
+                (name, [a + b for a, b in zip(states[0][name], states[1][name], strict=True)])
+                for name in states[0]
+            ]
+        )
+        expected = whole.result()
+        assert set(expected) == set(model.summarize().metrics)
+        for name, value in total.result().items():
+            assert float(value) == pytest.approx(float(expected[name]), rel=1e-5)
+
+    def test_the_master_gets_layout_and_optimizer(self, steps: StepEngine) -> None:
+        described = steps.describe()
+        assert described.variables == tuple(steps.layout.describe())
+        assert json.loads(described.optimizer_json)["class_name"] == "SGD"
+        assert described.reduction == "mean"
+
+    def test_the_values_are_exported_by_name_and_so_is_each_form(
+        self, steps: StepEngine, tmp_path: Path
+    ) -> None:
+        values, forms = steps.export()
+        numbers = sum(weight.size for weight in steps.layout.weights)
+        assert sum(value.size for value in values.values()) == numbers
+        assert forms
+        for form in forms:
+            form.check(True)
+            form.save(tmp_path / form.file)
+            assert (tmp_path / form.file).exists()
+
+    def test_definitions_are_checked_without_data(
+        self, model: ModelEngine, described: JobDescription
+    ) -> None:
+        assert self.framework.check(described).name == model.summarize().name
