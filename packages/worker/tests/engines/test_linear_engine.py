@@ -57,7 +57,7 @@ def test_a_job_trains_evaluates_exports_and_predicts_without_tensorflow(
     for batch in batches:
         steps.step(batch)
     found = master.by_name()
-    for name, value in steps.export()[0].items():
+    for name, value in steps.named_values().items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6)
     (told,) = [
         task.complete.metrics

@@ -225,8 +225,11 @@ class StepEngine(Protocol):
             EdlError: MODEL_CONTRACT, they do what they must not.
         """
 
-    def export(self) -> tuple[Mapping[str, npt.NDArray[Any]], Sequence[ExportForm]]:
-        """Return the present values by name, and the further forms of the model."""
+    def named_values(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return a copy of all present numbers by name, also of those that are not sent."""
+
+    def export_forms(self) -> Sequence[ExportForm]:
+        """Return the forms in which the model can be exported, besides its values."""
 
 
 class Metrics(Protocol):

@@ -87,7 +87,7 @@ class Exporter:
             traces: trace the model for serving, too, which takes as long as a step's trace.
         """
         warnings = []
-        for form in self.steps.export()[1]:
+        for form in self.steps.export_forms():
             try:
                 form.check(traces)
             except Exception as error:
@@ -122,12 +122,11 @@ class Exporter:
             to: an empty directory.
             left_out: forms in which earlier attempts have ended.
         """
-        values, forms = self.steps.export()
-        weight_files.save(values, to / PARAMETERS)
+        weight_files.save(self.steps.named_values(), to / PARAMETERS)
         warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
         written = {
             form.file: _form(to / form.file, form.save, partial(self._lacks, form), warnings)
-            for form in forms
+            for form in self.steps.export_forms()
             if form.file not in left_out
         }
         description = replace(

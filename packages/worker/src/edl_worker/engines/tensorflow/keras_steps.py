@@ -131,6 +131,10 @@ class KerasSteps:
         """Call the callbacks of the model file; see ``StepEngine``."""
         return self._callbacks.call(ended, call)
 
-    def export(self) -> tuple[Mapping[str, npt.NDArray[Any]], Sequence[ExportForm]]:
-        """Return the present values by name, and the further forms of the model."""
-        return weights.of_model(self._file.model), export_forms(self._file, self._input_spec)
+    def named_values(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return a copy of all present numbers by name; see ``StepEngine``."""
+        return weights.of_model(self._file.model)
+
+    def export_forms(self) -> Sequence[ExportForm]:
+        """Return the forms in which the model can be exported; see ``StepEngine``."""
+        return export_forms(self._file, self._input_spec)

@@ -149,7 +149,10 @@ class LinearSteps:
     def call_callbacks(self, ended: int, call: EpochLogs) -> CallbackResult:
         return CallbackResult(state=b"")
 
-    def export(self) -> tuple[Mapping[str, Array], Sequence[ExportForm]]:
+    def named_values(self) -> Mapping[str, Array]:
+        return {name: getattr(self._line, name) for name in ("kernel", "bias", "mean")}
+
+    def export_forms(self) -> Sequence[ExportForm]:
         line = self._line
         form = ExportForm(
             "line.json",
@@ -157,7 +160,7 @@ class LinearSteps:
             lambda thorough: None,
             "The trained model has no line.json",
         )
-        return {"kernel": line.kernel, "bias": line.bias, "mean": line.mean}, [form]
+        return [form]
 
 
 @dataclass(slots=True)

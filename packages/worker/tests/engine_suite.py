@@ -231,7 +231,7 @@ class EngineSuite:
     def test_the_values_are_exported_by_name_and_so_is_each_form(
         self, steps: StepEngine, tmp_path: Path
     ) -> None:
-        values, forms = steps.export()
+        values, forms = steps.named_values(), steps.export_forms()
         numbers = sum(weight.size for weight in steps.layout.weights)
         assert sum(value.size for value in values.values()) == numbers
         assert forms
