@@ -44,8 +44,8 @@ def map_leaves(function: Callable[[Any], Any], nest: Any) -> Any:
             return {name: map_leaves(function, part) for name, part in nest.items()}
         case list() | tuple():
             parts = [map_leaves(function, part) for part in nest]
-            # A named tuple takes its parts one by one.
-            return type(nest)(*parts) if hasattr(nest, "_fields") else type(nest)(parts)
+            # A named tuple is a class of its own, and takes its parts one by one.
+            return type(nest)(parts) if type(nest) in (list, tuple) else type(nest)(*parts)
         case _:
             return function(nest)
 
