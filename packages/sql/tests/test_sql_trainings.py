@@ -325,7 +325,7 @@ def test_jobs_have_the_options_of_the_command(sql: Call, monkeypatch: pytest.Mon
     )
     assert "enough" in failed.err
     first, second, third = jobs
-    everywhere = {"platform": "docker", "env": ["A=1"], "allow_dead_letters": True}
+    everywhere = {"platform": "docker", "env": ("A=1",), "allow_dead_letters": True}
     for job in jobs:
         assert everywhere.items() <= job.items()
         assert Path(job["data"][0]).parent.parent == Path("records/here")

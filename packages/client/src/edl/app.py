@@ -7,15 +7,19 @@ would take longer to import than most commands take to run.
 from __future__ import annotations
 
 import atexit
+import logging
 import pkgutil
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from edl.codec import error_of
 from edl.core.diagnostics import Diagnostic
-from edl.core.platforms import PLATFORMS
+from edl.core.platforms import BUILT_IN, PLATFORMS
+from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
 from edl.core.tracking import ExperimentTracker
@@ -25,6 +29,7 @@ from edl.ports.model_files import ModelZoos, Verdict
 from edl.ports.watching import FleetPage, MetricsStore, TraceFiles
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
+from edl_proto.errors import EdlError
 
 if TYPE_CHECKING:
     from edl.use_cases.job_submission import JobSubmitter
@@ -44,13 +49,33 @@ def job_catalog() -> JobCatalog:
 
     A program that goes on closes it; the end of the process does, too.
     """
-    return JobCatalog([_backend(platform.backend) for platform in PLATFORMS.values()])
+    platforms, problems = PLATFORMS.load_all()
+    backends = []
+    for name, platform in platforms.items():
+        try:
+            backend: JobBackend = pkgutil.resolve_name(platform.backend)()
+        except EdlError:
+            raise
+        except Exception as error:
+            if name in BUILT_IN:
+                raise
+            problems[name] = usage(
+                f"the platform {name} does not work: {type(error).__name__}: {error}",
+                where=platform.backend,
+                remedy="Repair or uninstall the package that it comes from.",
+            )
+        else:
+            _in_use.add(backend)
+            backends.append(backend)
+    for problem in problems.values():
+        _warn(f"warning: {problem.what}; its jobs are not found")
+    return JobCatalog(backends)
 
 
-def _backend(factory: str) -> JobBackend:
-    backend: JobBackend = pkgutil.resolve_name(factory)()
-    _in_use.add(backend)
-    return backend
+@cache
+def _warn(text: str) -> None:
+    """Write a warning to stderr, once."""
+    logging.getLogger(__name__).warning(text)
 
 
 def job_submitter() -> JobSubmitter:
@@ -172,8 +197,11 @@ def experiment_tracker(name: str) -> ExperimentTracker:
     Raises:
         EdlError: USAGE; it is not installed, or not configured.
     """
-    tracker: ExperimentTracker = pkgutil.resolve_name(TRACKERS[name])()
-    return tracker
+    try:
+        make = TRACKERS[name]
+    except Problem as problem:
+        raise error_of(problem) from None
+    return cast(ExperimentTracker, make())
 
 
 def tracker_of(job: Submission) -> ExperimentTracker | None:

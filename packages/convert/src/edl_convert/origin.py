@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pkgutil import resolve_name
 
+from edl.plugins import PlugIns
 from edl.plugins.errors import usage
 from edl_convert.detection import open_source
 from edl_convert.formats import SourceFormat
@@ -16,10 +16,16 @@ from edl_runtime.public_settings import without_passwords
 
 _EXAMPLE = "edl data convert --from postgresql://me@host/db --query 'SELECT …' --to data"
 _DATABASE_URL = re.compile(r"(postgres(ql)?|mysql|mariadb|sqlite|duckdb)(\+\w+)?://", re.IGNORECASE)
-_QUERIES = "edl_sql.tables.queries:open_query"
 
 QueryReader = Callable[[str, str, str, ConversionOptions], AbstractContextManager[ExampleSource]]
 """Opens the records of a query: URL of the database, password file, query and options."""
+
+QUERIES: PlugIns[QueryReader] = PlugIns(
+    "edl.queries",
+    "reader of queries",
+    Callable,  # type: ignore[arg-type]  # a special form, which isinstance takes all the same
+    {"database": "edl-sql"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +65,9 @@ def open_origin(origin: Origin, options: ConversionOptions) -> Iterator[ExampleS
         )
     if not origin.query:
         raise usage("--from needs --query", where="--query", remedy=_EXAMPLE)
-    open_query = _query_reader()
+    open_query = QUERIES["database"]
     with open_query(origin.database, origin.password_file, origin.query, options) as source:
         yield source
-
-
-def _query_reader() -> QueryReader:
-    try:
-        reader: QueryReader = resolve_name(_QUERIES)
-    except ModuleNotFoundError as error:
-        if error.name != "edl_sql":
-            raise
-        raise usage(
-            "reading a database needs edl-sql, which is not installed",
-            where="--from",
-            remedy="pip install edl-sql",
-        ) from None
-    return reader
 
 
 def _files(origin: Origin, options: ConversionOptions) -> ExampleSource:

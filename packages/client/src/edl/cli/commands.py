@@ -107,6 +107,11 @@ class CommandEntry:
     section: str
     summary: str
 
+    def load(self) -> click.Command:
+        """Import the command."""
+        found: click.Command = resolve_name(self.target)
+        return found
+
 
 class LazyGroup(click.Group):
     """A group with a table of its commands, which imports only the called one.
@@ -128,10 +133,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.table.get(cmd_name)
-        if entry is None:
-            return None
-        found: click.Command = resolve_name(entry.target)
-        return found
+        return entry.load() if entry is not None else None
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.epilog or "")

@@ -6,6 +6,7 @@ import click
 
 from edl import __version__
 from edl.cli.commands import CONTEXT, CommandEntry, LazyGroup
+from edl.cli.plugin_commands import CommandTable
 from edl.core.exit_codes import MEANINGS
 
 EXAMPLES = """
@@ -27,7 +28,6 @@ COMMANDS: dict[str, CommandEntry] = {
     "train": CommandEntry("edl.cli.submit:train", _JOBS, "train the model of a model file"),
     "evaluate": CommandEntry("edl.cli.submit:evaluate", _JOBS, "evaluate a trained model"),
     "predict": CommandEntry("edl.cli.submit:predict", _JOBS, "predict with a trained model"),
-    "sql": CommandEntry("edl_sql.cli.sql:sql", _JOBS, "train and predict with statements of SQL"),
     "list": CommandEntry("edl.cli.status:list_jobs", _WATCH, "list all jobs"),
     "status": CommandEntry(
         "edl.cli.status:show_status", _WATCH, "show a job: progress, metrics, workers"
@@ -72,7 +72,7 @@ _FOOTER = (
 @click.group(
     "edl",
     cls=LazyGroup,
-    table=COMMANDS,
+    table=CommandTable(COMMANDS),
     footer=_FOOTER,
     epilog=EXAMPLES,
     no_args_is_help=True,

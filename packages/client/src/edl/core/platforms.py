@@ -1,11 +1,14 @@
 """The platforms that jobs run on, and what each needs.
 
-A new platform is an entry here and its adapter: a module that implements ``ports.job_backend``.
+A new platform is an entry point of the group ``edl.platforms``, in this distribution or another,
+and a module that implements ``ports.job_backend``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from edl.core.plugins import PlugIns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +30,7 @@ PROCESSES = JobPlatform("processes", "edl.adapters.local.processes:local_process
 KUBERNETES = JobPlatform("kubernetes", "edl.adapters.kubernetes.backend:kubernetes_jobs", True)
 DOCKER = JobPlatform("docker", "edl.adapters.local.containers:local_containers", True)
 
-PLATFORMS = {platform.name: platform for platform in (PROCESSES, DOCKER, KUBERNETES)}
+BUILT_IN = {platform.name: "edl-client" for platform in (PROCESSES, DOCKER, KUBERNETES)}
+"""The platforms of this distribution."""
+
+PLATFORMS = PlugIns("edl.platforms", "platform", JobPlatform, BUILT_IN)

@@ -1,11 +1,19 @@
-"""The experiment trackers that edl knows.
+"""The experiment trackers that jobs can be sent to.
 
-A new tracker is an entry here and its adapter: a module that implements ``core.tracking``.
+A new tracker is an entry point of the group ``edl.trackers``: a function without arguments that
+makes an ``ExperimentTracker`` of ``core.tracking``, or says what is not configured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-TRACKERS: Mapping[str, str] = {"mlflow": "edl_mlflow.tracker:from_environment"}
+from edl.core.plugins import PlugIns
+
+TRACKERS: PlugIns[Callable[..., object]] = PlugIns(
+    "edl.trackers",
+    "tracker",
+    Callable,  # type: ignore[arg-type]  # a special form, which isinstance takes all the same
+    {"mlflow": "edl-mlflow"},
+)
 """Values of ``--tracker``: the function that makes each ``ExperimentTracker``."""

@@ -46,7 +46,8 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
     if verb is Verb.TRAIN:
         _check_training(given, values)
     elif not PLATFORMS[values["platform"]].runs_in_image:
-        needed = " or ".join(one.name for one in PLATFORMS.values() if one.runs_in_image)
+        usable, _ = PLATFORMS.load_all()
+        needed = " or ".join(one.name for one in usable.values() if one.runs_in_image)
         for option in IMAGE_OPTIONS:
             _needs(option, f"--platform {needed}", given)
 
