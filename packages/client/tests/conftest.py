@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +125,36 @@ class Edl:
             except OSError:
                 continue
         return found
+
+
+EXAMPLE = HERE / "plugins" / "edl-example"
+
+
+def write_distribution(folder: Path, name: str, entry_points: dict[str, dict[str, str]]) -> None:
+    """Write the metadata of an installed distribution of version 1.0."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [
+        line
+        for group, entries in entry_points.items()
+        for line in (f"[{group}]", *(f"{each} = {target}" for each, target in entries.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+def install_example(folder: Path) -> str:
+    """Install the example of a package that extends edl; returns the paths of Python for it."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    write_distribution(folder, "edl_example", project["entry-points"])
+    return os.pathsep.join((str(folder), str(EXAMPLE)))
+
+
+@pytest.fixture
+def example(edl: Edl) -> Edl:
+    """The command, with the example of a package that extends it."""
+    edl.extra["PYTHONPATH"] = install_example(edl.place / "installed")
+    return edl
 
 
 def stand_in_for_check(place: Path, **answer: Any) -> str:

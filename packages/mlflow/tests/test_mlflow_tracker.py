@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from edl.app import experiment_tracker
 from edl.core.tracking import KerasModel, Measurement, TrackerUnavailable
 from edl_mlflow import tracker as mlflow_tracker
 from edl_proto.errors import EdlError, ErrorCode
@@ -116,3 +117,9 @@ def test_a_model_has_the_layout_of_mlflow(tmp_path: Path) -> None:
     assert described["flavors"]["python_function"]["loader_module"] == "mlflow.keras"
     needed = (folder / "requirements.txt").read_text().split()
     assert {"keras==3.15.1", "tensorflow==2.21.0"} < set(needed)
+
+
+def test_the_command_finds_it_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(EdlError, match="MLFLOW_TRACKING_URI is not set"):
+        experiment_tracker("mlflow")

@@ -29,7 +29,6 @@ from edl.ports.model_files import ModelZoos, Verdict
 from edl.ports.watching import FleetPage, MetricsStore, TraceFiles
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
-from edl_proto.errors import EdlError
 
 if TYPE_CHECKING:
     from edl.use_cases.job_submission import JobSubmitter
@@ -54,8 +53,6 @@ def job_catalog() -> JobCatalog:
     for name, platform in platforms.items():
         try:
             backend: JobBackend = pkgutil.resolve_name(platform.backend)()
-        except EdlError:
-            raise
         except Exception as error:
             if name in BUILT_IN:
                 raise
@@ -69,7 +66,7 @@ def job_catalog() -> JobCatalog:
             backends.append(backend)
     for problem in problems.values():
         _warn(f"warning: {problem.what}; its jobs are not found")
-    return JobCatalog(backends)
+    return JobCatalog(backends, problems)
 
 
 @cache

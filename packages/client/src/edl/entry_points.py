@@ -44,6 +44,12 @@ def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
     return tuple(sorted(found, key=lambda entry: (entry.name, entry.distribution)))
 
 
+def forget() -> None:
+    """Read the entry points again when they are asked for, as ``sys.path`` has changed."""
+    find_entry_points.cache_clear()
+    _read_all.cache_clear()
+
+
 @cache
 def _read_all() -> tuple[EntryPoint, ...]:
     seen: set[str] = set()

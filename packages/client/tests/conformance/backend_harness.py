@@ -9,16 +9,20 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from conftest import FAKE_JOB, Edl, eventually
+from conftest import FAKE_JOB, Edl, eventually, install_example
 from fake_engine import IMAGE, FakeEngine
 
+from edl import entry_points
 from edl.adapters.local.containers import local_containers
 from edl.adapters.local.processes import local_processes
 from edl.core.job_status import JobState
-from edl.core.options import Given, Verb
+from edl.core.options import BY_NAME, Given, Verb
+from edl.core.options.kinds import Choice
+from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl.ports.job_backend import JobBackend
 from edl_runtime.local import job_directory
@@ -71,14 +75,34 @@ class Harness:
 
 
 @contextmanager
+def fresh_entry_points() -> Iterator[None]:
+    """Entry points and the values of --platform as of now, and as before afterwards."""
+    platform = BY_NAME["platform"]
+    usual = platform.kind
+    entry_points.forget()
+    object.__setattr__(platform, "kind", Choice(tuple(PLATFORMS)))
+    try:
+        yield
+    finally:
+        object.__setattr__(platform, "kind", usual)
+        entry_points.forget()
+
+
+@contextmanager
 def open_harness(kind: str, tidy: Edl, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    """The harness of ``processes`` or ``containers``, whose master plays an endless job."""
+    """The harness of an adapter, whose master plays an endless job."""
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
     (tidy.place / "results").mkdir()
     with ExitStack() as opened:
         if kind == "processes":
             made = Harness(tidy, monkeypatch, local_processes, {})
+        elif kind == "plug-in":
+            for folder in install_example(tidy.place / "installed").split(os.pathsep):
+                monkeypatch.syspath_prepend(folder)
+            opened.enter_context(fresh_entry_points())
+            nice_jobs = resolve_name("edl_example.backend:nice_jobs")
+            made = Harness(tidy, monkeypatch, nice_jobs, {"platform": "nice"})
         else:
             engine = opened.enter_context(FakeEngine(shlex.split(FAKE_JOB)))
             flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}

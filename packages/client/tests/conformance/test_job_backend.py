@@ -34,7 +34,7 @@ from edl_runtime.local import job_directory, output_reservation
 from edl_runtime.monitoring.log_lines import LogEntry, as_json, as_text
 
 
-@pytest.fixture(params=["processes", "containers"])
+@pytest.fixture(params=["processes", "containers", "plug-in"])
 def harness(
     request: pytest.FixtureRequest, tidy: Edl, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Harness]:

@@ -19,7 +19,7 @@ _KNOWN = {
 }
 _UNUSABLE = "Not usable"
 
-_COMMANDS = PlugIns("edl.commands", "command", CommandEntry, _KNOWN)
+_COMMANDS = PlugIns("edl.commands", "command edl", CommandEntry, _KNOWN)
 
 
 @dataclass(frozen=True, slots=True)

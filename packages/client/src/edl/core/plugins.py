@@ -19,7 +19,7 @@ class PlugIns(Mapping[str, T], Generic[T]):
 
     Args:
         group: of the entry points.
-        what: one of these, for messages, such as ``platform``.
+        what: one of these, for messages, such as ``platform``; the name follows.
         kind: the class of the objects.
         known: the names that edl documents, and the distribution that has each. They come first,
             are listed even if they are not installed, and belong to this distribution alone.
@@ -77,7 +77,7 @@ class PlugIns(Mapping[str, T], Generic[T]):
             found = [entry for entry in found if entry.distribution == owner]
             if not found:
                 raise usage(
-                    f"the {self._what} {name} needs {owner}, which is not installed",
+                    f"{self._describe(name)} needs {owner}, which is not installed",
                     remedy=f"pip install {owner}",
                 )
         if not found:
@@ -85,15 +85,18 @@ class PlugIns(Mapping[str, T], Generic[T]):
         if len(found) > 1:
             owners = " and ".join(entry.distribution for entry in found)
             raise usage(
-                f"the {self._what} {name} is in {owners}",
+                f"{self._describe(name)} is in {owners}",
                 where=f"entry points of {self._group}",
                 remedy="Uninstall all but one of them.",
             )
         return found[0]
 
+    def _describe(self, name: str) -> str:
+        return f"the {self._what} {name.replace('.', ' ')}"
+
     def _problem(self, entry: EntryPoint, reason: str) -> Problem:
         return usage(
-            f"the {self._what} {entry.name} of {entry.distribution} {entry.version} does not work: "
+            f"{self._describe(entry.name)} of {entry.distribution} {entry.version} does not work: "
             f"{reason}",
             where=f"entry point {entry.name} = {entry.target} of {entry.group}",
             remedy=f"Repair or update {entry.distribution}, or uninstall it.",

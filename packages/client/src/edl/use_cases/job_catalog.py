@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
+from edl.codec import error_of
+from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl.ports.job_backend import JobBackend, StatusReport
@@ -16,10 +18,14 @@ class JobCatalog:
 
     Args:
         backends: one for each platform. A name is looked for in this order.
+        problems: what is wrong with platforms that have no backend.
     """
 
-    def __init__(self, backends: Sequence[JobBackend]) -> None:
+    def __init__(
+        self, backends: Sequence[JobBackend], problems: Mapping[str, Problem] | None = None
+    ) -> None:
         self._backends = backends
+        self._problems = problems or {}
 
     def __enter__(self) -> Self:
         return self
@@ -28,10 +34,16 @@ class JobCatalog:
         self.close()
 
     def backend_for(self, job: Submission) -> JobBackend:
-        """The backend that is to run a submission."""
+        """Return the backend that is to run a submission.
+
+        Raises:
+            EdlError: that of its platform does not work.
+        """
         for backend in self._backends:
             if backend.platform == job.platform:
                 return backend
+        if problem := self._problems.get(job.platform):
+            raise error_of(problem)
         raise ValueError(f"no backend for the platform {job.platform}")
 
     @property

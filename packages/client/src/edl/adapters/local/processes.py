@@ -58,13 +58,16 @@ class ProcessPlacement(LocalPlacement):
         """Nothing runs in the image: the trained model only names it."""
 
 
-def local_processes(root: Path | None = None) -> LocalJobBackend:
-    """The backend for processes.
+def local_processes(
+    root: Path | None = None, runtime: ProcessRuntime | None = None
+) -> LocalJobBackend:
+    """Return the backend for processes.
 
     Args:
         root: directory of all jobs; by default below ``$EDL_HOME``.
+        runtime: of a platform that starts its processes in another way.
     """
-    runtime = ProcessRuntime()
+    runtime = runtime or ProcessRuntime()
     store = JobStore(root, runtime)
 
     def encode(job: Submission) -> job_pb2.JobSpec:

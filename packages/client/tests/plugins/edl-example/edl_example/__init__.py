@@ -1,0 +1,1 @@
+"""A command, a job platform and an experiment tracker for edl."""
