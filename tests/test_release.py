@@ -19,13 +19,14 @@ from tests import dev_cache
 
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
-INSTALLED = ("edl-client", "edl-builder", "edl-master")
+INSTALLED = ("edl-client[convert,mlflow,sql]", "edl-builder", "edl-master")
 """With all that they need: proto, runtime and recordio, and no TensorFlow."""
 
 CHECK = """
 import importlib.metadata as metadata, sys
 import edl, edl_builder.app, edl_master.app.master, edl_proto, elasticdl, recordio
-for name in ("client", "proto", "runtime", "recordio", "builder", "master", "worker"):
+names = "proto runtime recordio client convert sql mlflow builder master worker"
+for name in names.split():
     found = metadata.distribution(f"edl-{name}")
     assert found.version == edl.__version__ == edl_proto.__version__, name
     assert any("LICENSE" in str(file) for file in found.files), name
@@ -158,7 +159,7 @@ def test_pip_finds_all_that_the_documented_command_needs(
     """For each Python; installing takes half a minute and 2 GB, so once is enough for that."""
     found = person(required_interpreter(version), INSTALL, PIP_DRY_RUN="1")
     (names,) = re.findall(r"^Would install (.*)$", found, re.MULTILINE)
-    for name in ("client", "master", "worker", "compat", "proto", "runtime", "recordio"):
+    for name in "client convert master worker compat proto runtime recordio".split():
         assert f"edl-{name}-{release.version()}" in names.split()
     assert "tensorflow_cpu-" in names
 
@@ -203,5 +204,5 @@ def test_a_stamp_reaches_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert f'=={before}"' not in path.read_text(), path
     dependencies = (tmp_path / "packages" / "client" / "pyproject.toml").read_text()
-    assert dependencies.count("==7.8.9") == 9
+    assert dependencies.count("==7.8.9") == 15
     assert release.stamp("7.8.9") == []

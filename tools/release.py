@@ -18,10 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RELEASED = ("proto", "runtime", "recordio", "client", "builder", "master", "worker", "compat")
+RELEASED = (
+    *("proto", "runtime", "recordio", "client", "convert", "sql", "mlflow"),
+    *("builder", "master", "worker", "compat"),
+)
 """Folders of the distributions; the others are for tests."""
 
-_OWN = r"edl-(?:proto|recordio|client|builder|master|worker|compat|testing)(?:\[[\w,-]+\])?"
+_OWN = r"edl-[a-z]+(?:\[[\w,-]+\])?"
 # Files and what stands around the version there.
 _PLACES: tuple[tuple[str, str], ...] = (
     ("pyproject.toml", r'(?m)^(version = ")[^"]+(")'),

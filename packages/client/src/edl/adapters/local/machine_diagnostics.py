@@ -139,7 +139,7 @@ def _extras() -> Iterator[Diagnostic]:
                 name,
                 DiagnosticGrade.NOTE,
                 f"not installed; {what}",
-                "pip install 'edl-client[convert]'",
+                "pip install edl-convert",
             )
 
 
