@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,7 +16,6 @@ import elasticdl
 from edl import api, app
 from edl.core.options import Verb, options_of, python_types
 from edl.core.platforms import PLATFORMS
-from edl.ports.job_backend import JobBackend
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -116,8 +115,8 @@ def test_a_program_that_goes_on_holds_no_connection(
     made, closed = list[JobCatalog](), list[JobCatalog]()
 
     class Observed(JobCatalog):
-        def __init__(self, backends: Sequence[JobBackend]) -> None:
-            super().__init__(backends)
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
             made.append(self)
 
         def close(self) -> None:

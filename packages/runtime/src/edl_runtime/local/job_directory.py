@@ -16,6 +16,9 @@ from edl_runtime.json_texts import parse_object
 SPEC = "spec.json"
 """JobSpec as protobuf JSON, written by the client before anything starts."""
 
+PLATFORM = "platform"
+"""The platform that the job was submitted to, should the specification be damaged."""
+
 MASTER = "master.json"
 """The running master: address, pid, process start time, dashboard_url, incarnation."""
 

@@ -22,7 +22,7 @@ from edl.adapters.local.instances import LocalInstance
 from edl.adapters.local.runtime import LocalRuntime
 from edl.core import names
 from edl.core.job_status import JobEvent, JobState, JobStatus
-from edl.core.platforms import DOCKER, PROCESSES
+from edl.core.platforms import PROCESSES
 from edl.ports.job_backend import JobEntry
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
@@ -134,8 +134,11 @@ class JobStore:
             spec = parse_object(read_regular(path / job_directory.SPEC))
             return str(spec.get("platform") or PROCESSES.name)
         except (OSError, ValueError):
-            has_container = (path / job_directory.CONTAINER).exists()
-            return (DOCKER if has_container else PROCESSES).name
+            pass
+        try:
+            return read_regular(path / job_directory.PLATFORM).decode() or PROCESSES.name
+        except (OSError, ValueError):
+            return PROCESSES.name
 
     def create(
         self, name: str, spec: job_pb2.JobSpec, supervisor: Sequence[str], master: Sequence[str]
@@ -171,6 +174,7 @@ class JobStore:
                     )
                 job_identities.create(draft, spec)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
+                (draft / job_directory.PLATFORM).write_text(spec.platform)
                 (draft / job_directory.LOGS).mkdir()
                 supervision.describe(draft, supervisor, master)
                 for path in (*draft.iterdir(), draft):
