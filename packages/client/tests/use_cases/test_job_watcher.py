@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from edl.adapters.job_service_client import CALL_S
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options import Verb
-from edl.ports.job_backend import JobBackend
+from edl.core.options.kinds import WorkerRange
+from edl.ports.job_backend import JobBackend, MasterUnreachable
 from edl.use_cases import job_watcher
 from edl.use_cases.job_watcher import JobWatcher
 from edl_proto.errors import EdlError, ErrorCode
@@ -96,7 +98,7 @@ def test_a_watcher_waits_for_a_cluster_that_has_answered_before(clock: None) -> 
 
 def test_a_watcher_waits_for_a_job_in_a_queue(clock: None) -> None:
     waits = report(JobState.STARTING, answered=False, pending="its Job is suspended")
-    status, _ = watch(*(2 * int(job_watcher.SILENCE_S / job_watcher.POLL_S) * [waits]), DONE)
+    status, _ = watch(*(2 * int(job_watcher.PATIENCE_S / job_watcher.POLL_S) * [waits]), DONE)
     assert status.state is JobState.SUCCEEDED
 
 
@@ -107,7 +109,7 @@ def stopped(*answers: Any) -> JobStatus:
 
 
 def test_a_job_may_take_long_to_stop_while_its_master_answers(clock: None) -> None:
-    writes = 10 * int(job_watcher.STOP_S / job_watcher.POLL_S) * [RUNNING]
+    writes = 10 * int(job_watcher.PATIENCE_S / job_watcher.POLL_S) * [RUNNING]
     assert stopped(*writes, DONE).state is JobState.SUCCEEDED
 
 
@@ -115,7 +117,44 @@ def test_a_job_may_take_long_to_stop_while_its_master_answers(clock: None) -> No
 def test_a_stop_that_nobody_answers_is_given_up(clock: None, pending: str) -> None:
     with pytest.raises(EdlError, match="has not answered") as caught:
         stopped(RUNNING, report(JobState.RUNNING, answered=False, pending=pending))
-    assert caught.value.code == ErrorCode.MASTER_LOST
+    assert caught.value.code == ErrorCode.TIMED_OUT
+    assert "The job continues" in caught.value.remedy
+
+
+class Frozen(FakeBackend):
+    """Its master and its supervisor are frozen for so long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(RUNNING, RUNNING, DONE)
+        self._left_s = seconds
+
+    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+        self._wait()
+        return workers
+
+    def stop(self, name: str, reason: str) -> None:
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._left_s > 0:
+            job_watcher.time.sleep(CALL_S)
+            self._left_s -= CALL_S
+            raise MasterUnreachable("UNAVAILABLE: SSL_ERROR_SSL: handshake failed")
+
+
+def test_requests_outlast_a_master_that_is_frozen_with_its_supervisor(clock: None) -> None:
+    wanted = WorkerRange(1, 3)
+    assert job_watcher.scale(cast(JobBackend, Frozen(90.0)), "digits", wanted) == wanted
+    watcher = JobWatcher(cast(JobBackend, Frozen(90.0)), "digits", FakeDisplay())
+    watcher.stop("enough")
+    assert watcher.run().state is JobState.SUCCEEDED
+
+
+def test_a_request_that_is_never_answered_says_so_in_plain_words(clock: None) -> None:
+    with pytest.raises(EdlError, match="has not answered for 3 m 00 s") as caught:
+        job_watcher.scale(cast(JobBackend, Frozen(1e9)), "digits", WorkerRange(1, 3))
+    assert caught.value.code == ErrorCode.TIMED_OUT
+    assert "SSL" not in str(caught.value)
 
 
 def test_a_watcher_that_gives_up_says_that_the_job_goes_on(clock: None) -> None:

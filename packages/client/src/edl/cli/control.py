@@ -24,17 +24,18 @@ from edl.cli.output import (
 from edl.core.exit_numbers import DECLINED
 from edl.core.job_result import of_status
 from edl.core.job_status import JobState, JobStatus
-from edl.core.options.kinds import WorkerRange, Workers
+from edl.core.options.kinds import Workers
 from edl.core.problem import usage
 from edl.core.quantities import parse_duration
-from edl.ports.job_backend import JobBackend, MasterUnreachable
+from edl.ports.job_backend import JobBackend
 from edl.render import terminal
 from edl.render.errors import show
 from edl.render.job_text import summary
 from edl.render.line_display import SilentDisplay
 from edl.render.output_format import Format
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_watcher import SILENCE_S, JobWatcher
+from edl.use_cases.job_watcher import JobWatcher
+from edl.use_cases.job_watcher import scale as ask_to_scale
 from edl_proto.errors import EdlError, ErrorCode
 
 _POLL_S = 0.25
@@ -130,33 +131,13 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
             raise usage(
                 f"--workers: {error}", where="--workers", remedy="For example: --workers 1:4"
             ) from None
-        try:
-            now = _scale(job_catalog().find(name), name, wanted)
-        except MasterUnreachable as error:
-            raise EdlError(
-                ErrorCode.MASTER_LOST,
-                f"the master of job {name} does not answer ({error})",
-                where=name,
-                remedy=f"edl logs {name} --master may show the reason; try again.",
-            ) from error
+        now = ask_to_scale(job_catalog().find(name), name, wanted)
         print_result(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
             [f"{name}: {now} {'worker' if now.max == 1 else 'workers'}"],
             [name],
         )
-
-
-def _scale(backend: JobBackend, name: str, wanted: WorkerRange) -> WorkerRange:
-    """Ask until a master answers: it may be busy or restarting. Asking twice changes nothing."""
-    deadline = time.monotonic() + SILENCE_S
-    while True:
-        try:
-            return backend.scale(name, wanted)
-        except MasterUnreachable:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_POLL_S)
 
 
 @command("stop", examples="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now")

@@ -9,19 +9,37 @@ from typing import Protocol
 
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
+from edl.core.options.kinds import WorkerRange
 from edl.core.quantities import duration
 from edl.ports.job_backend import JobBackend, MasterUnreachable, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
 POLL_S = 0.25
-SILENCE_S = 60.0
-"""How long a living master may leave calls unanswered before the watcher gives up."""
+PATIENCE_S = 180.0
+"""How long no master may answer before a caller gives up. One that freezes together with its
+supervisor is replaced after 70 s: workers start a supervisor first, and that kills the master."""
 OUTAGE_S = 600.0
 """How long a cluster that has answered before may leave calls unanswered; its jobs continue."""
 DENIED_S = 20.0
 """How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
-STOP_S = 60.0
-"""How long no master may accept a request to stop before the caller gives up."""
+
+
+def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:
+    """Change the number of workers of a job, and return it as the master has it.
+
+    A master that does not answer may be busy or restarting. Asking again changes nothing.
+
+    Raises:
+        EdlError: TIMED_OUT, if no master accepts the request in time.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return backend.scale(name, workers)
+        except MasterUnreachable:
+            if time.monotonic() > deadline:
+                raise _unanswered(backend, name) from None
+        time.sleep(POLL_S)
 
 
 class JobDisplay(Protocol):
@@ -68,7 +86,7 @@ class JobWatcher:
             succeeded.
 
         Raises:
-            EdlError: MASTER_LOST, if the master lives but does not answer; CLUSTER_UNAVAILABLE,
+            EdlError: TIMED_OUT, if the master lives but does not answer; CLUSTER_UNAVAILABLE,
                 if its cluster does not; JOB_NOT_FOUND, if the job was deleted meanwhile.
         """
         try:
@@ -80,9 +98,9 @@ class JobWatcher:
         """Ask the job to stop; ``run`` then sees its end.
 
         Raises:
-            EdlError: MASTER_LOST, if no master accepts the request in time.
+            EdlError: TIMED_OUT, if no master accepts the request in time.
         """
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self._backend.stop(self._name, reason)
@@ -91,7 +109,7 @@ class JobWatcher:
             except MasterUnreachable:
                 # The master may be busy or restarting. A job that never gets the request continues.
                 if time.monotonic() > deadline:
-                    raise self._unanswered() from None
+                    raise _unanswered(self._backend, self._name) from None
             time.sleep(POLL_S)
 
     def _watch(self) -> JobStatus:
@@ -104,8 +122,8 @@ class JobWatcher:
                 self._display.update(report.status)
             elif silent_since is None or (report.status.pending and not self._is_stopping):
                 silent_since = now  # no master runs while the job waits, as in a queue
-            elif now - silent_since > SILENCE_S and not report.is_over:
-                raise self._unanswered()
+            elif now - silent_since > PATIENCE_S and not report.is_over:
+                raise _unanswered(self._backend, self._name)
             if report.is_over:
                 return self._end(report.status)
             self._check_time(now)
@@ -184,13 +202,14 @@ class JobWatcher:
         self._display.update(status)
         return status
 
-    def _unanswered(self) -> EdlError:
-        logs = self._backend.logs(self._name, LogChoice("master", tail=ERROR_LINES))
-        return EdlError(
-            ErrorCode.MASTER_LOST,
-            f"the master of job {self._name} runs, but has not answered for a while",
-            where=self._backend.status(self._name, ask=False).location,
-            remedy=f"edl status {self._name} tries again; edl stop {self._name} --now ends the job"
-            " in any case.",
-            detail="\n".join(line.text for line in logs.poll(final=True)),
-        )
+
+def _unanswered(backend: JobBackend, name: str) -> EdlError:
+    logs = backend.logs(name, LogChoice("master", tail=ERROR_LINES))
+    return EdlError(
+        ErrorCode.TIMED_OUT,
+        f"the master of job {name} runs, but has not answered for {duration(PATIENCE_S)}",
+        where=backend.status(name, ask=False).location,
+        remedy=f"The job continues. edl status {name} tries again; edl stop {name} --now ends the"
+        " job in any case.",
+        detail="\n".join(line.text for line in logs.poll(final=True)),
+    )
