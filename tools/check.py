@@ -49,9 +49,9 @@ def main() -> int:
     ]
     left_out += [f"types and tests of {', '.join(others)}"] if others else []
     left_out.append("tests of the product (./dev test)")
+    verdict = f"failed: {', '.join(failed)}" if failed else "passed"
+    print(f"check: {verdict}")
     print(f"check: {time.monotonic() - start:.0f} s, left out: {'; '.join(left_out)}")
-    if failed:
-        print(f"check: failed: {', '.join(failed)}")
     return bool(failed)
 
 
@@ -90,7 +90,7 @@ def list_checks(touched: list[Package]) -> list[tuple[str, list[str]]]:
         ("structure", [python, "tools/structure.py", "--check"]),
         ("words", [python, "tools/words.py", "--check"]),
         ("imports", [str(BIN / "lint-imports")]),
-        *((f"types of {source}", [str(BIN / "mypy"), source]) for source in sources),
+        *([("types", [str(BIN / "mypy"), *sources])] if sources else []),
     ]
 
 
