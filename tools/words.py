@@ -23,14 +23,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
-    "builder": 86,
-    "client": 222,
+    "builder": 6,
+    "client": 215,
     "convert": 21,
     "master": 335,
     "mlflow": 5,
     "proto": 0,
-    "recordio": 52,
-    "runtime": 65,
+    "recordio": 26,
+    "runtime": 9,
     "sql": 44,
     "testing": 4,
     "worker": 142,

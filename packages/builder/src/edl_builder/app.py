@@ -85,7 +85,7 @@ class App:
             opened.callback(spans.close)
             metrics.watch_spans(lambda: spans.counts)
         engine = engine or DockerEngine(config.engine, config.network, config.registries)
-        with _told_state_errors(config.state_dir):
+        with _translate_state_errors(config.state_dir):
             store = BuildStore(config.state_dir)
             opened.callback(store.close)
             records = ImageRecords(config.state_dir / "images")
@@ -109,7 +109,7 @@ class App:
             partial(_report_end, metrics, spans),
         )
         opened.callback(service.close, _STOP_S)
-        with _told_state_errors(config.state_dir):
+        with _translate_state_errors(config.state_dir):
             service.start()
         limits = _call_limits(config.limits)
         tokens = IdentityTokens(config.issuers)
@@ -156,7 +156,7 @@ class App:
 
     @property
     def address(self) -> str:
-        """Where it listens: host:port, or ``unix:`` and a path."""
+        """The address at which it listens: host:port, or ``unix:`` and a path."""
         target = self._config.target
         if self._config.socket is not None:
             return target
@@ -174,7 +174,7 @@ class App:
         self.close()
 
     def take_signals(self) -> None:
-        """End in order on SIGTERM and SIGINT; for the main thread of a process."""
+        """Shut down on SIGTERM and SIGINT; to be called in the main thread of a process."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         if self._config.until_stdin_closes:
@@ -200,8 +200,8 @@ class App:
 
 
 @contextmanager
-def _told_state_errors(folder: Path) -> Iterator[None]:
-    """A context in which errors of the state folder become BuilderErrors."""
+def _translate_state_errors(folder: Path) -> Iterator[None]:
+    """Translate errors of the state folder into BuilderErrors within a context."""
     try:
         yield
     except OSError as error:
@@ -228,7 +228,7 @@ def _access(config: Config) -> Callable[[], Access]:
 
 
 def _call_limits(builds: BuildLimits) -> OpenCallLimits:
-    """Each build has a call that waits for it; everything else is short, or one of a few."""
+    """Return the limits: a call waits for each build, and others are short or few."""
     return OpenCallLimits(
         all_callers=builds.waiting + _OTHER_CALLS,
         per_caller=builds.waiting_per_caller + _OTHER_CALLS_PER_CALLER,

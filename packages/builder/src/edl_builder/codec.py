@@ -39,7 +39,7 @@ CODES: dict[Reason, ErrorCode.ValueType] = {
 
 
 def request_from(spec: builder_pb2.BuildSpec) -> UncheckedRequest:
-    """A request."""
+    """Decode a request."""
     source = spec.WhichOneof("source")
     git = spec.git
     return UncheckedRequest(
@@ -54,12 +54,12 @@ def request_from(spec: builder_pb2.BuildSpec) -> UncheckedRequest:
 
 
 def refusal(what: str, where: str, remedy: str) -> BuilderError:
-    """The error for a message that breaks the protocol."""
+    """Return the error for a message that violates the protocol."""
     return BuilderError(Reason.INVALID, what, where=where, remedy=remedy)
 
 
 def error_to(failure: Failure) -> EdlError:
-    """A failure as an error of the protocol."""
+    """Encode a failure as an error of the protocol."""
     return EdlError(
         CODES[failure.reason],
         failure.what,
@@ -70,7 +70,7 @@ def error_to(failure: Failure) -> EdlError:
 
 
 def status_to(view: BuildStatus) -> builder_pb2.BuildStatus:
-    """A build."""
+    """Encode the status of a build."""
     return builder_pb2.BuildStatus(
         id=view.id,
         phase=PHASES[view.phase],
@@ -86,7 +86,7 @@ def status_to(view: BuildStatus) -> builder_pb2.BuildStatus:
 
 
 def progress_to(news: BuildStatus | LogLine) -> builder_pb2.BuildProgress:
-    """What is streamed."""
+    """Encode an element of the stream of progress."""
     if isinstance(news, BuildStatus):
         return builder_pb2.BuildProgress(status=status_to(news))
     line = builder_pb2.LogLine(

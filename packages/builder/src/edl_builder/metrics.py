@@ -89,11 +89,11 @@ class Metrics:
         self.registry.register(_Usage())
 
     def watch(self, phases: Callable[[], Iterable[Phase]]) -> None:
-        """Also count the open builds by phase."""
+        """Export the number of open builds by phase."""
         self.registry.register(_OpenBuilds(phases))
 
     def watch_spans(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Also count the spans for OpenTelemetry: ``sent`` and ``lost``."""
+        """Export the number of ``sent`` and ``lost`` spans for OpenTelemetry."""
         self.registry.register(_Spans(counts))
 
     def count(self, build: Build) -> None:
@@ -112,7 +112,7 @@ class Metrics:
         self.builds.labels(result).inc()
 
     def text(self) -> bytes:
-        """Everything, in Prometheus's text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 

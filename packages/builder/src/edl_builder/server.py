@@ -24,7 +24,7 @@ from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 log = logging.getLogger(__name__)
 
 _SPARE_THREADS = 16
-"""More than the calls that the guard admits: threads that refuse the others."""
+"""The threads beyond the calls that the guard admits, which refuse the others."""
 
 _HEALTH_THREADS = 4
 
@@ -107,7 +107,7 @@ class Server:
         self._server.start()
 
     def close(self, grace_s: float) -> None:
-        """Take no more calls, and give those that run ``grace_s`` to end."""
+        """Take no more calls, and give running calls ``grace_s`` to end."""
         self._health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait(grace_s + 1)
         self._health_threads.shutdown(wait=False)

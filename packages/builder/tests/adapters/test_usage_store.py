@@ -37,7 +37,7 @@ def test_who_has_no_quota_is_not_written_down(tmp_path: Path) -> None:
         caller = Caller(f"ipv4:10.0.0.1:{number}")
         store.begin(caller, Quota())
         store.add_bytes(caller, Quota(), 1)
-        with store.timed(caller):
+        with store.count_time(caller):
             pass
     assert not (tmp_path / "usage.json").exists()
 

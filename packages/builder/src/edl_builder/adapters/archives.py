@@ -32,12 +32,12 @@ from edl_runtime.images.names import IMAGE_ZOO
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"
-_LARGEST_EXTENSION = 16 << 10
-_MOST_EXTENSIONS = 8
-"""Headers in a row that only extend the next one; archivers write two or three."""
+_MAX_EXTENSION_BYTES = 16 << 10
+_MAX_EXTENSIONS = 8
+"""Limit on consecutive headers that only extend the next one; archivers write two or three."""
 
 _EXTENSIONS_NBYTES = 16 << 20
-"""Of all extensions of an archive; tarfile keeps them in memory."""
+"""Limit on all extensions of an archive, which tarfile keeps in memory."""
 
 _EXTENSIONS = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
@@ -46,8 +46,8 @@ _EXTENSIONS = (
 _MANY_DIGITS = re.compile(rb"[0-9]{256}")
 """The patterns that tarfile searches in an extension take quadratic time for these."""
 
-_LARGEST_PADDING = 1 << 20
-"""Bytes after the end of an archive; tar fills up its last record of some KiB."""
+_MAX_PADDING_BYTES = 1 << 20
+"""Limit on the bytes after the end of an archive; tar pads its last record of some KiB."""
 
 
 def receive(
@@ -65,13 +65,13 @@ def receive(
             if nbytes > limits.archive_nbytes:
                 raise too_large(limits.archive_nbytes, "archive")
             if announced and nbytes > announced:
-                raise _damaged(f"{announced} bytes of archive were announced, but more arrived")
+                raise _damage(f"{announced} bytes of archive were announced, but more arrived")
             digest.update(chunk)
             file.write(chunk)
     if announced and nbytes != announced:
-        raise _damaged(f"{announced} bytes of archive were announced, but {nbytes} arrived")
+        raise _damage(f"{announced} bytes of archive were announced, but {nbytes} arrived")
     if sha256 and digest.hexdigest() != sha256:
-        raise _damaged("the archive is not the one whose SHA-256 was announced")
+        raise _damage("the archive is not the one whose SHA-256 was announced")
 
 
 def repack(
@@ -100,7 +100,7 @@ def repack(
         ):
             return _copy(_Content(raw), out, EntryValidator(limits), check)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError) as error:
-        raise _damaged(f"the archive cannot be read: {type(error).__name__}") from error
+        raise _damage(f"the archive cannot be read: {type(error).__name__}") from error
 
 
 def complete(context: Path, dockerfile: str, zoo: Zoo, wheels: Iterable[Path]) -> None:
@@ -120,7 +120,7 @@ def complete(context: Path, dockerfile: str, zoo: Zoo, wheels: Iterable[Path]) -
 
 
 class _Content(io.RawIOBase):
-    """What an archive holds, decompressed as it is read: nobody unpacks what is then refused.
+    """The content of an archive, decompressed as it is read, so that nothing refused is unpacked.
 
     It is read forwards only, and no large piece at once, as damaged headers would ask for.
     """
@@ -139,7 +139,7 @@ class _Content(io.RawIOBase):
         """What the last call of ``read`` has returned."""
 
     def expect(self, extension: int | None) -> None:
-        """Say what comes next: an extension of so many bytes, or something else.
+        """Announce what comes next: an extension of so many bytes, or something else.
 
         Raises:
             BuilderError: there are too many extensions, or they are too large.
@@ -151,11 +151,11 @@ class _Content(io.RawIOBase):
         self._in_a_row += 1
         self._extensions_nbytes += extension
         if (
-            self._in_a_row > _MOST_EXTENSIONS
-            or not 0 <= extension <= _LARGEST_EXTENSION
+            self._in_a_row > _MAX_EXTENSIONS
+            or not 0 <= extension <= _MAX_EXTENSION_BYTES
             or self._extensions_nbytes > _EXTENSIONS_NBYTES
         ):
-            raise _damaged("the archive has too many extension headers, or too large ones")
+            raise _damage("the archive has too many extension headers, or too large ones")
 
     def readable(self) -> bool:
         return True
@@ -196,7 +196,7 @@ class _Content(io.RawIOBase):
 
     def check_padding(self) -> None:
         """Read what follows the end. Raises: BuilderError: it is much, or cut off."""
-        end = self._position + _LARGEST_PADDING
+        end = self._position + _MAX_PADDING_BYTES
         while self._take(_CHUNK):
             if self._position > end:
                 raise BuilderError(
@@ -224,15 +224,15 @@ class _Content(io.RawIOBase):
             try:
                 piece = self._gzip.decompress(self._packed, size)
             except zlib.error as error:
-                raise _damaged(f"the archive's gzip is damaged: {error}") from error
+                raise _damage(f"the archive's gzip is damaged: {error}") from error
             if not self._packed and not piece and not self._gzip.eof:
-                raise _damaged("the archive's gzip is truncated")
+                raise _damage("the archive's gzip is truncated")
             self._packed = self._gzip.unconsumed_tail
         return piece
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is judged before what belongs to it is read."""
+    """A header that is checked before its content is read."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         # tarfile's own place for subclasses that look at the type.
@@ -292,7 +292,7 @@ def _copy(
                     requirements = read_requirements(bytes(hashing.kept))
         # Also where a header is damaged, tarfile takes this for the end.
         if content.newest != bytes(tarfile.BLOCKSIZE):
-            raise _damaged("the archive is truncated or damaged")
+            raise _damage("the archive is truncated or damaged")
         content.check_padding()
     if not files:
         raise BuilderError(
@@ -324,7 +324,7 @@ class _Folders:
 
 
 class _Hashing(io.RawIOBase):
-    """Reads through, hashing what passes."""
+    """Hashes what is read through it."""
 
     def __init__(self, file: IO[bytes], keep: bool) -> None:
         self._file = file
@@ -374,7 +374,7 @@ def _add(out: tarfile.TarFile, info: tarfile.TarInfo, content: IO[bytes] | None 
     out.addfile(info, content)
 
 
-def _damaged(what: str) -> BuilderError:
+def _damage(what: str) -> BuilderError:
     return BuilderError(
         Reason.INVALID,
         what,

@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 _NBYTES = 16 << 20
 _FILES = 4
-_LONGEST = 300
+_MAX_FIELD_CHARS = 300
 _REFUSALS = 20
 _REFUSALS_S = 1.0
-"""Refusals that are written in so much time; others are counted in the next line."""
+"""Limit on the refusals written per interval; the next line has the number of the others."""
 
 
 class AuditLog:
@@ -49,7 +49,7 @@ class AuditLog:
         self._left_out = 0
 
     def __call__(self, record: CallRecord) -> None:
-        """Write a call down. A disk that is full ends no call."""
+        """Record a call. A full disk ends no call."""
         if not record.is_audited:
             return
         now = self._clock()
@@ -73,13 +73,13 @@ class AuditLog:
     def _write(self, line: str) -> None:
         if self._path.exists() and self._path.stat().st_size > self._nbytes:
             for number in range(self._files - 1, 0, -1):
-                older = self._numbered(number - 1)
+                older = self._path_of(number - 1)
                 if older.exists():
-                    older.replace(self._numbered(number))
+                    older.replace(self._path_of(number))
         with open(self._path, "a", encoding="ascii", opener=_private) as file:
             file.write(line)
 
-    def _numbered(self, number: int) -> Path:
+    def _path_of(self, number: int) -> Path:
         return self._path.with_suffix(f".{number}.jsonl") if number else self._path
 
 
@@ -96,7 +96,7 @@ def _line(record: CallRecord, now: float, left_out: int) -> str:
         "status": record.status,
         "seconds": round(record.seconds, 3),
         # What a caller has written; JSON in ASCII has neither line ends nor escapes in it.
-        **{name: text[:_LONGEST] for name, text in record.about.items()},
+        **{name: text[:_MAX_FIELD_CHARS] for name, text in record.about.items()},
     }
     if left_out:
         found["refusals_left_out"] = left_out

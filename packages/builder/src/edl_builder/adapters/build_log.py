@@ -13,7 +13,7 @@ from pathlib import Path
 from edl_builder.core.build import Phase
 from edl_builder.core.build_status import LogLine
 from edl_builder.core.identifiers import BuildId
-from edl_builder.core.redaction import LONGEST_LINE, printable
+from edl_builder.core.redaction import MAX_LINE_CHARS, printable
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ class WrittenLines:
         self._ends = ends
 
     def __len__(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         return len(self._ends)
 
     def after(self, number: int) -> list[LogLine]:
-        """The next lines with higher numbers, in order; not all of them if they are many."""
+        """Return the next lines with higher numbers, in order, up to a limit."""
         count = len(self._ends)
         if not 0 <= number < count:
             return []
@@ -50,7 +50,7 @@ class WrittenLines:
             with self._path.open("rb") as file:
                 file.seek(begin)
                 content = file.read(self._ends[last] - begin)
-            return [_decoded(line) for line in content.splitlines()]
+            return [_decode_line(line) for line in content.splitlines()]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return []  # the build was forgotten meanwhile, or the disk has damaged its log
 
@@ -83,12 +83,12 @@ class BuildLog(WrittenLines):
         return self._ends[-1] if self._ends else 0
 
     def add(self, phase: Phase, text: str) -> None:
-        """Write lines down; nothing once the log is full or closed. A full disk ends no build."""
+        """Append lines, unless the log is full or closed. A full disk ends no build."""
         with self._lock:
             for part in text.splitlines():
                 if self._left < 0 or self._file.closed:
                     return
-                line = self._line(phase, printable(self._redact(part[: 2 * LONGEST_LINE])))
+                line = self._line(phase, printable(self._redact(part[: 2 * MAX_LINE_CHARS])))
                 left = self._left - len(line)
                 if left < 0:
                     line = self._line(phase, _FULL)
@@ -102,7 +102,7 @@ class BuildLog(WrittenLines):
                 self._left = left
 
     def _write(self, line: bytes) -> None:
-        """Write a line, whole or not at all. Raises: OSError: not at all."""
+        """Write a whole line. Raises: OSError: nothing was written."""
         end = self._nbytes + len(line)
         try:
             rest = memoryview(line)
@@ -114,11 +114,11 @@ class BuildLog(WrittenLines):
         self._ends.append(end)
 
     def _line(self, phase: Phase, text: str) -> bytes:
-        line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:LONGEST_LINE])
+        line = LogLine(len(self._ends) + 1, self._clock(), phase, text[:MAX_LINE_CHARS])
         return json.dumps(asdict(line)).encode() + b"\n"
 
     def close(self) -> None:
-        """Write no more; what is there can still be read."""
+        """Close the log for writing; it can still be read."""
         with self._lock:
             self._file.close()
 
@@ -147,11 +147,11 @@ class BuildLogs:
         self._open: dict[BuildId, BuildLog] = {}
 
     def get(self, build: BuildId) -> BuildLog | None:
-        """The log of a build that has not ended."""
+        """Return the log of a build that has not ended."""
         return self._open.get(build)
 
     def open(self, build: BuildId) -> BuildLog:
-        """The log of a build that has not ended, opened once."""
+        """Open the log of a build that has not ended, once."""
         if build not in self._open:
             self._open[build] = BuildLog(
                 self._path_of(build), self._nbytes, self._clock, self._redact
@@ -159,17 +159,17 @@ class BuildLogs:
         return self._open[build]
 
     def close(self, build: BuildId) -> None:
-        """The build has ended; whoever follows it reads on in what is written."""
+        """Close the log of a build that has ended; its followers read on in the file."""
         if (written := self._open.pop(build, None)) is not None:
             written.close()
 
     def close_all(self) -> None:
-        """Write no more."""
+        """Close all logs for writing."""
         for build in list(self._open):
             self.close(build)
 
     def find(self, build: BuildId) -> WrittenLines | None:
-        """What is written of a build; None if it was forgotten."""
+        """Return the log of a build; None if it was forgotten."""
         found = self._open.get(build)
         if found is not None:
             return found
@@ -177,13 +177,13 @@ class BuildLogs:
         return WrittenLines(path, _ends(path)) if path.exists() else None
 
 
-def _decoded(line: bytes) -> LogLine:
+def _decode_line(line: bytes) -> LogLine:
     each = json.loads(line)
     return LogLine(each["number"], each["at"], Phase(each["phase"]), str(each["text"]))
 
 
 def _ends(path: Path, *, is_checked: bool = False) -> array[int]:
-    """Where the lines of a file end, as far as they are whole."""
+    """Return where the complete lines of a file end."""
     found = array("Q")
     if not path.exists():
         return found
@@ -199,6 +199,6 @@ def _ends(path: Path, *, is_checked: bool = False) -> array[int]:
 
 def _is_line(line: bytes, number: int) -> bool:
     try:
-        return _decoded(line).number == number
+        return _decode_line(line).number == number
     except (ValueError, KeyError, TypeError):
         return False

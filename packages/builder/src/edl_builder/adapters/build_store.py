@@ -1,4 +1,4 @@
-"""Builds on disk: what survives the service. One folder per build, one service per state folder."""
+"""Builds on disk, which survive the service: a folder per build, a service per state folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ARCHIVE = "archive"
 CONTEXT = "context.tar"
 LOG = "log.jsonl"
-"""Files in the folder of a build."""
+"""The files in the folder of a build."""
 
 _READY = "context.ready"
 _RECORD = "build.json"
@@ -37,7 +37,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(slots=True)
 class BuildRecord:
-    """A build as written down. ``names``: under which others have joined it."""
+    """A build as stored. ``names`` are those of the builds that have joined it."""
 
     id: BuildId
     caller: Caller
@@ -54,7 +54,7 @@ class BuildRecord:
 
 
 class StateInUseError(BuilderError):
-    """Another builder holds the state folder."""
+    """The state folder belongs to another builder that runs."""
 
 
 class BuildStore:
@@ -87,7 +87,7 @@ class BuildStore:
         self._lock.close()
 
     def folder(self, build: BuildId) -> Path:
-        """Where a build's files lie."""
+        """Return the folder of a build's files."""
         return self._builds / build
 
     def create(self, build: BuildId) -> Path:
@@ -97,7 +97,7 @@ class BuildStore:
         return folder
 
     def save(self, record: BuildRecord) -> None:
-        """Write a record, whole or not at all."""
+        """Write a record atomically."""
         path = self.folder(record.id) / _RECORD
         replace_file(path, json.dumps(asdict(record)).encode(), durable=True)
 
@@ -113,7 +113,7 @@ class BuildStore:
         shutil.rmtree(self.folder(build), ignore_errors=True)
 
     def load(self) -> Iterator[BuildRecord]:
-        """All builds of earlier services, oldest first; what is none is removed."""
+        """Load all builds of earlier services, oldest first; remove everything else."""
         found = []
         for folder in self._builds.iterdir():
             try:
@@ -127,7 +127,7 @@ class BuildStore:
 
 
 def record_of(build: Build, request: BuildRequest, names: Sequence[BuildId]) -> BuildRecord:
-    """A build, as written down."""
+    """Return the record of a build."""
     return BuildRecord(
         build.id,
         build.caller,
@@ -145,7 +145,7 @@ def record_of(build: Build, request: BuildRequest, names: Sequence[BuildId]) -> 
 
 
 def build_of(record: BuildRecord) -> Build:
-    """A build that has ended, as it was."""
+    """Restore a build that has ended from its record."""
     return Build(
         id=record.id,
         caller=record.caller,

@@ -18,12 +18,12 @@ class CancellationFlag:
         self._set = False
 
     def check(self) -> None:
-        """Raises: BuilderError: CANCELLED, once it is set."""
+        """Raise BuilderError (CANCELLED) once the flag is set."""
         if self._set:
             raise BuilderError(Reason.CANCELLED, "the build was cancelled")
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` on cancellation; returns a function that unregisters it."""
+        """Call ``callback`` on cancellation; return a function that unregisters it."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             if not self._set:

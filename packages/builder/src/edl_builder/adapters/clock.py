@@ -6,7 +6,7 @@ import time
 
 
 class Clock:
-    """Seconds since 1970 that never go back while the service runs."""
+    """A clock of seconds since 1970 that never goes back while the service runs."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()

@@ -1,4 +1,4 @@
-"""A Docker engine, through its own interface."""
+"""The adapter for a Docker engine, through its own interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edl_builder.adapters.engine_images import EngineImages, steps_name
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
-from edl_builder.core.redaction import LONGEST_LINE, without_escapes
+from edl_builder.core.redaction import MAX_LINE_CHARS, without_escapes
 from edl_builder.core.references import Reference
 from edl_runtime.images.names import DOCKER_HUB
 from edl_runtime.images.registry import RegistryAccess
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 _CALL_S = 60.0
 _SILENCE_S = 1800.0
-"""A step that says nothing for so long; the builder's own limit comes before it."""
+"""How long a step may print nothing; the builder's own limit comes first."""
 
 _STEP = re.compile(r"Step \d+/(\d+) :")
 _PIP_ERROR = re.compile(r"(?i:error): \S")
 _PIP_ASIDE = re.compile(
     r"\(from versions: |Ignored the following|subprocess-exited|dependency resolver does not"
 )
-"""Errors of pip that are lists, or that another one sums up."""
+"""Errors of pip that are lists, or that another error sums up."""
 
 _CACHED = " ---> Using cache"
 _LAST = 60
@@ -167,7 +167,7 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _client(self, timeout_s: float) -> Iterator[Any]:
-        """A connection of its own for each piece of work, whose end ends the work."""
+        """Open a connection for one piece of work, which ends with it."""
         try:
             settings = {"base_url": self._url} if self._url else docker.utils.kwargs_from_env()
             client = docker.APIClient(version="auto", timeout=timeout_s, **settings)
@@ -194,7 +194,7 @@ class DockerEngine:
 
 
 class _CancellableCalls:
-    """Shuts a client's connections down on cancellation: the engine then ends the work as well."""
+    """Shuts down a client's connections on cancellation, so that the engine ends the work, too."""
 
     def __init__(self, client: Any, cancellation: Cancellation) -> None:
         self._cancellation = cancellation
@@ -239,16 +239,16 @@ def _shut_down_connection(answer: requests.Response) -> None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines of the engine's without what a terminal would obey; no line hides the next one."""
+    """Return the engine's lines without control characters; no line hides the next one."""
     return [
-        "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:LONGEST_LINE]
+        "".join(ch for ch in line if ch.isprintable() or ch == "\t")[:MAX_LINE_CHARS]
         for line in map(without_escapes, re.split(r"[\r\n]+", text))
         if line.strip()
     ]
 
 
 def _status_line(message: Mapping[str, Any]) -> str:
-    """A line for what has happened, nothing for bars that move."""
+    """Return a line for an event; none for progress bars."""
     if message.get("progressDetail"):
         return ""
     status = str(message.get("status", ""))
@@ -256,7 +256,7 @@ def _status_line(message: Mapping[str, Any]) -> str:
 
 
 def pip_failure(lines: Iterable[str]) -> str:
-    """The line of a build's log that says why pip failed; empty if pip says nothing."""
+    """Return the line of a build's log that says why pip failed; empty if there is none."""
     plain = (without_escapes(line).strip() for line in lines)
     errors = (line for line in plain if _PIP_ERROR.match(line) and not _PIP_ASIDE.search(line))
     return next(errors, "").partition(": ")[2]

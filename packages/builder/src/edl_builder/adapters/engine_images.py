@@ -1,4 +1,4 @@
-"""Images in a Docker engine: made equal for equal content, and removed when they are old.
+"""Makes the images of a Docker engine reproducible, and removes old ones.
 
 An engine writes times and the numbers of its containers into the configuration of an image, so two
 builds of the same differ. The image that is pushed has the same layers and a configuration without
@@ -27,11 +27,11 @@ _STEPS = "-steps"
 _NAMELESS = "<none>:<none>"
 _CREATED = datetime.fromtimestamp(EPOCH, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 _OF_THE_ENGINE = ("Image", "Hostname", "Domainname")
-"""What a configuration has from the container of the last step."""
+"""The fields that a configuration has from the container of the last step."""
 
 
 def steps_name(name: Reference) -> Reference:
-    """Under which name the engine's own image of a build stays."""
+    """Return the name under which the engine's own image of a build stays."""
     return replace(name, tag=f"{name.tag}{_STEPS}")
 
 
@@ -46,7 +46,7 @@ class EngineImages:
         self._client = client
 
     def tag_reproducibly(self, steps: str, name: str, on_line: WriteLine, base: str = "") -> None:
-        """Give a name to an image with the layers of another and nothing that chance decides.
+        """Name an image that has the layers of another one, and nothing random.
 
         An engine that cannot do that, because it wants to have all layers sent again, gives the
         name to the image as it is.
@@ -74,7 +74,7 @@ class EngineImages:
         self._client.tag(image, repository, tag, force=True)
 
     def remove_old(self, label: Mapping[str, Any], keep: int) -> None:
-        """Remove all but the ``keep`` newest of the images that have a label and a name."""
+        """Remove all but the ``keep`` newest images with a label and a name."""
         found = [
             (image, names)
             for image in self._client.images(filters=label)
@@ -119,7 +119,7 @@ def _reproducible_config(built: Mapping[str, Any], base: str, below: int) -> dic
 
 
 def _archive(config: bytes, layers: int) -> bytes:
-    """An image without its layers, as the engine loads it: it has the layers already."""
+    """Return an archive of an image without its layers, which the engine already has."""
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     manifest = [
         {

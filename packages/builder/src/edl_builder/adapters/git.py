@@ -17,20 +17,20 @@ from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, WriteLine
 from edl_builder.core.source_policy import AllowedSource, SourcePolicy, choose_address
 
-_LONGEST_S = 900.0
-"""A server that says nothing, or next to nothing, must not hold a build's place for ever."""
+_TIMEOUT_S = 900.0
+"""A server that sends little or nothing must not occupy a build's place forever."""
 
 _CHUNK = 1 << 18
-_LONGEST_ENTRY = 1 << 16
-"""Of the listing of a tree: a path below many folders."""
+_MAX_ENTRY_BYTES = 1 << 16
+"""Limit on an entry in the listing of a tree: a path below many folders."""
 
-_MOST_OVERHEAD = 2048
+_MAX_OVERHEAD_BYTES = 2048
 """Bytes of tar around one entry: its header, a header for its name, padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitCredential:
-    """A user and password (or token) of the server, for these hosts only."""
+    """The user and password (or token) for some hosts only."""
 
     username: str
     password: str
@@ -38,7 +38,7 @@ class GitCredential:
 
 
 COMMIT = "commit"
-"""File of a build's folder with the commit that was fetched."""
+"""The file in a build's folder with the commit that was fetched."""
 
 
 class Git:
@@ -58,7 +58,7 @@ class Git:
         credentials: Mapping[str, GitCredential],
         limits: ArchiveLimits,
         ca_file: str = "",
-        longest_s: float = _LONGEST_S,
+        longest_s: float = _TIMEOUT_S,
     ) -> None:
         self._policy = policy
         self._credentials = credentials
@@ -165,7 +165,7 @@ class Git:
 
 
 def check_tree(listing: IO[bytes], limits: ArchiveLimits) -> str:
-    """Add up what ``git ls-tree -r -t -l -z`` lists, as it comes.
+    """Check the sum of what ``git ls-tree -r -t -l -z`` lists, as it arrives.
 
     Raises:
         BuilderError: LIMIT, as soon as it is too much.
@@ -182,18 +182,18 @@ def check_tree(listing: IO[bytes], limits: ArchiveLimits) -> str:
                 raise too_many(limits.files)
             if nbytes > limits.unpacked_nbytes:
                 raise too_large(limits.unpacked_nbytes, "unpacked zoo")
-        if len(rest) > _LONGEST_ENTRY:
-            raise too_large(_LONGEST_ENTRY, "path of a file")
+        if len(rest) > _MAX_ENTRY_BYTES:
+            raise too_large(_MAX_ENTRY_BYTES, "path of a file")
     return ""
 
 
 def copy_bounded(content: IO[bytes], path: Path, limits: ArchiveLimits) -> str:
-    """Write an archive as it comes.
+    """Write an archive as it arrives.
 
     Raises:
         BuilderError: LIMIT, before more is written than a zoo may have.
     """
-    left = limits.unpacked_nbytes + limits.files * _MOST_OVERHEAD
+    left = limits.unpacked_nbytes + limits.files * _MAX_OVERHEAD_BYTES
     with path.open("xb") as file:
         while chunk := content.read1(_CHUNK):  # type: ignore[attr-defined]  # pipes have it
             left -= len(chunk)

@@ -16,7 +16,7 @@ from edl_builder.core.archive import too_large
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import Cancellation, WriteLine
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _LINES = 20
 _TAIL_NBYTES = 16 << 10
 _CHUNK = 1 << 16
@@ -70,7 +70,7 @@ class GitRunner:
         where = f"git {command[-1][:80]}"
         self._stop.check()
         with subprocess.Popen(
-            [*_limited(self._most), *command],
+            [*_with_limits(self._most), *command],
             env=dict(self._environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -85,7 +85,7 @@ class GitRunner:
                     output.finish()
             finally:
                 # All that git has started is in its group. The group's number cannot be another's
-                # yet: nobody has waited for git itself.
+                # yet: git itself is not reaped.
                 os.killpg(process.pid, signal.SIGKILL)
         if _nbytes(self._folder) > self._most:
             raise too_large(self._most, "repository")
@@ -119,7 +119,7 @@ class GitRunner:
                     remedy="Try again; a large repository is better sent as a folder of its own.",
                 )
             if now >= next_look:
-                next_look = now + _LOOK_S
+                next_look = now + _POLL_S
                 if _nbytes(self._folder) > self._most:
                     raise too_large(self._most, "repository")
 
@@ -127,7 +127,7 @@ class GitRunner:
 
 
 class _Output(io.RawIOBase):
-    """The output of a process. Whoever reads it also gathers its messages and checks its limits.
+    """The output of a process. Its reader also gathers the messages and checks the limits.
 
     One thread waits for all of them, so none is waited for longer than the limits allow: a child of
     the process may keep its pipes open when the process itself has ended.
@@ -165,10 +165,10 @@ class _Output(io.RawIOBase):
             self._take(_CHUNK)
 
     def _take(self, most: int) -> bytes:
-        """What comes of the output; nothing, if something else comes or time passes."""
+        """Return the next bytes of the output; none if something else arrives or time passes."""
         self._check()
         found = b""
-        for key, _ in self._open.select(_LOOK_S):
+        for key, _ in self._open.select(_POLL_S):
             piece = b"" if key.fd == self._exit else os.read(key.fd, most)
             if not piece:
                 self._open.unregister(key.fd)
@@ -185,8 +185,8 @@ class _Output(io.RawIOBase):
         super().close()
 
 
-def _limited(most: int) -> list[str]:
-    """Run a command so that no file becomes larger, nor its memory than it needs for that."""
+def _with_limits(most: int) -> list[str]:
+    """Return the command with limits on the size of its files and on its memory."""
     blocks = most // 512 + 2
     limits = f"ulimit -f {blocks} && ulimit -v {(most + _MEMORY_NBYTES) // 1024}"
     return ["/bin/sh", "-c", f'{limits} && exec "$@"', "git"]

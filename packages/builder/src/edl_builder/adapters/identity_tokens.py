@@ -32,12 +32,12 @@ _REQUIRED = ["iss", "sub", "aud", "exp"]
 
 
 class BadIdentityToken(Exception):
-    """The token proves nothing; says why, without the token."""
+    """The token proves nothing; the text says why, without the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Who signs identity tokens.
+    """A provider that signs identity tokens.
 
     Attributes:
         name: in the settings.
@@ -56,7 +56,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom an identity token is about: ``subject`` is unique for its issuer.
+    """The subject of an identity token, which is unique for its issuer.
 
     Attributes:
         issuer: name of the issuer in the settings.
@@ -85,17 +85,17 @@ class IdentityTokens:
         }
 
     def fetch_keys(self) -> None:
-        """Fetch all keys ahead of need. An issuer that does not answer is asked again later."""
+        """Fetch all keys in advance. An issuer that does not answer is asked again later."""
         for _, keys in self._issuers.values():
             with contextlib.suppress(KeysUnavailable):
                 keys.find("")
 
     def has_jwt_format(self, token: str) -> bool:
-        """Whether a bearer token may be an identity token, and somebody is there to verify it."""
+        """Tell whether a bearer token may be an identity token, and there are issuers."""
         return bool(self._issuers) and len(token.split(".")) == _PARTS
 
     def verify(self, token: str) -> Subject:
-        """Whom a token is about.
+        """Return the subject of a token.
 
         Raises:
             BadIdentityToken: it is none, has expired, is for another audience, is of an unknown
@@ -126,10 +126,10 @@ class IdentityTokens:
         # A key is for one algorithm (RS256, if an RSA key names none), whatever a header says.
         if key.algorithm_name != header["alg"]:
             raise BadIdentityToken("the key of the identity token is for another algorithm")
-        return Subject(issuer.name, _verified(token, key, issuer))
+        return Subject(issuer.name, _verify_with(token, key, issuer))
 
 
-def _verified(token: str, key: jwt.PyJWK, issuer: Issuer) -> str:
+def _verify_with(token: str, key: jwt.PyJWK, issuer: Issuer) -> str:
     """The subject of a token of this key. Raises: BadIdentityToken."""
     try:
         claims = jwt.decode(

@@ -16,12 +16,12 @@ from pathlib import Path
 from edl_runtime.files import replace_file
 from edl_runtime.images.names import is_digest
 
-_MOST = 20_000
-"""Records; of those that were not used for longest, the images are built again."""
+_MAX_RECORDS = 20_000
+"""Limit on records; the images of the least recently used ones are built again."""
 
 
 class ImageRecords:
-    """A folder with one small file for each image. Safe for threads.
+    """A folder with one small file for each image; thread-safe.
 
     Args:
         folder: made if it is not there.
@@ -31,7 +31,7 @@ class ImageRecords:
         OSError: the folder cannot be made or read.
     """
 
-    def __init__(self, folder: Path, most: int = _MOST) -> None:
+    def __init__(self, folder: Path, most: int = _MAX_RECORDS) -> None:
         self._folder = folder
         self._most = most
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class ImageRecords:
         self._prune()
 
     def find(self, repository: str, key: str) -> str | None:
-        """The digest of the image that was built for a key in a repository; None if none was."""
+        """Return the digest of the image that was built for a key in a repository, or None."""
         path = self._path(repository, key)
         try:
             found = json.loads(path.read_text("utf-8"))
@@ -56,7 +56,7 @@ class ImageRecords:
         return digest
 
     def add(self, repository: str, key: str, digest: str) -> None:
-        """Note an image, whole or not at all; it takes the place of an earlier one."""
+        """Record an image atomically, in place of an earlier one."""
         record = {"repository": repository, "key": key, "digest": digest}
         replace_file(self._path(repository, key), json.dumps(record).encode(), durable=True)
         with self._lock:
@@ -76,7 +76,7 @@ class ImageRecords:
 
 
 def _used_at(path: Path) -> float:
-    """When a record was used last; 0 if it is gone, as what is not yet one soon is."""
+    """Return when a record was last used; 0 if it is gone, as temporary files soon are."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

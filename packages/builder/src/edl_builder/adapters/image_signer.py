@@ -18,7 +18,7 @@ BUILDER_ID = "urn:edl:builder"
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """What the operator has configured.
+    """The operator's configuration of signing.
 
     Attributes:
         key: signs what this builder has built.
@@ -30,7 +30,7 @@ class Signing:
 
 
 class ImageSigner:
-    """Signs what a builder hands out. Every method raises ``BuilderError``: REGISTRY."""
+    """Signs the images of a builder. Every method raises ``BuilderError``: REGISTRY."""
 
     def __init__(self, signing: Signing, access: Mapping[str, RegistryAccess]) -> None:
         self.builder_id = signing.builder_id
@@ -38,12 +38,12 @@ class ImageSigner:
         self._attachments = Attachments(RegistryClient(access))
 
     def sign(self, image: Reference) -> None:
-        """Sign an image, named by its digest; once."""
+        """Sign an image, named by its digest, once."""
         with translated_errors():
             self._attachments.sign(_repository(image), image.digest, self._key)
 
     def attach(self, image: Reference, statement: Mapping[str, Any]) -> None:
-        """Sign a statement about an image; once for each type of predicate."""
+        """Sign a statement about an image, once for each type of predicate."""
         with translated_errors():
             self._attachments.attach(_repository(image), image.digest, statement, self._key)
 

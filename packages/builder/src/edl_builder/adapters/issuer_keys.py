@@ -141,7 +141,7 @@ def _load(source: KeySource) -> bytes:
             cast(socket.socket, _TimedSocket(connection.sock, deadline))
         )
         answer.begin()
-        # A redirect could lead to keys of somebody else.
+        # A redirect could lead to keys of another party.
         if answer.status != http.client.OK:
             raise ValueError(f"the answer is {answer.status}")
         found = answer.read(_LARGEST + 1)

@@ -1,4 +1,4 @@
-"""Registries as the builder uses them: look-up of images, and one more tag for an image."""
+"""The adapter for registries: finds images and adds tags to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HttpRegistry:
         self._client = RegistryClient(access)
 
     def find(self, name: Reference) -> RegistryImage | None:
-        """The image of that name; None if there is none. Raises: BuilderError: REGISTRY."""
+        """Return the image of that name, or None. Raises: BuilderError: REGISTRY."""
         place = Repository(name.registry, name.path)
         with translated_errors():
             found = self._client.manifest(place, name.digest or name.tag or "latest")
@@ -65,7 +65,7 @@ class HttpRegistry:
 
 @contextlib.contextmanager
 def translated_errors() -> Iterator[None]:
-    """A context in which errors of registries become BuilderErrors."""
+    """Translate errors of registries into BuilderErrors within a context."""
     try:
         yield
     except RegistryError as error:

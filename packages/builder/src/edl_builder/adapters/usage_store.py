@@ -1,4 +1,4 @@
-"""What tenants have used today, kept over restarts."""
+"""The usage of tenants on the current day, which survives restarts."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class UsageStore:
                 self._usage.check(tenant, Quota(nbytes=quota.nbytes), self._clock())
 
     @contextlib.contextmanager
-    def timed(self, tenant: Caller) -> Iterator[None]:
-        """Count the time of what runs in this context."""
+    def count_time(self, tenant: Caller) -> Iterator[None]:
+        """Count the time that a context takes."""
         begin = time.monotonic()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Who may call: tenants with their tokens and certificates; read again when the file changes."""
+"""The tenants with their tokens and certificates, read again when the file changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edl_builder.core.quota import Quota
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _SETTINGS = {
     *("token_sha256", "tokens", "certificates", "subjects"),
     *("repositories", "credentials", "sees_all", "quota"),
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a bearer token gives; ``expires`` is in seconds since 1970, None for never."""
+    """The rights of a bearer token; ``expires`` is in seconds since 1970, None for never."""
 
     tenant: Tenant
     expires: float | None = None
@@ -42,7 +42,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may call.
+    """The callers that are allowed.
 
     Attributes:
         tokens: SHA-256 of a bearer token, hex, to what it gives.
@@ -57,11 +57,11 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether every caller that reaches the port is allowed."""
+        """True if every caller that reaches the port is allowed."""
         return not self.tokens and not self.certificates and not self.subjects
 
     def tenant_of(self, subject: Subject) -> Tenant | None:
-        """The tenant of a subject: by its whole name, else by the longest beginning."""
+        """Return the tenant of a subject: by its whole name, or else by the longest prefix."""
         found = self.subjects.get(subject)
         rest = subject.subject
         while found is None and ":" in rest:
@@ -71,12 +71,12 @@ class Access:
 
 
 def hash_token(token: str) -> str:
-    """What the settings hold in place of a token."""
+    """Return the hash that the settings hold in place of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def read_access(tenants: object, issuers: Container[str] = ()) -> Access:
-    """Who may call, from the section ``tenants`` of the settings file.
+    """Read the allowed callers from the section ``tenants`` of the settings file.
 
     Args:
         tenants: the section.
@@ -169,13 +169,13 @@ class AccessFile:
         self._issuers = issuers
         self._lock = threading.Lock()
         self._seen = _version(path)
-        self._next = clock() + _LOOK_S
+        self._next = clock() + _POLL_S
 
     def __call__(self) -> Access:
-        """Who may call now. A file that is damaged, or would let everybody in, changes nothing."""
+        """Return the current callers. A damaged file, or one that admits all, changes nothing."""
         with self._lock:
             if self._clock() >= self._next:
-                self._next = self._clock() + _LOOK_S
+                self._next = self._clock() + _POLL_S
                 seen = _version(self._path)
                 if seen != self._seen:
                     self._seen = seen

@@ -40,7 +40,7 @@ LOG_NBYTES = 4 << 20
 """Of one build; pip writes some 100 KiB."""
 
 KEEP_IMAGES = 20
-"""Finished images that stay in the engine: their layers are the cache of the next builds."""
+"""The number of finished images that stay in the engine: their layers are the build cache."""
 
 _UNIX = "unix:"
 
@@ -77,7 +77,7 @@ class Config:
 
     @property
     def target(self) -> str:
-        """Where to listen: host:port, or ``unix:`` and the path of the socket."""
+        """The address to listen at: host:port, or ``unix:`` and the path of the socket."""
         if self.socket is not None:
             return f"unix:{self.socket}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -92,7 +92,7 @@ class Config:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line. Secrets and tenants are in the file of ``--config``."""
+    """Return the command line; secrets and tenants are in the file of ``--config``."""
     found = argparse.ArgumentParser(
         prog="edl_builder", description="Turns model zoos into images. See docs/builder.md."
     )
@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read(arguments: Sequence[str] | None = None) -> Config:
-    """The settings of a command line and its file.
+    """Read the settings of a command line and its file.
 
     Raises:
         BuilderError: a setting is wrong; says which.
@@ -241,7 +241,7 @@ def _section(file: Mapping[str, Any], name: str, known: set[str] | None) -> Mapp
 
 
 def _secret(found: Mapping[str, Any], where: str) -> str:
-    """A password from its own file: settings are shown and copied, secrets are not."""
+    """Read a password from its own file: settings are shown and copied, secrets are not."""
     path = text(found, "password_file", where)
     if not path:
         return ""

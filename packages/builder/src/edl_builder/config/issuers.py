@@ -16,7 +16,7 @@ _TEXTS = ("issuer", "audience", "jwks_url", "jwks_file", "ca_file", "bearer_toke
 
 
 def read_issuers(section: Mapping[str, Any]) -> tuple[Issuer, ...]:
-    """The issuers, from the section ``issuers`` of the settings file.
+    """Read the issuers from the section ``issuers`` of the settings file.
 
     Raises:
         BuilderError: a setting is wrong; says which.
@@ -63,7 +63,7 @@ def _check_url(url: str, where: str) -> None:
         host = parts.hostname or ""
     except ValueError:
         raise wrong_setting(where, "jwks_url is not a URL") from None
-    # Whoever can answer in the issuer's place can sign tokens for every subject.
+    # Anyone who can answer in the issuer's place can sign tokens for every subject.
     is_safe = parts.scheme == "https" or (
         parts.scheme == "http" and is_on_this_machine(parts.netloc)
     )

@@ -16,7 +16,7 @@ _WHERE = "[tls]"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM; with ``client_ca`` only callers with a certificate of it are served."""
+    """The files in PEM; with ``client_ca``, only callers with a certificate of it are served."""
 
     certificate: Path
     key: Path
@@ -24,7 +24,7 @@ class Tls:
 
 
 def read_tls(options: argparse.Namespace, section: object) -> Tls | None:
-    """The files of the command line, or of the section ``tls`` of the settings file.
+    """Read the files of the command line, or of the section ``tls`` of the settings file.
 
     Returns:
         None if there are none.
@@ -65,7 +65,7 @@ def _check_certificates(path: Path) -> None:
 def _check_key(key: Path, certificate: Path) -> None:
     try:
         check_private(key, _WHERE)
-        # OpenSSL asks the terminal for the password of a key if nobody else gives one.
+        # OpenSSL asks the terminal for the password of a key unless it is given here.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")
     except ssl.SSLError as error:
         what = f"{key} is not a PEM private key without a password, or not that of {certificate}"

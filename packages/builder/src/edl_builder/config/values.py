@@ -11,7 +11,7 @@ from edl_builder.core.failure import BuilderError, Reason
 
 
 def wrong_setting(where: str, what: str) -> BuilderError:
-    """The error for a setting."""
+    """Return the error for a setting."""
     return BuilderError(
         Reason.INVALID,
         what,
@@ -21,7 +21,7 @@ def wrong_setting(where: str, what: str) -> BuilderError:
 
 
 def check_section(found: object, known: Collection[str] | None, where: str) -> Mapping[str, Any]:
-    """The value, if it is a section with these settings only; None: any.
+    """Return the value if it is a section with only these settings; None allows any.
 
     Raises:
         BuilderError: it is not.
@@ -37,7 +37,7 @@ def check_section(found: object, known: Collection[str] | None, where: str) -> M
 
 
 def text(found: Mapping[str, Any], name: str, where: str, default: str = "") -> str:
-    """A text; raises ``BuilderError``."""
+    """Return a text; raises ``BuilderError``."""
     value = found.get(name, default)
     if not isinstance(value, str):
         raise wrong_setting(where, f"{name} is not a text in quotes")
@@ -47,7 +47,7 @@ def text(found: Mapping[str, Any], name: str, where: str, default: str = "") -> 
 def texts(
     found: Mapping[str, Any], name: str, where: str, default: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """A list of texts; raises ``BuilderError``. A text alone would be the list of its letters."""
+    """Return a list of texts; raises ``BuilderError``, also for a single text."""
     value = found.get(name, default)
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise wrong_setting(where, f'{name} is not a list, such as ["one", "two"]')
@@ -57,7 +57,7 @@ def texts(
 
 
 def flag(found: Mapping[str, Any], name: str, where: str, *, default: bool = False) -> bool:
-    """True or false; raises ``BuilderError``. The text "false" would count as true."""
+    """Return a boolean; raises ``BuilderError``, also for texts such as "false"."""
     value = found.get(name, default)
     if not isinstance(value, bool):
         raise wrong_setting(where, f"{name} is neither true nor false")
@@ -65,7 +65,7 @@ def flag(found: Mapping[str, Any], name: str, where: str, *, default: bool = Fal
 
 
 def sections(found: Mapping[str, Any], name: str, where: str) -> Sequence[Mapping[str, Any]]:
-    """A list of sections; raises ``BuilderError``."""
+    """Return a list of sections; raises ``BuilderError``."""
     value = found.get(name, ())
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise wrong_setting(where, f"{name} is not a list of sections")

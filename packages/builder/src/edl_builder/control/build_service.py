@@ -35,8 +35,8 @@ from edl_runtime.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
-_LOOK_S = 1.0
-"""How long a watcher that has left may go unnoticed."""
+_POLL_S = 1.0
+"""How often the service looks for subscribers that have left."""
 
 
 class BuildService:
@@ -124,7 +124,7 @@ class BuildService:
             failure = failure_of(error, Phase.RECEIVING)
             if failure.reason is Reason.INTERNAL:
                 raise
-            raise _refused(failure) from error
+            raise _as_error(failure) from error
         self._handle(ev.BuildRequested(build, tenant.name, source, request.at_once))
         return build
 
@@ -132,7 +132,7 @@ class BuildService:
         """Receive the archive of a build; a failure fails the build and is not raised."""
         request = self._requests[build]
 
-        def counted() -> Iterator[bytes]:
+        def count_bytes() -> Iterator[bytes]:
             for chunk in chunks:
                 view = self.view(build)
                 if view.phase.is_final:
@@ -144,7 +144,7 @@ class BuildService:
         try:
             path = self._store.folder(build) / build_store.ARCHIVE
             nbytes, sha256 = request.archive_nbytes, request.archive_sha256
-            archives.receive(counted(), path, nbytes, sha256, self._limits.archive)
+            archives.receive(count_bytes(), path, nbytes, sha256, self._limits.archive)
         except Exception as error:
             if not self.view(build).phase.is_final:
                 self._handle(ev.WorkFailed(build, failure_of(error, Phase.RECEIVING)))
@@ -167,7 +167,7 @@ class BuildService:
         return self.get(tenant, build)
 
     def get(self, tenant: Tenant, build: BuildId) -> BuildStatus:
-        """A build. Raises: BuilderError: NOT_FOUND, also for one of another tenant."""
+        """Return a build. Raises: BuilderError: NOT_FOUND, also for one of another tenant."""
         with self._changed:
             found = self._builds.get(build)
             if found is None or not (tenant.sees_all or tenant.name in found.callers):
@@ -180,11 +180,11 @@ class BuildService:
             return self._view(found)
 
     def view(self, build: BuildId) -> BuildStatus:
-        """A build that is known to exist. Raises: BuilderError: NOT_FOUND, if it was forgotten."""
+        """Return a build that must exist. Raises: BuilderError: NOT_FOUND, if it was forgotten."""
         return self.get(_OPERATOR, build)
 
     def newest(self, tenant: Tenant, most: int) -> list[BuildStatus]:
-        """The newest builds of a tenant."""
+        """Return the newest builds of a tenant."""
         with self._changed:
             mine = (b for b in self._builds.newest() if tenant.sees_all or tenant.name in b.callers)
             return [self._view(build) for build, _ in zip(mine, range(most), strict=False)]
@@ -192,7 +192,7 @@ class BuildService:
     def follow(
         self, build: BuildId, after: int, active: Callable[[], bool]
     ) -> Iterator[BuildStatus | LogLine]:
-        """The build at each change and its lines, until it has ended.
+        """Yield the build at each change and its lines, until it has ended.
 
         A build that is merged into another continues as that build, from its first line.
         """
@@ -211,7 +211,7 @@ class BuildService:
                 if written is None:
                     return
                 if len(written) <= after and view == shown:
-                    self._changed.wait(_LOOK_S)
+                    self._changed.wait(_POLL_S)
                     continue
             if view != shown and not view.phase.is_final:
                 yield view
@@ -287,7 +287,7 @@ class BuildService:
             case fx.PruneImages():
                 self._work.submit(self._pruner.prune)
             case fx.RequestRejected(_, failure):
-                raise _refused(failure)
+                raise _as_error(failure)
 
     def _tick(self) -> None:
         while not self._closing.wait(_TICK_S):
@@ -334,7 +334,7 @@ class BuildService:
             )
 
     def _save(self, build: Build) -> None:
-        """Write the record of a build; after an error of the disk, again at the next tick."""
+        """Write the record of a build; if the disk fails, try again at the next tick."""
         names = self._builds.names_of(build.id)
         try:
             self._store.save(build_store.record_of(build, self._requests[build.id], names))
@@ -365,7 +365,7 @@ class BuildService:
                 if found is None or written is None:
                     return
                 phase = found.phase
-            # Not under the service's lock: a slow disk keeps nobody else waiting.
+            # Not under the service's lock: a slow disk delays no other call.
             written.add(phase, text)
             with self._changed:
                 self._changed.notify_all()
@@ -390,5 +390,5 @@ class BuildService:
 _OPERATOR = Tenant(Caller("the builder"), sees_all=True)
 
 
-def _refused(failure: Failure) -> BuilderError:
+def _as_error(failure: Failure) -> BuilderError:
     return BuilderError(failure.reason, failure.what, where=failure.where, remedy=failure.remedy)

@@ -1,4 +1,4 @@
-"""The spans of builds for OpenTelemetry, one for each build that has ended."""
+"""Exports a span for OpenTelemetry for each build that has ended."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ HandleEvent = Callable[[ev.Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What pip installs of the worker, and where it finds this and the zoo's requirements.
+    """The packages of the worker, and where pip finds these and the zoo's requirements.
 
     Attributes:
         index: for pip.
@@ -91,7 +91,7 @@ class BuildSteps:
         write_line: WriteLine,
         cancellation: CancellationFlag,
     ) -> ev.Event:
-        """From the source to a context, or to the image that the registry has already."""
+        """Turn the source into a context, or find the image that the registry already has."""
         archive, context = folder / build_store.ARCHIVE, folder / build_store.CONTEXT
         if request.git is not None:
             archive = self._git.fetch(request.git, folder, write_line, cancellation)
@@ -128,7 +128,7 @@ class BuildSteps:
         write_line: WriteLine,
         cancellation: CancellationFlag,
     ) -> ev.Event:
-        """From the context to the image in the registry."""
+        """Turn the context into an image in the registry."""
         found = self._look_up(request, identity)
         if found is not None:
             write_line("the registry has this image by now")
@@ -193,7 +193,7 @@ class BuildSteps:
         return replace(base, tag="", digest=found.digest)
 
     def _look_up(self, request: BuildRequest, identity: BuildIdentity) -> RegistryImage | None:
-        """The image that this builder has built, by its digest: whoever pushes can set a tag."""
+        """Find an image that this builder has built, by its digest: anyone who pushes sets tags."""
         digest = self._records.find(identity.repository, identity.key)
         if digest is None:
             # A registry that refuses the builder says so before the build, not after it.
@@ -246,7 +246,7 @@ def _result(
 
 
 def failure_of(error: Exception, phase: Phase) -> Failure:
-    """The failure of a build whose work raised an exception."""
+    """Return the failure of a build whose work raised an exception."""
     if isinstance(error, BuilderError):
         return error.failure
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

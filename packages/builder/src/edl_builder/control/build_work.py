@@ -1,4 +1,4 @@
-"""The threads that do the blocking steps of builds, and what ends them."""
+"""The threads that run the blocking steps of builds, and their cancellation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkReports:
-    """Where the work for builds is reported.
+    """The receiver of reports about the work for builds.
 
     Attributes:
         handle: takes events.
@@ -41,7 +41,7 @@ class WorkReports:
 
 
 class BuildWork:
-    """Prepares and builds in threads of its own; each piece of work ends with an event.
+    """Runs the steps of builds in threads; each piece of work ends with an event.
 
     Args:
         steps: the blocking work of a build.
@@ -68,12 +68,12 @@ class BuildWork:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="work")
 
     def admit(self, build: BuildId) -> None:
-        """Work for a build starts soon, and can be cancelled from now on."""
+        """Register a build whose work starts soon and can be cancelled from now on."""
         with self._lock:
             self._cancellations[build] = CancellationFlag()
 
     def forget(self, build: BuildId) -> None:
-        """A build has ended."""
+        """Forget a build that has ended."""
         with self._lock:
             self._cancellations.pop(build, None)
 
@@ -114,22 +114,22 @@ class BuildWork:
                     build, request, identity, folder, reports.handle, write, cancellation
                 )
 
-        def timed() -> None:
-            with self._usage.timed(caller):
+        def work_in_time() -> None:
+            with self._usage.count_time(caller):
                 self._run(build, work, cancellation)
 
-        self.submit(timed)
+        self.submit(work_in_time)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do something in one of the threads."""
+        """Run a function in one of the threads."""
 
-        def logged() -> None:
+        def log_errors() -> None:
             try:
                 work()
-            except Exception:  # nobody asks for what the thread has raised
+            except Exception:  # no caller asks for what the thread has raised
                 log.exception("internal error in a thread")
 
-        self._threads.submit(logged)
+        self._threads.submit(log_errors)
 
     def close(self, longest_s: float) -> None:
         """Cancel everything and wait for its end, up to ``longest_s`` seconds."""
@@ -144,7 +144,7 @@ class BuildWork:
     def _cancellation(self, build: BuildId) -> CancellationFlag:
         with self._lock:
             # Ended already: its work has nothing to do.
-            return self._cancellations.get(build) or _cancelled()
+            return self._cancellations.get(build) or _make_cancelled_flag()
 
     def _run(
         self, build: BuildId, work: Callable[[], ev.Event], cancellation: CancellationFlag
@@ -155,14 +155,14 @@ class BuildWork:
             event = work()
         except Exception as error:
             found = failure_of(error, reports.phase_of(build))
-            failure = found.redacted(reports.redact)
+            failure = found.redact(reports.redact)
             if found.reason is not Reason.CANCELLED:
                 reports.line_writer(build)(f"failed: {failure.what}")
             event = ev.WorkFailed(build, failure)
         reports.handle(event)
 
 
-def _cancelled() -> CancellationFlag:
+def _make_cancelled_flag() -> CancellationFlag:
     flag = CancellationFlag()
     flag.cancel()
     return flag

@@ -26,7 +26,7 @@ class EngineLock:
 
     @contextlib.contextmanager
     def building(self) -> Iterator[None]:
-        """While a build runs in this context, no pruning starts."""
+        """Prevent pruning while a build runs in this context."""
         with self._lock:
             self._builds += 1
         try:

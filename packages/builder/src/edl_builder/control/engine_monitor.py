@@ -1,4 +1,4 @@
-"""Asks the engine again and again whether it answers."""
+"""Checks periodically that the engine answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries an archive may have; each one is checked before its content is read."""
+"""The rules for the entries of an archive; each is checked before its content is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edl_proto.limits import MAX_ZOO_FILES, MAX_ZOO_NBYTES
 ARCHIVE_NBYTES = 256 << 20
 """A zoo is code and small files; data and weights come by URI."""
 
-_LONGEST_PATH = 1024
-_LONGEST_NAME = 255
+_MAX_PATH_BYTES = 1024
+_MAX_NAME_BYTES = 255
 _DEEPEST = 64
 
 
 class EntryKind(StrEnum):
-    """What an entry of an archive is."""
+    """The kind of an archive's entry."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -29,7 +29,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry as the archive states it; nothing of it is trusted."""
+    """An entry as the archive states it; nothing in it is trusted."""
 
     path: str
     kind: EntryKind
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """How much a zoo may be."""
+    """The limits of a zoo's size."""
 
     archive_nbytes: int = ARCHIVE_NBYTES
     unpacked_nbytes: int = MAX_ZOO_NBYTES
@@ -62,7 +62,7 @@ class EntryValidator:
         self._entries = 0
 
     def accept(self, entry: Entry) -> str:
-        """The path of an entry within the zoo; empty for the root itself.
+        """Return the path of an entry within the zoo; empty for the root itself.
 
         Raises:
             BuilderError: the entry is unsafe or too much.
@@ -97,7 +97,7 @@ class EntryValidator:
             raise too_large(self._limits.unpacked_nbytes, "unpacked zoo")
 
     def _path(self, text: str) -> str:
-        if len(text) > _LONGEST_PATH:
+        if len(text) > _MAX_PATH_BYTES:
             raise _unsafe("a path is too long", text)
         if text.startswith("/"):
             raise _unsafe(f"{_show(text)} is an absolute path", text)
@@ -106,7 +106,7 @@ class EntryValidator:
         parts = [part for part in text.split("/") if part not in ("", ".")]
         if ".." in parts:
             raise _unsafe(f"{_show(text)} leads out of the zoo", text)
-        if len(parts) > _DEEPEST or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+        if len(parts) > _DEEPEST or any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
             raise _unsafe("a path is too long or too deep", text)
         for depth in range(1, len(parts)):
             parent = "/".join(parts[:depth])
@@ -120,7 +120,7 @@ class EntryValidator:
 
 
 def too_large(limit: int, what: str) -> BuilderError:
-    """The refusal of something larger than its limit in bytes."""
+    """Return the refusal of something larger than its limit in bytes."""
     return BuilderError(
         Reason.LIMIT,
         f"the {what} is larger than {limit} bytes",
@@ -130,7 +130,7 @@ def too_large(limit: int, what: str) -> BuilderError:
 
 
 def too_many(limit: int) -> BuilderError:
-    """The refusal of more entries than the limit."""
+    """Return the refusal of more entries than the limit."""
     return BuilderError(
         Reason.LIMIT,
         f"the zoo has more than {limit} files and folders",
@@ -154,7 +154,7 @@ def _check_target(path: str, target: str) -> None:
 
 
 def _is_plain(text: str) -> bool:
-    """Printable, or a surrogate-free letter: no control characters, no undecodable bytes."""
+    """Tell whether a name has neither control characters nor undecodable bytes."""
     return all(ch.isprintable() for ch in text)
 
 

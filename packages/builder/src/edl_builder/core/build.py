@@ -10,14 +10,14 @@ from edl_builder.core.identifiers import BuildId, BuildIdentity, Caller, Key
 
 
 class SourceKind(StrEnum):
-    """Where the sources of a build come from."""
+    """The kind of a build's source."""
 
     ARCHIVE = "archive"
     GIT = "git"
 
 
 class Phase(StrEnum):
-    """Where a build is."""
+    """The phase of a build."""
 
     RECEIVING = "receiving"
     FETCHING = "fetching"

@@ -48,7 +48,7 @@ class Tenant:
 
     @property
     def cache(self) -> str:
-        """Under which name its layers are kept in the engine; empty for an open service."""
+        """The name under which its layers are cached; empty for an open service."""
         return "" if self.is_anonymous else hashlib.sha256(self.name.encode()).hexdigest()[:16]
 
 

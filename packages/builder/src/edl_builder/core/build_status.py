@@ -1,4 +1,4 @@
-"""Builds as shown: what callers see of them."""
+"""The status of builds, as callers see it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BuildStatus:
 
 
 def status_of(build: Build, repository: str, position: int) -> BuildStatus:
-    """A build as shown."""
+    """Return the status of a build."""
     key = build.identity.key if build.identity else build.result.key if build.result else None
     return BuildStatus(
         build.id,

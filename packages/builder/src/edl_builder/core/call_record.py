@@ -1,4 +1,4 @@
-"""What is recorded of a call."""
+"""The record of a call."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class CallRecord:
 
     @property
     def is_audited(self) -> bool:
-        """Whether it changed something, or was refused; a successful look is not recorded."""
+        """True if it changed something or was refused; successful queries are not recorded."""
         return self.status != "OK" or self.method.rpartition("/")[2] in ("Build", "Cancel")
 
     @property
     def is_refusal(self) -> bool:
-        """Whether anybody can cause it as often as they like."""
+        """True for a call that any caller can repeat at will."""
         return not self.tenant or self.status == "RESOURCE_EXHAUSTED"

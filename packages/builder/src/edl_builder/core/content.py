@@ -41,7 +41,7 @@ class Zoo:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What each image gets besides the zoo: the worker.
+    """The worker, which each image gets in addition to the zoo.
 
     Attributes:
         wheels: name and SHA-256 of each wheel that the service brings.
@@ -60,7 +60,7 @@ def content_key(
     labels: Mapping[str, str],
     repository: str,
 ) -> Key:
-    """The key of the image that these make.
+    """Return the key of the image that these determine.
 
     Times, owners and the order of an archive do not count. ``recipe`` is the text of the
     Dockerfile, so that a new version of the builder makes new images where it would build

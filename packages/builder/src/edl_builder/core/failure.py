@@ -1,4 +1,4 @@
-"""Why a request, a build or the start of the builder fails."""
+"""The failures of requests, builds and the start of the builder."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Failure:
     remedy: str = ""
     detail: str = ""
 
-    def redacted(self, redact: Callable[[str], str]) -> Failure:
-        """The failure without secrets."""
+    def redact(self, redact: Callable[[str], str]) -> Failure:
+        """Return the failure without secrets."""
         return replace(
             self,
             what=redact(self.what),
@@ -46,7 +46,7 @@ class Failure:
 
 
 class BuilderError(Exception):
-    """A request, a build or the start of the builder fails, with a failure for the caller."""
+    """Carries the failure of a request, a build or the start of the builder to the caller."""
 
     def __init__(
         self, reason: Reason, what: str, *, where: str = "", remedy: str = "", detail: str = ""

@@ -9,17 +9,17 @@ from edl_builder.core.identifiers import BuildId, Caller
 
 
 class FairQueue:
-    """One caller's twenty builds do not delay another caller's single build."""
+    """A queue in which one caller's twenty builds do not delay another's single one."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Caller, deque[BuildId]] = OrderedDict()
 
     def add(self, caller: Caller, build: BuildId) -> None:
-        """A build waits from now on."""
+        """Add a build to the queue."""
         self._waiting.setdefault(caller, deque()).append(build)
 
     def remove(self, build: BuildId) -> None:
-        """A build waits no longer; nothing happens if it did not."""
+        """Remove a build from the queue if it is there."""
         for caller, builds in list(self._waiting.items()):
             if build in builds:
                 builds.remove(build)
@@ -27,7 +27,7 @@ class FairQueue:
                     del self._waiting[caller]
 
     def take(self, may: Callable[[BuildId], bool] = lambda _: True) -> BuildId | None:
-        """The next build that may start; its caller then goes to the end of the queue."""
+        """Take the next build that may start; its caller then goes to the end of the queue."""
         for build in self.order():
             if may(build):
                 caller = next(c for c, builds in self._waiting.items() if build in builds)
@@ -38,7 +38,7 @@ class FairQueue:
         return None
 
     def order(self) -> Iterator[BuildId]:
-        """All that wait, in the order in which they would start."""
+        """Return all waiting builds, in the order in which they would start."""
         rounds = [list(builds) for builds in self._waiting.values()]
         for depth in range(max(map(len, rounds), default=0)):
             for builds in rounds:

@@ -7,10 +7,10 @@ from typing import NewType
 
 BuildId = NewType("BuildId", str)
 Caller = NewType("Caller", str)
-"""Name of a tenant, or the address of the peer where the service is open."""
+"""The name of a tenant, or the address of the peer if the service is open."""
 
 Key = NewType("Key", str)
-"""Of content, base and requirements: equal keys, equal images. 64 hexadecimal digits."""
+"""The hash of content, base and requirements: equal keys, equal images. 64 hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)

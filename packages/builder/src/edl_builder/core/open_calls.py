@@ -1,4 +1,4 @@
-"""How many calls may be open at a time, of each caller and each method."""
+"""Limits the calls that are open at a time, for each caller and each method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OpenCallLimits:
     """Limits of open calls.
 
     Attributes:
-        all_callers: of everybody; more would take the threads that refuse calls.
+        all_callers: of all callers together; more would take the threads that refuse calls.
         per_caller: of one caller.
         per_method: of one caller, for each call of one method.
         methods: other limits, by full method name.
@@ -34,7 +34,7 @@ class OpenCalls:
         self._open: Counter[tuple[Caller, str]] = Counter()
 
     def enter(self, caller: Caller, method: str) -> None:
-        """A call begins. Raises: BuilderError: LIMIT, if too many are open."""
+        """Count a call that begins. Raises: BuilderError: LIMIT, if too many are open."""
         limits = self._limits
         mine = sum(count for (who, _), count in self._open.items() if who == caller)
         for count, limit, whose in (
@@ -56,7 +56,7 @@ class OpenCalls:
         self._open[caller, method] += 1
 
     def leave(self, caller: Caller, method: str) -> None:
-        """A call that was admitted has ended."""
+        """Count the end of a call that was admitted."""
         self._open[caller, method] -= 1
         if not self._open[caller, method]:
             del self._open[caller, method]

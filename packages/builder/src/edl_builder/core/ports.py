@@ -11,10 +11,10 @@ from edl_builder.core.references import Reference
 
 
 class Cancellation(Protocol):
-    """Cancellation of the work for a build."""
+    """The cancellation of the work for a build."""
 
     def check(self) -> None:
-        """Raises: BuilderError: CANCELLED, after the cancellation."""
+        """Raise BuilderError (CANCELLED) after the cancellation."""
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``callback`` called on cancellation, at once if it was cancelled already.
@@ -26,7 +26,7 @@ class Cancellation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """How many steps a build had, and how many of these the engine had in its cache."""
+    """The number of a build's steps, and how many of them were cached."""
 
     layers: int
     cached: int
@@ -86,7 +86,7 @@ class Registry(Protocol):
     """Looks images up. Every method raises ``BuilderError``: REGISTRY."""
 
     def find(self, name: Reference) -> RegistryImage | None:
-        """The image of that name; None if there is none."""
+        """Return the image of that name, or None."""
 
     def tag(self, name: Reference, tag: str) -> None:
         """Give the image of that name, which is there, another tag in its repository."""

@@ -18,7 +18,7 @@ _BUILD_TYPE = "urn:edl:model-zoo-image:v1"
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What went into an image.
+    """The materials of an image.
 
     Attributes:
         base: pinned by its digest.
@@ -41,7 +41,7 @@ def statement(
     materials: Materials,
     builder_id: str,
 ) -> Mapping[str, Any]:
-    """The statement about an image, as plain values.
+    """Return the statement about an image, as plain values.
 
     Args:
         image: pinned by its digest.

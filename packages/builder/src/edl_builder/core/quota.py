@@ -1,4 +1,4 @@
-"""How much a tenant may use in a day, and in an hour."""
+"""The quotas of tenants per day and per hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a tenant may use in a day (UTC); 0: as much as it likes.
+    """The quota of a tenant per day (UTC); 0 means unlimited.
 
     Attributes:
         builds: requests.
@@ -32,7 +32,7 @@ class Quota:
 
 @dataclass(slots=True)
 class Usage:
-    """What a tenant has used in a day, in the units of ``Quota``; ``hour`` since 1970."""
+    """The usage of a tenant in a day, in the units of ``Quota``; ``hour`` counts from 1970."""
 
     builds: int = 0
     nbytes: int = 0
@@ -42,14 +42,14 @@ class Usage:
 
 
 class DailyUsage:
-    """What each tenant has used today. Not thread-safe: its owner holds a lock."""
+    """The usage of all tenants on the current day. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, day: int = 0, usages: dict[Caller, Usage] | None = None) -> None:
         self.day = day
         self.usages = usages if usages is not None else {}
 
     def usage(self, tenant: Caller, now: float) -> Usage:
-        """What a tenant has used on the day of ``now`` (seconds since 1970), to be added to."""
+        """Return the mutable usage of a tenant on the day of ``now`` (seconds since 1970)."""
         day = int(now // _DAY_S)
         if day > self.day:
             # Only for a later day: a clock that was set back returns no quota.
@@ -68,7 +68,7 @@ class DailyUsage:
         used.hourly_builds += 1
 
     def check(self, tenant: Caller, quota: Quota, now: float) -> None:
-        """Raises: BuilderError: LIMIT, if the tenant has used up one of its quotas."""
+        """Raise BuilderError (LIMIT) if the tenant has used up one of its quotas."""
         used = self.usage(tenant, now)
         for count, limit, what, when in (
             (used.builds, quota.builds, "builds of today (UTC)", "tomorrow"),

@@ -17,12 +17,12 @@ from edl_builder.core.references import OUR_LABELS
 from edl_runtime.images.names import IMAGE_ZOO
 
 USER = "10001:10001"
-"""Any number but 0; Kubernetes checks runAsNonRoot by number."""
+"""Any number except 0: Kubernetes checks runAsNonRoot by number."""
 
 RUNTIME = "/opt/edl-runtime"
 REQUIREMENTS = "/opt/edl-requirements"
 SBOM = "/usr/share/edl/sbom.cdx.json"
-"""Where an image says what it contains."""
+"""The list of an image's packages."""
 
 EPOCH = 315532800
 """The time of every file, in seconds since 1970: 1980, the first that zip files have."""
@@ -33,7 +33,7 @@ CONTEXT_RUNTIME = "runtime"
 CONTEXT_REQUIREMENTS = "requirements"
 
 IMAGE_LABEL = f"{OUR_LABELS}image"
-"""Label of each image and half-built image that the builder has made."""
+"""The label of each finished or half-built image of the builder."""
 
 KEY_LABEL = f"{OUR_LABELS}key"
 CACHE_LABEL = f"{OUR_LABELS}cache"
@@ -61,14 +61,14 @@ def dockerfile(
     index: PackageIndex,
     cache: str = "",
 ) -> str:
-    """The recipe of an image.
+    """Return the recipe of an image.
 
     Args:
         base: pinned by digest.
         runtime: the worker, unless the base has it.
         has_requirements: whether the zoo asks for packages.
         index: where pip looks.
-        cache: whose layers may be used again; others would learn what somebody has installed.
+        cache: whose layers may be reused; others would learn what a tenant has installed.
     """
     pip = f"{_PIP} {_program('install.py')}"
     if index.url:
@@ -103,12 +103,12 @@ def dockerfile(
 
 
 def _run(command: str) -> str:
-    """A step whose layer has no times of its own; Python's own files are compiled without, too."""
+    """Return a step whose layer has fixed times, also in compiled files of Python."""
     set_times = f'{_program("set_times.py")} "$begin" {EPOCH}'
     return f"RUN export SOURCE_DATE_EPOCH={EPOCH} begin=$(date +%s.%N) && {command} && {set_times}"
 
 
 def _program(name: str) -> str:
-    """How a program of ``in_image`` is run in a step, without a file in the image."""
+    """Return the command that runs a program of ``in_image`` without a file in the image."""
     text = (importlib.resources.files(in_image) / name).read_text("utf-8")
     return f"python3 -P -B -c {shlex.quote(f'exec({json.dumps(text)})')}"

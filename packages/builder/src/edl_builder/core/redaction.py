@@ -7,19 +7,19 @@ from collections.abc import Iterable
 
 from edl_runtime.public_settings import without_passwords
 
-LONGEST_LINE = 4000
-"""Characters of a line that are kept."""
+MAX_LINE_CHARS = 4000
+"""The number of characters of a line that are kept."""
 
 _MASK = "***"
 _SHORTEST = 4
-"""Shorter ones would mask half of every log, and protect nothing."""
+"""Shorter secrets would mask half of every log, and protect nothing."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 _AUTHORIZATION = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}")
 
 
 class Redactor:
-    """Takes known secrets, passwords in URLs and authorization headers out of text."""
+    """Removes known secrets, passwords in URLs and authorization headers from text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
@@ -33,11 +33,11 @@ class Redactor:
 
 
 def without_escapes(line: str) -> str:
-    """A line without escape sequences, also without one that never ends."""
+    """Remove escape sequences from a line, also one that never ends."""
     return _ESCAPES.sub("", line)
 
 
 def printable(line: str) -> str:
-    """A line without what a terminal would obey: escapes go, other controls become ``?``."""
+    """Remove escape sequences from a line, and replace other control characters by ``?``."""
     clean = without_escapes(line)
     return "".join(ch if ch.isprintable() or ch == "\t" else "?" for ch in clean)

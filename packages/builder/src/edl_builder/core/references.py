@@ -1,4 +1,4 @@
-"""Names of images, read strictly: what does not match is refused, never quoted."""
+"""Parses names of images strictly: what does not match is refused, never quoted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.identifiers import Key
 from edl_runtime.images.names import DOCKER_HUB, is_digest
 
-LONGEST = 255
+MAX_CHARS = 255
 
 _HOST = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 _IPV6 = r"\[[0-9a-f:]{2,39}\]"
@@ -21,8 +21,8 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?(?:/[a-z0-9][a-z0-9._-]{0,62})?")
 
 OUR_LABELS = "io.edl."
-_MOST_LABELS = 32
-_LONGEST_LABEL = 1024
+_MAX_LABELS = 32
+_MAX_LABEL_CHARS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Reference:
 
 
 def parse_reference(text: str, what: str) -> Reference:
-    """Read the name of an image.
+    """Parse the name of an image.
 
     Args:
         text: as a person writes it; ``debian:12`` means Docker Hub's.
@@ -55,7 +55,7 @@ def parse_reference(text: str, what: str) -> Reference:
         BuilderError: it is no such name.
     """
     problem = _refuse_reference(what, text)
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > MAX_CHARS:
         raise problem
     rest, at, digest = text.partition("@")
     if at and not is_digest(digest):
@@ -78,7 +78,7 @@ def parse_reference(text: str, what: str) -> Reference:
 
 
 def parse_repository(text: str) -> Reference:
-    """Read ``registry/path`` to push to; the registry must be named.
+    """Parse ``registry/path`` to push to; the registry must be named.
 
     Raises:
         BuilderError: it is no such name, or has a tag or digest.
@@ -90,7 +90,7 @@ def parse_repository(text: str) -> Reference:
 
 
 def check_tag(text: str) -> None:
-    """Raises: BuilderError: no tag, or one of the builder's own."""
+    """Raise BuilderError for an invalid tag, or one of the builder's own."""
     if text and (not _TAG.fullmatch(text) or text.startswith(KEY_TAG)):
         raise BuilderError(
             Reason.INVALID,
@@ -102,9 +102,9 @@ def check_tag(text: str) -> None:
 
 
 def check_labels(labels: Sequence[tuple[str, str]]) -> None:
-    """Raises: BuilderError: a name or value that an image should not carry."""
-    if len(labels) > _MOST_LABELS:
-        raise BuilderError(Reason.LIMIT, f"more than {_MOST_LABELS} labels", where="labels")
+    """Raise BuilderError for a name or value that an image should not carry."""
+    if len(labels) > _MAX_LABELS:
+        raise BuilderError(Reason.LIMIT, f"more than {_MAX_LABELS} labels", where="labels")
     for name, value in labels:
         if not _LABEL.fullmatch(name) or name.startswith(OUR_LABELS):
             raise BuilderError(
@@ -113,7 +113,7 @@ def check_labels(labels: Sequence[tuple[str, str]]) -> None:
                 where="labels",
                 remedy=f"Use lower-case letters, digits, '.', '-'; {OUR_LABELS}* is taken.",
             )
-        if len(value) > _LONGEST_LABEL or not value.isprintable():
+        if len(value) > _MAX_LABEL_CHARS or not value.isprintable():
             raise BuilderError(
                 Reason.INVALID,
                 f"the value of label {name!r} is too long or not printable",
@@ -122,16 +122,16 @@ def check_labels(labels: Sequence[tuple[str, str]]) -> None:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name matches one of the patterns; ``*`` stands for anything."""
+    """Tell whether a name matches one of the patterns; ``*`` stands for anything."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 KEY_TAG = "edl-"
-"""Tags that the builder makes from keys begin so; callers cannot choose them."""
+"""The prefix of the tags that the builder makes from keys; callers cannot choose them."""
 
 
 def key_tag(key: Key) -> str:
-    """The tag under which a key is looked up."""
+    """Return the tag under which a key is looked up."""
     return f"{KEY_TAG}{key}"
 
 

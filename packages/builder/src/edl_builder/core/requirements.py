@@ -1,4 +1,4 @@
-"""What a zoo's requirements.txt may hold: packages, not options for pip.
+"""Checks a zoo's requirements.txt, which may hold packages, but no options for pip.
 
 pip never sees the file of the zoo. It gets what was read here, written anew: pip's own reader
 expands variables, obeys a declared encoding and follows other files.
@@ -16,7 +16,7 @@ from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.source_policy import is_public_name
 
 FILE = "requirements.txt"
-_LARGEST = 256 * 1024
+_MAX_BYTES = 256 * 1024
 _FREE = frozenset({"--pre", "--prefer-binary", "--require-hashes"})
 _WITH_NAME = frozenset({"--only-binary", "--no-binary"})
 _WITH_URL = frozenset({"--index-url", "-i", "--extra-index-url", "--find-links", "-f"})
@@ -26,11 +26,11 @@ _VERSIONS = re.compile(r"[A-Za-z0-9.*+!,<>=~-]*")
 _URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!&()*+,=%-]+")
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 _ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".tlz", ".lzma")
-"""pip takes a name that ends so for a file of the machine."""
+"""pip mistakes a name with such a suffix for a file of the machine."""
 
 
 def read_requirements(content: bytes) -> bytes:
-    """Judge a requirements.txt and write it anew, as the one file that pip gets.
+    """Check a requirements.txt and rewrite it as the one file that pip gets.
 
     Packages, hashes, and indexes over https without passwords are accepted. Other files,
     editable and local packages, variables, and options that weaken the transport are not: only
@@ -42,8 +42,8 @@ def read_requirements(content: bytes) -> bytes:
     Raises:
         BuilderError: with the number of the line.
     """
-    if len(content) > _LARGEST:
-        raise BuilderError(Reason.LIMIT, f"{FILE} is larger than {_LARGEST} bytes", where=FILE)
+    if len(content) > _MAX_BYTES:
+        raise BuilderError(Reason.LIMIT, f"{FILE} is larger than {_MAX_BYTES} bytes", where=FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -53,7 +53,7 @@ def read_requirements(content: bytes) -> bytes:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines, joined where one continues; as pip joins them, a comment continues nothing."""
+    """Yield the lines, with continued ones joined as pip does: comments do not continue."""
     pending, start = "", 1
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         if not pending:
@@ -67,7 +67,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_line(line: str, number: int) -> str:
-    """A line as pip gets it; empty if it says nothing."""
+    """Return a line as pip gets it; empty if it has no content."""
     where = f"{FILE}, line {number}"
     line = _COMMENT.sub("", line).replace("\t", " ")
     if not (line.isascii() and line.isprintable()):

@@ -1,4 +1,4 @@
-"""Which git repositories may be fetched: hosts, paths, credentials and addresses."""
+"""The policy for git repositories: hosts, paths, credentials and addresses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class SourcePolicy:
-    """Where model zoos may be fetched from.
+    """The sources from which model zoos may be fetched.
 
     Attributes:
         hosts: patterns of allowed host names; all public ones by default.
@@ -53,7 +53,7 @@ class SourcePolicy:
     private_hosts: tuple[str, ...] = ()
 
     def allows_private(self, host: str, port: int) -> bool:
-        """Whether the addresses of this host may be private."""
+        """Tell whether the addresses of this host may be private."""
         return host in self.private_hosts or f"{host}:{port}" in self.private_hosts
 
 
@@ -116,7 +116,7 @@ def _allowed_url(text: str, policy: SourcePolicy) -> GitUrl:
 
 
 def is_public_name(host: str) -> bool:
-    """Whether a host is given by a name, in lower case, and not by an address in any notation."""
+    """Tell whether a host is a name in lower case, and not an address in any notation."""
     is_numeric = _is_address(host) or _NUMBERS.fullmatch(host)
     is_own = host == "localhost" or host.endswith(".localhost")
     return not is_numeric and not is_own and _HOST.fullmatch(host) is not None
@@ -131,7 +131,7 @@ def _is_address(host: str) -> bool:
 
 
 def choose_address(url: GitUrl, found: Sequence[str], policy: SourcePolicy) -> str:
-    """The one address to connect to; a second look-up of the name could have another answer.
+    """Choose the address to connect to; a second look-up could have another answer.
 
     Args:
         url: of the repository.
@@ -155,7 +155,7 @@ def choose_address(url: GitUrl, found: Sequence[str], policy: SourcePolicy) -> s
 
 
 def is_public(text: str) -> bool:
-    """Whether an address belongs to the public internet."""
+    """Tell whether an address belongs to the public internet."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -32,7 +32,7 @@ _CANCELLED = Failure(Reason.CANCELLED, "the build was cancelled")
 
 
 class BuildStateMachine:
-    """The state machine. Not thread-safe: its owner holds a lock."""
+    """The state machine of all builds. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, limits: BuildLimits) -> None:
         self.limits = limits
@@ -43,15 +43,15 @@ class BuildStateMachine:
     # --- queries ---------------------------------------------------------------------------
 
     def get(self, build: BuildId) -> Build | None:
-        """The build of this id, also under the name of one that joined it."""
+        """Return the build of an id, also by the id of one that joined it."""
         return self._builds.get(self._aliases.get(build, build))
 
     def newest(self) -> list[Build]:
-        """All that are known, newest first."""
+        """Return all builds, newest first."""
         return sorted(self._builds.values(), key=lambda b: (b.submitted, b.id), reverse=True)
 
     def position(self, build: BuildId) -> int:
-        """From 1 while it waits, else 0."""
+        """Return the position of a build in the queue, from 1; 0 if it does not wait."""
         for queue in (self._queues.building, self._queues.preparing):
             for number, each in enumerate(queue.order(), start=1):
                 if each == build:
@@ -67,11 +67,11 @@ class BuildStateMachine:
         if isinstance(event, ev.Tick):
             return self._tick(now)
         if isinstance(event, ev.BuildRequested):
-            return self._requested(event, now)
+            return self._on_requested(event, now)
         if isinstance(event, ev.BuildRecovered):
-            return self._recovered(event, now)
+            return self._on_recovered(event, now)
         if isinstance(event, ev.ServiceStopped):
-            return self._stopped()
+            return self._on_stopped()
         build = self.get(event.build)
         if build is None:
             return []
@@ -89,11 +89,11 @@ class BuildStateMachine:
             return []
         match event:
             case ev.ArchiveReceived():
-                return self._received(build, now)
+                return self._on_received(build, now)
             case ev.ResolvingStarted():
                 return self._enter(build, Phase.RESOLVING, now)
             case ev.ContextPrepared():
-                return self._prepared(build, event.identity, now)
+                return self._on_prepared(build, event.identity, now)
             case ev.PushStarted():
                 return self._enter(build, Phase.PUSHING, now)
             case ev.BuildSucceeded():
@@ -108,20 +108,20 @@ class BuildStateMachine:
                 assert_never(event)
 
     def restore(self, build: Build) -> None:
-        """Know a build again that ended before a restart."""
+        """Restore a build that ended before a restart."""
         self._builds[build.id] = build
 
     def alias(self, name: BuildId, build: BuildId) -> None:
-        """Know a name again under which a build was joined."""
+        """Restore an id that became an alias of a build."""
         self._aliases[name] = build
 
     def names_of(self, build: BuildId) -> list[BuildId]:
-        """The names under which it was joined."""
+        """Return the ids that are aliases of a build."""
         return [name for name, other in self._aliases.items() if other == build]
 
     # --- decisions -------------------------------------------------------------------------
 
-    def _requested(self, event: ev.BuildRequested, now: float) -> list[fx.Effect]:
+    def _on_requested(self, event: ev.BuildRequested, now: float) -> list[fx.Effect]:
         open_builds = [b for b in self._builds.values() if not b.phase.is_final]
         mine = sum(1 for b in open_builds if b.caller == event.caller)
         for count, limit, whose in (
@@ -145,7 +145,7 @@ class BuildStateMachine:
             self._queues.preparing.add(build.caller, build.id)
         return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _recovered(self, event: ev.BuildRecovered, now: float) -> list[fx.Effect]:
+    def _on_recovered(self, event: ev.BuildRecovered, now: float) -> list[fx.Effect]:
         build = Build(event.build, event.caller, event.source, Phase.QUEUED, event.submitted, now)
         build.callers, build.at_once = event.callers, event.at_once
         build.identity, build.attempts = event.identity, event.attempts
@@ -175,14 +175,14 @@ class BuildStateMachine:
             return self._fail(build, failure, now)
         return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _received(self, build: Build, now: float) -> list[fx.Effect]:
+    def _on_received(self, build: Build, now: float) -> list[fx.Effect]:
         if build.phase is not Phase.RECEIVING or build.cancel_failure is not None:
             return []
         build.phase, build.since = Phase.QUEUED, now
         self._queues.preparing.add(build.caller, build.id)
         return [fx.BuildChanged(build.id), *self._start(now)]
 
-    def _prepared(self, build: Build, identity: BuildIdentity, now: float) -> list[fx.Effect]:
+    def _on_prepared(self, build: Build, identity: BuildIdentity, now: float) -> list[fx.Effect]:
         build.is_working = False
         if build.cancel_failure is not None:
             return self._fail(build, build.cancel_failure, now)
@@ -249,14 +249,14 @@ class BuildStateMachine:
         return found
 
     def _building(self) -> list[Build]:
-        """Those that the engine works on."""
+        """Return the builds that the engine works on."""
         return [
             b
             for b in self._builds.values()
             if b.is_working and b.phase in (Phase.BUILDING, Phase.PUSHING)
         ]
 
-    def _stopped(self) -> list[fx.Effect]:
+    def _on_stopped(self) -> list[fx.Effect]:
         building = self._building()
         for build in building:
             build.attempts -= 1  # the end of the service is no failed attempt

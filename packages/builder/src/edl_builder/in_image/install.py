@@ -21,7 +21,7 @@ _NAME, _VERSION = re.compile(r"\w[\w.-]*", re.ASCII), re.compile(r"\w[\w.!+-]*",
 
 
 def install(options: Sequence[str], wanted: Sequence[str]) -> None:
-    """Install what is wanted and not there yet. Raises: CalledProcessError: pip failed."""
+    """Install missing packages. Raises: CalledProcessError: pip failed."""
     with tempfile.TemporaryDirectory() as folder:
         # What root writes lies where code of packages can put no link.
         listed, work = Path(folder, "listed.txt"), Path(folder, "work")
@@ -48,7 +48,7 @@ def _pip(*arguments: object, **rights: Any) -> None:
 
 
 def _options_of_file(wanted: Sequence[str]) -> list[str]:
-    """Those in ``-r FILE``: its index is also that of what builds its packages."""
+    """Return the options in ``-r FILE``, whose index also serves the build requirements."""
     if wanted[0] != "-r":
         return []
     lines = Path(wanted[1]).read_text("ascii").splitlines()
@@ -57,7 +57,7 @@ def _options_of_file(wanted: Sequence[str]) -> list[str]:
 
 
 def _exactly(package: Mapping[str, Any]) -> str:
-    """The one file that was chosen for a package, with its hash if pip knows it."""
+    """Return the file that was chosen for a package, with its hash if pip knows it."""
     place = package["download_info"]
     known = place.get("archive_info", {}).get("hashes", {}).get("sha256", "")
     address = place["url"] + (f"#sha256={known}" if known else "")

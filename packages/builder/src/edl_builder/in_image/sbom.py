@@ -15,7 +15,7 @@ Component = dict[str, object]
 
 
 def python_packages() -> list[Component]:
-    """Those that the Python of this image finds."""
+    """Return the packages that the Python of this image finds."""
     found: dict[str, Component] = {}
     for package in importlib.metadata.distributions():
         facts = package.metadata
@@ -32,7 +32,7 @@ def python_packages() -> list[Component]:
 
 
 def debian_packages(status: str) -> list[Component]:
-    """Those of the text of dpkg's status file."""
+    """Return the packages in the text of dpkg's status file."""
     found: dict[str, Component] = {}
     for paragraph in status.split("\n\n"):
         lines = (line.partition(": ") for line in paragraph.splitlines() if line[:1].strip())

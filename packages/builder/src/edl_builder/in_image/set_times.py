@@ -1,4 +1,4 @@
-"""Give everything that a step of a build has changed the same time, so that layers are equal.
+"""Set one time for all files that a step of a build has changed, so that layers are equal.
 
 Arguments: the time at which the step began, and the time to give, in seconds since 1970.
 """
@@ -7,7 +7,7 @@ import os
 import sys
 
 _LAG_S = 0.05
-"""The clock of the file system may be so much behind."""
+"""How far the clock of the file system may be behind."""
 
 _OF_THE_ENGINE = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 

@@ -39,7 +39,7 @@ class Authenticator:
         self._clock = clock
 
     def authenticate(self, context: grpc.ServicerContext) -> Tenant:
-        """The tenant of a call; aborts the call as UNAUTHENTICATED if there is none."""
+        """Return the tenant of a call; abort the call as UNAUTHENTICATED if there is none."""
         access = self._access()
         for name, value in context.invocation_metadata() or ():
             if name == "authorization":
@@ -59,7 +59,7 @@ class Authenticator:
         return Tenant(Caller(context.peer()), sees_all=True, is_anonymous=True)
 
     def _of_token(self, access: Access, text: str, context: grpc.ServicerContext) -> Tenant | None:
-        """The tenant of an authorization; None in an open service, which knows no tokens."""
+        """Return the tenant of an authorization; None in an open service, without tokens."""
         if not text.lower().startswith(_BEARER):
             _refuse(context, "the authorization is not a bearer token")
         shown = text[len(_BEARER) :].strip()

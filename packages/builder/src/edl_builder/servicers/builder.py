@@ -18,12 +18,12 @@ from edl_builder.metrics import Metrics
 from edl_builder.servicers.guard import AdmittedCall
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _AHEAD = 4
-"""Chunks read ahead of the disk."""
+"""The number of chunks that are read ahead of the disk."""
 
 _LIST = 50
-_MOST_LISTED = 500
+_MAX_LISTED = 500
 
 
 class BuilderServicer(builder_pb2_grpc.BuilderServicer):
@@ -53,7 +53,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         request_iterator: Iterator[builder_pb2.BuildRequest],
         context: grpc.ServicerContext,
     ) -> Iterator[builder_pb2.BuildProgress]:
-        """Ends with the final status; the call itself fails if the build does."""
+        """Stream progress and the final status; the call fails if the build does."""
         call = self._call_of(context)
         try:
             spec = _spec(request_iterator)
@@ -101,7 +101,7 @@ class BuilderServicer(builder_pb2_grpc.BuilderServicer):
         self, request: builder_pb2.ListBuildsRequest, context: grpc.ServicerContext
     ) -> builder_pb2.ListBuildsReply:
         tenant = self._call_of(context).tenant
-        views = self._service.newest(tenant, min(request.limit or _LIST, _MOST_LISTED))
+        views = self._service.newest(tenant, min(request.limit or _LIST, _MAX_LISTED))
         return builder_pb2.ListBuildsReply(builds=[codec.status_to(view) for view in views])
 
     def Cancel(
@@ -128,7 +128,7 @@ def _spec(requests: Iterator[builder_pb2.BuildRequest]) -> builder_pb2.BuildSpec
 
 
 class _Chunks:
-    """The archive's chunks as they come in.
+    """The archive's chunks as they arrive.
 
     They are read by a thread of their own: a sender that stops must not keep the
     call from ending when its time is over.
@@ -151,12 +151,12 @@ class _Chunks:
         try:
             while True:
                 try:
-                    chunk = self._read.get(timeout=_LOOK_S)
+                    chunk = self._read.get(timeout=_POLL_S)
                 except queue.Empty:
                     if self._is_over():
                         return
                     if not self._is_active():
-                        raise _left() from None
+                        raise _caller_left() from None
                     continue
                 if chunk is None:
                     return
@@ -180,21 +180,21 @@ class _Chunks:
                 if not self._put(request.chunk):
                     return
         except Exception:  # gRPC raises a bare one when the caller has left
-            end = _left()
+            end = _caller_left()
         else:
             if end is None and not self._is_active():
-                end = _left()
+                end = _caller_left()
         self._put(end)
 
     def _put(self, what: bytes | BuilderError | None) -> bool:
         while not self._over.is_set():
             try:
-                self._read.put(what, timeout=_LOOK_S)
+                self._read.put(what, timeout=_POLL_S)
             except queue.Full:
                 continue
             return True
         return False
 
 
-def _left() -> BuilderError:
+def _caller_left() -> BuilderError:
     return BuilderError(Reason.CANCELLED, "the caller left before its archive was complete")

@@ -26,7 +26,7 @@ from edl_proto.errors import EdlError
 
 @dataclass(slots=True)
 class AdmittedCall:
-    """A call that was admitted; servicers add what it is about."""
+    """A call that was admitted; servicers add its subject."""
 
     tenant: Tenant
     about: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Guard(grpc.ServerInterceptor):
         )
 
     def call_of(self, context: grpc.ServicerContext) -> AdmittedCall:
-        """The admitted call of a context. Raises: KeyError: it never passed here."""
+        """Return the admitted call of a context. Raises: KeyError: it never passed here."""
         with self._lock:
             return self._calls[context]
 
@@ -70,11 +70,11 @@ class Guard(grpc.ServerInterceptor):
             return handler
 
         # A handler of streams runs before a message is there; on the wire there is no difference.
-        def guarded(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        def guard(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             return self._run(handler, method, requests, context)
 
         return grpc.stream_stream_rpc_method_handler(
-            guarded, handler.request_deserializer, handler.response_serializer
+            guard, handler.request_deserializer, handler.response_serializer
         )
 
     def _run(
@@ -140,7 +140,7 @@ def _status(error: Exception, context: grpc.ServicerContext) -> str:
 
 
 class DedicatedThreads(grpc.ServerInterceptor):
-    """Serves one method by threads that serve nothing else, so that nothing else keeps it waiting.
+    """Serves one method in threads of its own, so that no other method delays it.
 
     Args:
         service: its full name; other methods of it are not served.
