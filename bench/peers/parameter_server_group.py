@@ -38,7 +38,8 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.v1 import job_pb2, servers_pb2_grpc

@@ -31,9 +31,9 @@ from edl_master.parameters.plane import build_local
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
-from edl_proto.errors import ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.parameters import PARAMETERS
 

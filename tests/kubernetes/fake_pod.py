@@ -19,10 +19,11 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.errors import ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.kubernetes import objects

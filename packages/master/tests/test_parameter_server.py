@@ -34,7 +34,8 @@ from edl_master.core.parameters.table_spec import Distribution, Initial, TableSp
 from edl_master.parameter_server.app import App
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.servers import ServersServicer
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import ShardStub
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc, task_pb2

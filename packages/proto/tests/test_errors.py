@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto.errors import GRPC_STATUS, EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import GRPC_STATUS, ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 

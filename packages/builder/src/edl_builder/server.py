@@ -17,7 +17,8 @@ from edl_builder.config.tls import Tls
 from edl_builder.core.failure import BuilderError, Failure, Reason
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import DedicatedThreads, Guard
-from edl_proto.errors import EdlError, ErrorInterceptor
+from edl_proto.errors import EdlError
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport.channels import SERVER_OPTIONS, connection_limit
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
 

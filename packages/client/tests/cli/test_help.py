@@ -13,10 +13,21 @@ from edl.cli.root import COMMANDS
 from edl.core.exit_codes import MEANINGS
 from edl.core.options import Verb, options_of
 
-HEAVY = ("rich", "numpy", "yaml", "recordio", "pyarrow", "tensorflow", "keras", "kubernetes")
+HEAVY = (
+    "grpc",
+    "asyncio",
+    "rich",
+    "numpy",
+    "yaml",
+    "recordio",
+    "pyarrow",
+    "tensorflow",
+    "keras",
+    "kubernetes",
+)
 """What no command needs for its help."""
 
-HEAVY_FOR_A_LIST = (*HEAVY, "grpc", "google.protobuf", "edl_proto", "asyncio", "concurrent.futures")
+HEAVY_FOR_A_LIST = (*HEAVY, "google.protobuf", "edl_proto", "concurrent.futures")
 """What the list of commands does not need either."""
 
 

@@ -20,7 +20,8 @@ from edl.adapters import image_builder, zoo_archive
 from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases import image_build
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc

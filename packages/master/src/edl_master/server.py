@@ -25,8 +25,9 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, raw_calls
 from edl_proto.transport.channels import SERVER_OPTIONS
 from edl_proto.transport.direct_connection import FrameError

@@ -22,7 +22,8 @@ from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.wire_layout import _PIECE_BYTES
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 

@@ -14,10 +14,11 @@ from typing import Any
 import grpc
 import pytest
 
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.names import Identity, Role
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport.endpoints import connect_tcp

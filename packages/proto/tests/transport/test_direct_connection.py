@@ -15,11 +15,12 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
 from edl_proto.transport.direct_connection import (

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from edl_proto import unix_socket
-from edl_proto.errors import ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Identity, Role
 from edl_proto.identity.rules import RULES, AccessRule
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport.direct_connection import Connection
 from edl_proto.transport.endpoints import connect_local

@@ -16,11 +16,11 @@ from typing import Any, cast
 
 import pytest
 
-from edl_proto.errors import ErrorInterceptor
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES, AccessRule
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport import open_connections
 from edl_proto.transport.direct_connection import Connection
@@ -163,7 +163,7 @@ def test_who_has_proved_who_it_is_still_has_to_call(
 
 FEW_FILES = """
 import resource, sys
-from edl_proto.errors import ErrorInterceptor
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import listener as direct_listener
 from edl_proto.transport.listener import Listener
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edl_proto.errors import ErrorInterceptor
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import frames as raw_frames
 from edl_proto.transport.direct_connection import FrameError

@@ -34,10 +34,11 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from edl_proto.errors import ErrorCode, ErrorInterceptor
+from edl_proto.errors import ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.v1 import error_pb2, job_pb2, job_pb2_grpc
 from edl_runtime.files import replace_file

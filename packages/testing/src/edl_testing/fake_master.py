@@ -20,7 +20,8 @@ import grpc
 import numpy as np
 
 from edl_proto import tensor
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS
 from edl_proto.transport.raw_calls import add_to_server

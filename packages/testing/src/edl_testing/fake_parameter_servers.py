@@ -16,7 +16,8 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from edl_proto.errors import EdlError, ErrorCode, ErrorInterceptor
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.frames import fill
 from edl_proto.transport.parameters import COORDINATOR, SHARD

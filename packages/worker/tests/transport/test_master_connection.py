@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.rpc_errors import status_of
 from edl_proto.transport.direct_connection import CallError
 from edl_worker.concurrency.shared_state import Departure, LeavingError, SharedState
 from edl_worker.config import Settings
@@ -33,7 +34,7 @@ def connection(state: SharedState) -> Iterator[MasterConnection]:
 
 def refusal(code: ErrorCode.ValueType) -> grpc.RpcError:
     error = EdlError(code, "not all of 2 parameter servers have answered")
-    return CallError(error.status, error.what, error)
+    return CallError(status_of(error), error.what, error)
 
 
 def test_a_call_that_comes_too_early_is_repeated(connection: MasterConnection) -> None:

@@ -22,6 +22,7 @@ from edl_builder.core.failure import BuilderError
 from edl_builder.core.open_calls import OpenCalls
 from edl_builder.servicers.authentication import Authenticator
 from edl_proto.errors import EdlError
+from edl_proto.rpc_errors import status_of
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ def _status(error: Exception, context: grpc.ServicerContext) -> str:
         return "CANCELLED"
     # The outer interceptor translates the error after this one: the record needs its result.
     known = error_to(error.failure) if isinstance(error, BuilderError) else error
-    return known.status.name if isinstance(known, EdlError) else "INTERNAL"
+    return status_of(known).name if isinstance(known, EdlError) else "INTERNAL"
 
 
 class DedicatedThreads(grpc.ServerInterceptor):

@@ -11,10 +11,11 @@ from typing import Any
 
 import grpc
 
-from edl_proto.errors import EdlError, abort
+from edl_proto.errors import EdlError
 from edl_proto.identity import rules
 from edl_proto.identity.credentials import Credentials, server_credentials
 from edl_proto.identity.names import Identity
+from edl_proto.rpc_errors import abort
 
 
 class AccessControl:

@@ -26,6 +26,7 @@ from typing import Any
 import grpc
 
 from edl_proto.errors import EdlError, error_metadata
+from edl_proto.rpc_errors import status_of
 from edl_proto.transport.sockets import receive, send_together, shut_down
 
 MAGIC = b"edl\x01"
@@ -165,7 +166,7 @@ class Connection:
         receive(self._socket, memoryview(content), deadline)
         if status == ERROR:
             error = EdlError.from_bytes(bytes(content))
-            raise CallError(error.status, error.what, error)
+            raise CallError(status_of(error), error.what, error)
         return IncomingMessage(self._socket, bytes(content), None, deadline)
 
 
