@@ -1,5 +1,5 @@
 # The worker, and the usual base of the images that the builder makes: it has pip, and no
-# entrypoint; and the master, so that a whole job can run in containers of one image.
+# entrypoint; and the master, so that a whole job can run in one container.
 # EXTRA chooses TensorFlow: cpu, gpu (with CUDA's libraries), or empty for none.
 # What is left in the last stage: Python, this package with what it needs, no compiler, no cache.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm

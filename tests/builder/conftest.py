@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import Edl
 
-from edl_runtime.local.containers import LABEL_JOB_DIR
+from edl.adapters.local.container_engine import LABEL_JOB_DIR
 from edl_testing.requirements import do_without
 
 _ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def in_containers(job_docker_env: DockerEnvironment, edl: Edl) -> Iterator[Edl]:
                 container.remove(force=True)
 
 
-def of_jobs(docker_env: DockerEnvironment, edl: Edl, role: str = "") -> list[Any]:
+def of_jobs(docker_env: DockerEnvironment, edl: Edl) -> list[Any]:
     """Containers of the jobs of this home."""
     client = docker_env.client()
     with contextlib.closing(client):
@@ -79,5 +79,4 @@ def of_jobs(docker_env: DockerEnvironment, edl: Edl, role: str = "") -> list[Any
                 all=True, filters={"label": LABEL_JOB_DIR}, ignore_removed=True
             )
             if each.labels[LABEL_JOB_DIR].startswith(f"{edl.home}/")
-            and role in ("", each.labels["io.edl.role"])
         ]

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually, read_all
 
+from edl.adapters.local import job_container
 from edl_proto.v1 import model_pb2
+from edl_runtime.local import supervision
 
 from .conftest import of_jobs
 from .docker_environment import DockerEnvironment, exec_output
@@ -93,11 +96,46 @@ def circle(tmp_path: Path, in_containers: Edl) -> tuple[str, ...]:
     )
 
 
+SIGN = """
+import sys
+from pathlib import Path
+from edl_proto.identity.names import Role
+from edl_runtime.identity.folder import IdentityFolder
+folder = IdentityFolder(Path(sys.argv[1]), "long")
+assert folder.provide(Role.WORKER, 99).exists()
+folder.renew()
+"""
+
+
+HELD = """
+
+import os, time
+parsed = dataset_fn
+
+def dataset_fn(dataset, mode):
+    def take_time(record):
+        if os.path.exists({held!r}):
+            time.sleep(0.02)
+        return record
+
+    def slowly(record):
+        return tf.ensure_shape(tf.numpy_function(take_time, [record], tf.string), [])
+
+    return parsed(dataset.map(slowly), mode)
+"""
+"""The job cannot be over, however fast the machine is, while the file is there."""
+
+
+def kill(container: Any, pid: int) -> None:
+    """Kill a process by its number within the container."""
+    assert container.exec_run(["sh", "-c", f"kill -9 {pid}"]).exit_code == 0
+
+
 def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothing(
     job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...]
 ) -> None:
     edl = in_containers
-    edl(*circle, "--name", "long", "--num-workers", "2")
+    edl(*circle, "--name", "long", "--num-workers", "2", "--parameter-servers", "1")
     page = edl("dashboard", "long", "-o", "json").json["dashboard_url"]
     assert page.startswith(edl.status("long")["dashboard_url"])
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -105,36 +143,35 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
         with browser.open(page, timeout=200) as answer:
             assert b'id="job-name"' in answer.read()
     eventually(lambda: steps(edl, "long") > 20, "the job at work")
-    doomed, other = sorted(of_jobs(job_docker_env, edl, "worker"), key=lambda each: str(each.name))
-    # Where a worker runs, it sees what it needs: neither the engine nor the job's directory.
-    seen = {mount["Destination"] for mount in doomed.attrs["Mounts"]}
-    assert job_docker_env.engine.removeprefix("unix://") not in seen
-    assert str(edl.job_dir("long")) not in seen
-    assert "edl_worker" in " ".join(doomed.attrs["Config"]["Cmd"])
-    # The master does not see the engine either, and changes nothing that this machine believes.
-    (master,) = of_jobs(job_docker_env, edl, "master")
+    (container,) = of_jobs(job_docker_env, edl)
+    # It does not see the engine, and changes nothing that this machine believes.
     place = edl.job_dir("long")
-    writable = {mount["Destination"]: mount["RW"] for mount in master.attrs["Mounts"]}
+    writable = {mount["Destination"]: mount["RW"] for mount in container.attrs["Mounts"]}
     assert job_docker_env.engine.removeprefix("unix://") not in writable
     assert not any("docker.sock" in path for path in writable)
-    for name in ("spec.json", "supervisor.json", "container.json", "containers"):
+    for name in ("spec.json", "supervisor.json", "container.json", "identity/authority.pem"):
         assert writable[str(place / name)] is False
-    assert master.attrs["Config"]["Image"] == edl.env["EDL_BASE_IMAGE"]
     said = exec_output(
-        master, ["sh", "-c", f"echo x > {place}/spec.json; rm -rf {place}/supervisor.json"]
+        container, ["sh", "-c", f"echo x > {place}/spec.json; rm -rf {place}/supervisor.json"]
     )
     assert "Read-only" in said
     assert "busy" in said
-    doomed.kill()
+    before = eventually(
+        lambda: len(found := edl.workers("long")) == 2 and found, "both workers are known"
+    )
+    kill(container, before[0])
 
     def replaced() -> bool:
-        names = {each.name for each in of_jobs(job_docker_env, edl, "worker")}
-        return len(names) == 2 and doomed.name not in names and other.name in names
+        now = edl.workers("long")
+        return len(now) == 2 and before[0] not in now.values() and before[1] in now.values()
 
-    eventually(replaced, "another container in its place")
+    eventually(replaced, "another process in its place")
     eventually(lambda: edl.status("long")["preemptions"] == 1, "the preemption counted")
+    # The master signs the identities of workers that the client did not know of.
+    signed = container.exec_run(["python3", "-P", "-c", SIGN, str(place / "identity")])
+    assert signed.exit_code == 0, signed.output
     edl("scale", "long", "--workers", "1")
-    eventually(lambda: len(of_jobs(job_docker_env, edl, "worker")) == 1, "one worker to be left")
+    eventually(lambda: len(edl.workers("long")) == 1, "one worker to be left")
     assert "records/s" in edl("logs", "long", "--tail", "200").out
     stopped = edl("stop", "long", "-o", "json")
     assert stopped.json["state"] == "CANCELLED"
@@ -142,7 +179,7 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     assert not edl.job_dir("long").exists()
 
 
-def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
+def test_a_killed_master_is_replaced_within_the_container_and_keeps_its_workers(
     job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...]
 ) -> None:
     edl = in_containers
@@ -150,23 +187,60 @@ def test_a_master_that_is_killed_is_started_again_and_keeps_its_workers(
     eventually(lambda: steps(edl, "again") > 20, "the job at work")
     # What is on the disk is what the next master goes on from.
     eventually(lambda: list((edl.job_dir("again") / "snapshots").glob("again-*")), "a snapshot")
-    (worker,) = of_jobs(job_docker_env, edl, "worker")
-    (master,) = of_jobs(job_docker_env, edl, "master")
-    master.kill()
-
-    def replaced() -> bool:
-        names = {each.name for each in of_jobs(job_docker_env, edl, "master")}
-        return len(names) == 1 and master.name not in names
-
-    eventually(replaced, "another container in its place")
+    record = edl.job_dir("again") / "master.json"
+    began = record.stat().st_mtime
+    eventually(lambda: time.time() - began > job_container._SETTLED_S + 1, "a settled master")
+    workers = edl.workers("again")
+    (container,) = of_jobs(job_docker_env, edl)
+    kill(container, json.loads(record.read_bytes())["pid"])
     events = edl.job_dir("again") / "events.jsonl"
     eventually(lambda: "CheckpointRestored" in events.read_text(), "it goes on from its snapshot")
     before = steps(edl, "again")
     eventually(lambda: steps(edl, "again") > before + 20, "more steps")
-    assert [each.name for each in of_jobs(job_docker_env, edl, "worker")] == [worker.name]
+    assert edl.workers("again") == workers
+    assert [each.name for each in of_jobs(job_docker_env, edl)] == [container.name]
     edl("stop", "again", "--now")
     edl("delete", "again", "--yes")
     assert not of_jobs(job_docker_env, edl)
+
+
+def test_every_record_is_trained_once_though_supervisor_and_container_are_killed(
+    job_docker_env: DockerEnvironment, in_containers: Edl, circle: tuple[str, ...], tmp_path: Path
+) -> None:
+    edl, held = in_containers, tmp_path / "results" / "held"
+    held.parent.mkdir()
+    held.touch()
+    with (tmp_path / "circle" / "circle.py").open("a") as model:
+        model.write(HELD.format(held=str(held)))
+    edl(*circle, "--num-epochs", "2", "--name", "exact", "--num-workers", "2")
+    place = edl.job_dir("exact")
+    eventually(lambda: steps(edl, "exact") > 4, "the job at work")
+    eventually(lambda: list((place / "snapshots").glob("exact-*")), "a snapshot")
+    (first,) = of_jobs(job_docker_env, edl)
+
+    def supervisor() -> int:
+        return supervision.supervisor_pid(place) or 0
+
+    def keeper() -> int:
+        return int(json.loads((place / "container.json").read_bytes())["pid"])
+
+    killed = supervisor()
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: supervisor() not in (0, killed), "another supervisor")
+    killed = keeper()
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: keeper() != killed, "another process waits for the container")
+    assert [each.name for each in of_jobs(job_docker_env, edl)] == [first.name], "and adopts it"
+    first.kill()
+    eventually(
+        lambda: [each.name for each in of_jobs(job_docker_env, edl)] not in ([], [first.name]),
+        "another container",
+    )
+    held.unlink()
+    done = edl("wait", "exact", "-o", "json", timeout=900)
+    assert done.json["records_trained"] == 2 * 2000
+    assert "CheckpointRestored" in (place / "events.jsonl").read_text()
+    edl("delete", "exact", "--yes")
 
 
 def test_ctrl_c_during_a_build_names_the_state_of_the_build(

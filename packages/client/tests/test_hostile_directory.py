@@ -1,4 +1,4 @@
-"""What code in a master's container leaves in the job's directory leads this machine nowhere.
+"""What code in a job's container leaves in the job's directory leads this machine nowhere.
 
 The container writes into that directory, and processes of the user's machine read and write there,
 too: a link, a pipe or a record of a process there is an attempt to make them do what it cannot.
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from recording_engine import RecordingEngine
 
-from edl.adapters.local import container_engine, master_container
+from edl.adapters.local import container_engine, job_container
 from edl.adapters.local.containers import ContainerRuntime
 from edl.adapters.local.continuation import LocalContinuation
 from edl.adapters.local.job_log_files import master_log_tail
@@ -38,13 +38,13 @@ DEEP = "[" * 200_000
 
 @pytest.fixture
 def job_dir(tmp_path: Path) -> Path:
-    """Of a job of containers."""
+    """The directory of a job in a container."""
     path = tmp_path / "home" / "jobs" / "boxed"
     (path / "logs").mkdir(parents=True)
     (path / "instances").mkdir()
     spec = {"name": "boxed", "platform": "docker", "containers": {"engine": "unix:///nowhere"}}
     (path / "spec.json").write_text(json.dumps(spec))
-    record = {"engine": "unix:///nowhere", "name": "edl-boxed-master-1", "pid": 1, "start_time": 1}
+    record = {"engine": "unix:///nowhere", "name": "edl-boxed-1", "pid": 1, "start_time": 1}
     (path / "container.json").write_text(json.dumps(record))
     return path
 
@@ -135,7 +135,7 @@ def test_the_containers_of_a_job_can_be_removed(
 ) -> None:
     swept: list[Path] = []
     monkeypatch.setattr(container_engine, "sweep", swept.append)
-    assert master_container.main(["--job-dir", str(job_dir), "--remove"]) == 0
+    assert job_container.main(["--job-dir", str(job_dir), "--remove"]) == 0
     assert swept == [job_dir]
 
 
@@ -144,10 +144,10 @@ def test_a_master_that_stays_after_the_end_is_killed(
 ) -> None:
     """However long it keeps its page is the job's choice, and not its own."""
     killed = threading.Event()
-    monkeypatch.setattr(master_container, "_CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr(job_container, "_CHECK_EVERY_S", 0.02)
     monkeypatch.setattr(container_engine.Container, "send", lambda *_: killed.set())
-    container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
-    master_container._watch_end(job_dir, container, 0.5)
+    container = container_engine.Container("unix:///nowhere", "edl-boxed-1")
+    job_container._watch_end(job_dir, container, 0.5)
     assert not killed.wait(0.8), "the job goes on"
     began = time.monotonic()
     (job_dir / "status.json").write_text('{"state": "SUCCEEDED"}')
@@ -156,13 +156,13 @@ def test_a_master_that_stays_after_the_end_is_killed(
 
 
 def started(job_dir: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The options of the container of a master of this image; its mounts by their places."""
+    """The options of the container of a job of this image; its mounts by their places."""
     monkeypatch.setenv("EDL_HOME", str(job_dir.parents[1]))
     engine = RecordingEngine()
     monkeypatch.setattr(container_engine, "client", lambda *_: engine)
     spec = job_pb2.JobSpec(name="boxed", image=image)
-    container = container_engine.Container("unix:///nowhere", "edl-boxed-master-1")
-    master_container._start(container, spec, job_dir, None, StoreAccess())
+    container = container_engine.Container("unix:///nowhere", "edl-boxed-1")
+    job_container._start(container, spec, job_dir, StoreAccess())
     options = engine.created[0]["host_config"]
     return {**options, "mounts": {each["Target"]: each for each in options["mounts"]}}
 

@@ -1,6 +1,6 @@
 """A container engine for tests: Docker's HTTP interface, with a process for each container.
 
-It has what ``container_engine`` and ``master_container`` of ``edl.adapters.local`` call. A
+It has what ``container_engine`` and ``job_container`` of ``edl.adapters.local`` call. A
 container that would run ``edl_master`` runs the given command instead.
 """
 
@@ -81,7 +81,7 @@ class FakeEngine:
         at = next(i for i in range(len(command)) if command[i : i + 4] == _MASTER)
         command[at : at + 4] = self._master
         # What the script does before looks for edl_master, which this machine's Python may lack.
-        command[2] = command[2][command[2].index("exec ") :]
+        command[2] = command[2][command[2].index("trap ") :]
         variables = dict(each.split("=", 1) for each in container.config["Env"])
         variables[_WITHIN] = name
         container.process = subprocess.Popen(

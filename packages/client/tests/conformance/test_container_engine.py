@@ -28,7 +28,7 @@ def job_dir(tmp_path: Path) -> Path:
     path.mkdir(parents=True)
     spec = {"name": "boxed", "platform": "docker", "containers": {"engine": ENGINE}}
     (path / job_directory.SPEC).write_text(json.dumps(spec))
-    record = {"engine": ENGINE, "name": "edl-boxed-master-1", "pid": 1, "start_time": 1}
+    record = {"engine": ENGINE, "name": "edl-boxed-1", "pid": 1, "start_time": 1}
     (path / job_directory.CONTAINER).write_text(json.dumps(record))
     master = {"address": "127.0.0.1:1", "pid": os.getpid(), "start_time": 1}
     (path / job_directory.MASTER).write_text(json.dumps(master))

@@ -30,21 +30,10 @@ def test_exactly_what_a_training_job_names() -> None:
         BindMount("/data/more.csv"),
         BindMount("/data/train"),
         BindMount("/work/before"),
-        BindMount("/work/board", writable=True, for_workers=False),
+        BindMount("/work/board", writable=True),
         BindMount("/work/cache", writable=True),
-        BindMount("/work/checkpoints", writable=True, for_workers=False),
+        BindMount("/work/checkpoints", writable=True),
         BindMount("/work/results", writable=True),
-    )
-
-
-def test_workers_that_predict_do_not_write_the_output() -> None:
-    job = Submission(
-        verb=Verb.PREDICT, trained_model="/m/model", data=("/d/a",), output="/m/predictions"
-    )
-    assert binds(job, HOME, JOBS) == (
-        BindMount("/d/a"),
-        BindMount("/m", writable=True, for_workers=False),
-        BindMount("/m/model"),
     )
 
 

@@ -76,18 +76,16 @@ def test_the_master_chooses_the_length_of_tasks_from_the_data() -> None:
     assert settings.records_per_task == 64 * 32
 
 
-@pytest.mark.parametrize("platform", ["processes", "docker"])
-def test_processes_are_told_where_their_identities_are(tmp_path: Path, platform: str) -> None:
+def test_processes_are_told_where_their_identities_are(tmp_path: Path) -> None:
     def config() -> job_config.Config:
-        return job_config.read(complete_spec(platform=platform), tmp_path, {})
+        return job_config.read(complete_spec(), tmp_path, {})
 
     assert config().identities is None
     assert config().identity_arguments(Role.WORKER, 0) == [], "a job of an earlier version"
     IdentityFolder(tmp_path / "identity", "counting").create([(Role.MASTER, None)])
     path = tmp_path / "identity" / "worker-7" / "identity.pem"
     assert config().identity_arguments(Role.WORKER, 7) == ["--identity", str(path)]
-    # In a container, whoever starts the worker's signs it.
-    assert path.exists() == (platform == "processes")
+    assert path.exists()
 
 
 def test_the_environment_names_the_interpreter_of_workers() -> None:

@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials, Material
 from edl_proto.identity.names import Role
-from edl_runtime.identity.folder import IdentityFolder, MountedIdentities
+from edl_runtime.identity.folder import IdentityFolder
 
 WORKER = (Role.WORKER, 3)
 
@@ -133,20 +133,6 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_name(
     with pytest.raises(EdlError) as caught:
         Credentials(path)
     assert (caught.value.code, caught.value.where) == (ErrorCode.FORBIDDEN, str(path))
-
-
-def test_a_container_finds_its_files_in_the_same_place_and_signs_nothing(
-    folder: IdentityFolder, tmp_path: Path
-) -> None:
-    path = folder.file(*WORKER)
-    mounted = MountedIdentities(tmp_path / "identity", "w")
-    sign_for_a_day(path, tmp_path / "identity" / "authority.pem")
-    (tmp_path / "identity" / "authority.pem").unlink()  # no container sees it
-    before = path.read_bytes()
-    mounted.renew()
-    assert mounted.provide(*WORKER) == path
-    assert path.read_bytes() == before
-    assert not mounted.provide(Role.WORKER, 4).exists()
 
 
 def test_a_folder_that_cannot_sign_says_so(folder: IdentityFolder, tmp_path: Path) -> None:

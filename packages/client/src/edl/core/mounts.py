@@ -1,4 +1,4 @@
-"""What of this machine the containers of a job see: exactly what the job names."""
+"""What of this machine the container of a job sees: exactly what the job names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edl.core.locations import scheme
-from edl.core.options import Verb
 from edl.core.problem import usage
 from edl.core.submission import Submission
 from edl_runtime.images.names import IMAGE_ZOO
@@ -24,15 +23,10 @@ _YET = ("/dev/shm/", "/usr/local/share/", "/run/media/")
 
 @dataclass(frozen=True, slots=True)
 class BindMount:
-    """A place of this machine that containers see under the same path.
-
-    Attributes:
-        for_workers: they run the user's code; the master sees all of a job's places.
-    """
+    """A place of this machine that the container sees under the same path."""
 
     path: str
     writable: bool = False
-    for_workers: bool = True
 
 
 def binds(job: Submission, home: str, jobs: str) -> tuple[BindMount, ...]:
@@ -49,9 +43,7 @@ def binds(job: Submission, home: str, jobs: str) -> tuple[BindMount, ...]:
     for option, bind in _wanted(job):
         check(option, bind, home, jobs)
         known = found.get(bind.path, bind)
-        found[bind.path] = BindMount(
-            bind.path, bind.writable or known.writable, bind.for_workers or known.for_workers
-        )
+        found[bind.path] = BindMount(bind.path, bind.writable or known.writable)
     return tuple(found[path] for path in sorted(found))
 
 
@@ -65,16 +57,12 @@ def _wanted(job: Submission) -> Iterator[tuple[str, BindMount]]:
         if place and not scheme(place):
             yield option, BindMount(place)
     if job.output and not scheme(job.output):
-        # The result appears in its folder in one step, by a change of its name. Predictions
-        # are put together by the master.
-        folder = posixpath.dirname(job.output)
-        yield "output", BindMount(folder, writable=True, for_workers=job.verb is Verb.TRAIN)
-    for option in ("checkpoint_dir", "tensorboard_dir"):
+        # The result appears in its folder in one step, by a change of its name.
+        yield "output", BindMount(posixpath.dirname(job.output), writable=True)
+    for option in ("checkpoint_dir", "tensorboard_dir", "data_cache"):
         place = getattr(job, option)
         if place and not scheme(place):
-            yield option, BindMount(place, writable=True, for_workers=False)
-    if job.data_cache:
-        yield "data_cache", BindMount(job.data_cache, writable=True)
+            yield option, BindMount(place, writable=True)
 
 
 def _fixed_part(pattern: str) -> str:

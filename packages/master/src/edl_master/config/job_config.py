@@ -20,7 +20,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
 from edl_proto.v1 import job_pb2
-from edl_runtime.identity.folder import Identities, IdentityFolder, MountedIdentities
+from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory
 from recordio.storage.stores import is_uri
 
@@ -94,14 +94,10 @@ class Config:
     intervals: Intervals
 
     @property
-    def identities(self) -> Identities | None:
+    def identities(self) -> IdentityFolder | None:
         """Keys and certificates of the job's processes; None if the job is not secured."""
         path = self.job_dir / job_directory.IDENTITY
-        if not path.is_dir():
-            return None
-        # A master in a container does not see the authority (docs/adr/0021).
-        signs = self.spec.platform != "docker"
-        return (IdentityFolder if signs else MountedIdentities)(path, self.spec.name)
+        return IdentityFolder(path, self.spec.name) if path.is_dir() else None
 
     def identity_arguments(self, role: Role, number: int) -> list[str]:
         """What tells a process of the job, which starts now, where its identity is.

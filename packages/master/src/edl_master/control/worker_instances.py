@@ -14,8 +14,6 @@ from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_runtime.local import job_directory, process_environment
-from edl_runtime.local.containers import PASSED_VARIABLE_PREFIXES
-from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 log = logging.getLogger(__name__)
 
@@ -39,31 +37,15 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     changes = {name: value for name, value in limits.items() if name not in config.environ}
     if "PYTHONUNBUFFERED" not in config.environ:
         changes["PYTHONUNBUFFERED"] = "1"
-    # A worker looks at the supervisor from its first second on (docs/adr/0016).
-    changes["EDL_JOB_DIR"] = str(config.job_dir)
+    if config.spec.platform != "docker":
+        # A worker looks at the supervisor from its first second on (docs/adr/0016). In a container
+        # it could start none.
+        changes["EDL_JOB_DIR"] = str(config.job_dir)
     return LocalProcesses(
         command,
         process_environment.change(config.environ, changes),
         config.job_dir / job_directory.LOGS,
         config.job_dir / job_directory.INSTANCES,
-    )
-
-
-def local_containers(config: Config, address: Callable[[], str]) -> Platform:
-    """Workers as containers of this machine's engine, from the job's image."""
-    from edl_master.adapters.containers import LocalContainers
-
-    def command(worker: WorkerId) -> Sequence[str]:
-        python = ["python3", "-P", "-m", "edl_worker"]
-        identity = config.identity_arguments(Role.WORKER, worker)
-        return [*python, "--master", address(), "--worker-id", str(worker), *identity]
-
-    environment = {"PYTHONUNBUFFERED": "1", "HOME": "/tmp", FORMAT_VARIABLE: JSON}
-    environment |= {
-        k: v for k, v in config.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)
-    }
-    return LocalContainers(
-        command, limit_threads(environment, config.workers_max), config.spec.name, config.job_dir
     )
 
 
@@ -74,10 +56,8 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
         EdlError: USAGE; this master has no platform of that name.
     """
     match config.spec.platform:
-        case "processes":
+        case "processes" | "docker":  # a whole job runs in one container (docs/adr/0030)
             return local_processes(config, address)
-        case "docker":
-            return local_containers(config, address)
         case other:
             raise EdlError(
                 ErrorCode.USAGE,

@@ -393,27 +393,23 @@ Global___ServingSpec: _TypeAlias = ServingSpec  # noqa: Y015
 
 @_typing.final
 class Mount(_message.Message):
-    """A directory or file of the machine that containers see under the same path."""
+    """A directory or file of the machine that the job's container sees under the same path."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
     WRITABLE_FIELD_NUMBER: _builtins.int
-    FOR_WORKERS_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     writable: _builtins.bool
-    for_workers: _builtins.bool
-    """the master's container gets all mounts"""
     def __init__(
         self,
         *,
         path: _builtins.str = ...,
         writable: _builtins.bool = ...,
-        for_workers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_workers", b"for_workers", "path", b"path", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,7 +417,7 @@ Global___Mount: _TypeAlias = Mount  # noqa: Y015
 
 @_typing.final
 class ContainersSpec(_message.Message):
-    """How the containers of a job on a local container engine are created."""
+    """How the container of a job on a local container engine is created."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -429,15 +425,12 @@ class ContainersSpec(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     MOUNTS_FIELD_NUMBER: _builtins.int
     MODEL_ZOO_FIELD_NUMBER: _builtins.int
-    MASTER_IMAGE_FIELD_NUMBER: _builtins.int
     engine: _builtins.str
     """URL: unix:///path or tcp://host:port"""
     user: _builtins.str
-    """uid:gid, the owner of all files that the containers write"""
+    """uid:gid, the owner of all files that the container writes"""
     model_zoo: _builtins.str
     """source of the image, as the user named it"""
-    master_image: _builtins.str
-    """edl's own, without code of the model; empty: the job's image"""
     @_builtins.property
     def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     def __init__(
@@ -447,11 +440,10 @@ class ContainersSpec(_message.Message):
         user: _builtins.str = ...,
         mounts: _abc.Iterable[Global___Mount] | None = ...,
         model_zoo: _builtins.str = ...,
-        master_image: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "master_image", b"master_image", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "model_zoo", b"model_zoo", "mounts", b"mounts", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

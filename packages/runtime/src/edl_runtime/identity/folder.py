@@ -3,9 +3,6 @@
 ``authority.pem`` is the job's authority. Next to it each identity has a folder, so that it can be
 mounted by itself, with the one file ``identity.pem``. Importing the authority takes a tenth of a
 second, so nothing here does that at import.
-
-A process of the machine has the whole folder (``IdentityFolder``). A container sees the folders of
-its own identities in the same place (``MountedIdentities``), and never the authority.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Identity, Role
@@ -25,43 +21,6 @@ _AUTHORITY = "authority.pem"
 _FILE = "identity.pem"
 _NO_END = b"99991231235959Z"
 """In a certificate that is valid for ever. Earlier versions of edl signed for a day."""
-
-
-class Identities(Protocol):
-    """The place where the processes of a job find their identities."""
-
-    def provide(self, role: Role, number: int | None = None) -> Path:
-        """Return the file of an identity, for a process that starts now.
-
-        Raises:
-            EdlError: SYSTEM.
-        """
-
-    def renew(self) -> None:
-        """Sign again what an earlier version of edl has signed, if that is done from here.
-
-        Raises:
-            EdlError: SYSTEM.
-        """
-
-
-class MountedIdentities:
-    """The files as a container sees them; a process of the machine signs and renews them.
-
-    Args:
-        path: of the folder.
-        job: name of the job.
-    """
-
-    def __init__(self, path: Path, job: str) -> None:
-        self._path = path
-        self._job = job
-
-    def provide(self, role: Role, number: int | None = None) -> Path:
-        return _file(self._path, Identity(self._job, role, number))
-
-    def renew(self) -> None:
-        """Nothing to do: the process that mounted the files signs them."""
 
 
 class IdentityFolder:

@@ -85,7 +85,7 @@ PAGE = "page"
 """What opens the job's page: its key, the token of its metrics, and which links have been used."""
 
 STORES = "stores"
-"""Credentials of object stores for the job's containers, as the user has them."""
+"""Credentials of object stores for the job's container, as the user has them."""
 
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
@@ -103,17 +103,11 @@ PARTS_NOTE = f"{PARTS}{PARTS_NOTE_SUFFIX}"
 """Which output was made from them, until the job is over."""
 
 CONTAINER = "container.json"
-"""Where the master's container is, if it has one: engine, name; and the process that stands for it
+"""Where the job's container is, if it has one: engine, name; and the process that waits for its end
 on the machine: pid, start_time."""
 
 CONTAINER_LOCK = "container.lock"
 """Held by that process, so that two never start a container for one job."""
-
-CALLS = "calls.sock"
-"""Where that process takes the calls of the master in the container."""
-
-CONTAINER_FILES = "containers"
-"""Files of workers' containers, which only that process may change: links to their logs."""
 
 
 def home() -> Path:

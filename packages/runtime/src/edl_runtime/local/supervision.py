@@ -195,8 +195,8 @@ def is_directory_held(job_dir: Path) -> bool:
 def has_master(job_dir: Path) -> bool:
     """Tell whether the job has a process that a supervisor can observe as its master.
 
-    In a job of containers that is the companion of the master's container: if it was
-    killed, another one has to be started, which finds the container.
+    If the job runs in a container, that is the process which waits for the container's end: if it
+    was killed, another one has to be started, which finds the container.
     """
     if (job_dir / job_directory.CONTAINER).exists():
         return _is_locked(job_dir / job_directory.CONTAINER_LOCK)
@@ -216,8 +216,8 @@ def master_heartbeat(job_dir: Path) -> int:
 def master_process(job_dir: Path) -> tuple[int, int] | None:
     """Process number and start time of the process that stands for the job's master.
 
-    That is the master itself, or the process of this machine that stays with its container;
-    None if neither was ever written down.
+    That is the master itself, or the process that waits for the end of the job's container; None
+    if neither was ever written down.
     """
     for name in (job_directory.CONTAINER, job_directory.MASTER_PROCESS, job_directory.MASTER):
         facts = job_directory.read_object(job_dir / name)

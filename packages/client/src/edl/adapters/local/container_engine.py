@@ -17,10 +17,14 @@ from edl_runtime.files import read_regular
 from edl_runtime.images.names import is_on_this_machine
 from edl_runtime.json_texts import parse_object
 from edl_runtime.local import job_directory
-from edl_runtime.local.container_calls import CallRefusedError
-from edl_runtime.local.containers import LABEL_JOB_DIR, LABEL_ROLE
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+LABEL_JOB = "io.edl.job"
+"""Name of the job."""
+
+LABEL_JOB_DIR = "io.edl.job-dir"
+"""Directory of the job: two users may have jobs of the same name on one engine."""
 
 _CALL_S = 60.0
 
@@ -76,11 +80,10 @@ class Container:
                 client(self.engine).kill(self.name, what.value)
 
 
-def of_job(path: Path, role: str = "") -> list[Container]:
+def of_job(path: Path) -> list[Container]:
     """The containers of a job that are there, running or not; none if it has no engine.
 
-    Args:
-        role: master or worker; all if empty.
+    Two at most: one that ends and the next one.
 
     Raises:
         EdlError: ENGINE_UNAVAILABLE.
@@ -88,10 +91,9 @@ def of_job(path: Path, role: str = "") -> list[Container]:
     record = read(path)
     if record is None:
         return []
-    labels = [f"{LABEL_JOB_DIR}={path.absolute()}"]
-    labels += [f"{LABEL_ROLE}={role}"] if role else []
+    label = f"{LABEL_JOB_DIR}={path.absolute()}"
     with translated_errors(record.engine):
-        found = client(record.engine).containers(all=True, filters={"label": labels})
+        found = client(record.engine).containers(all=True, filters={"label": label})
         return [Container(record.engine, each["Names"][0].lstrip("/")) for each in found]
 
 
@@ -102,7 +104,7 @@ def sweep(path: Path) -> None:
 
 
 def read(path: Path) -> Container | None:
-    """The container of a job's master, from the job's directory; None for local processes."""
+    """The last container of a job, from the job's directory; None for local processes."""
     try:
         facts = parse_object(read_regular(path / job_directory.CONTAINER))
         return Container(str(facts["engine"]), str(facts["name"]))
@@ -151,15 +153,6 @@ def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
 @functools.cache
 def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
     """The engine's own interface. Raises: EdlError: USAGE, if the package for it is missing."""
-    return connect(url, timeout_s)
-
-
-def connect(url: str, timeout_s: float | None = _CALL_S) -> Any:
-    """The engine's own interface, with connections of its own.
-
-    Raises:
-        EdlError: USAGE, if the package for it is missing.
-    """
     try:
         import docker
     except ImportError:
@@ -179,7 +172,7 @@ def translated_errors(url: str) -> Iterator[None]:
     """A context in which errors of the engine become EdlErrors."""
     try:
         yield
-    except (EdlError, CallRefusedError):
+    except EdlError:
         raise
     except Exception as error:
         from docker.errors import APIError

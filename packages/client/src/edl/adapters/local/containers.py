@@ -1,4 +1,4 @@
-"""Jobs as containers of this machine's engine (``--platform docker``)."""
+"""Jobs in containers of this machine's engine, one for each (``--platform docker``)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from edl.adapters.local.jobs import LocalJobBackend
 from edl.adapters.local.placement import LocalPlacement
 from edl.core import mounts
 from edl.core.mounts import BindMount
-from edl.core.options import Verb
 from edl.core.platforms import DOCKER
 from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
 from edl_proto.v1 import job_pb2
 from edl_runtime.images.names import IMAGE_ZOO
-from edl_runtime.local import job_directory, process_identity
+from edl_runtime.local import process_identity
 
 
 class ContainerRuntime:
-    """Master and workers are containers; a process of this machine stays with the master's."""
+    """All processes of a job are in one container; a process of this machine waits for its end."""
 
     platform = DOCKER.name
 
     def master_command(self) -> Sequence[str]:
-        return [sys.executable, "-P", "-m", "edl.adapters.local.master_container"]
+        return [sys.executable, "-P", "-m", "edl.adapters.local.job_container"]
 
     def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         # Process numbers of a container mean nothing outside of it.
@@ -44,7 +43,7 @@ class ContainerRuntime:
     def workers(self, job_dir: Path) -> list[LocalInstance]:
         # What lies in the job's directory was written in a container: a record of a process there
         # would name any process of the user.
-        return list(container_engine.of_job(job_dir, "worker"))
+        return list(container_engine.of_job(job_dir))
 
     def remove(self, job_dir: Path) -> None:
         container_engine.sweep(job_dir)
@@ -54,7 +53,7 @@ class ContainerRuntime:
 
 
 class ContainerPlacement(LocalPlacement):
-    """Containers see only the folders that the job names, under the same paths."""
+    """A container sees only the folders that its job names, under the same paths."""
 
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
         job = replace(job, engine=container_engine.engine_url(job.engine, environ))
@@ -68,10 +67,9 @@ class ContainerPlacement(LocalPlacement):
         on_pull: Callable[[], None],
         on_line: Callable[[str], None],
     ) -> None:
-        for needed in filter(None, (image, job.base_image)):
-            if not container_engine.has_image(job.engine, needed):
-                on_pull()
-                container_engine.pull(job.engine, needed, on_line)
+        if not container_engine.has_image(job.engine, image):
+            on_pull()
+            container_engine.pull(job.engine, image, on_line)
 
 
 def local_containers(root: Path | None = None) -> LocalJobBackend:
@@ -84,14 +82,11 @@ def local_containers(root: Path | None = None) -> LocalJobBackend:
     store = JobStore(root, runtime)
 
     def encode(job: Submission) -> job_pb2.JobSpec:
-        job_dir = str(store.path(job.name).absolute())
         try:
             binds = mounts.binds(job, os.path.expanduser("~"), str(store.root.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
-        if job.verb is Verb.PREDICT:
-            binds += (BindMount(os.path.join(job_dir, job_directory.PARTS), writable=True),)
-        spec = encode_spec(job, job_dir, submission_time())
+        spec = encode_spec(job, str(store.path(job.name).absolute()), submission_time())
         _set_containers(spec, job, binds)
         return spec
 
@@ -105,12 +100,7 @@ def _set_containers(spec: job_pb2.JobSpec, job: Submission, binds: Sequence[Bind
         job_pb2.ContainersSpec(
             engine=job.engine,
             user=f"{os.getuid()}:{os.getgid()}",
-            mounts=[
-                job_pb2.Mount(path=bind.path, writable=bind.writable, for_workers=bind.for_workers)
-                for bind in binds
-            ],
+            mounts=[job_pb2.Mount(path=bind.path, writable=bind.writable) for bind in binds],
             model_zoo=job.model_zoo,
-            # A master needs nothing of the model, so it runs in no image that others made.
-            master_image=job.base_image,
         )
     )

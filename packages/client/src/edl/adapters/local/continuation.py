@@ -219,7 +219,7 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
 
 
 def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
-    """What the containers of an export see besides the places of the job itself.
+    """Add what the container of an export sees besides the places of the job itself.
 
     Args:
         jobs: the folder of all jobs.
@@ -238,7 +238,7 @@ def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
             mounts.check("output", bind, os.path.expanduser("~"), str(jobs.absolute()))
         except Problem as problem:
             raise codec.error_of(problem) from None
-        added.append(job_pb2.Mount(path=folder, writable=True, for_workers=True))
+        added.append(job_pb2.Mount(path=folder, writable=True))
     spec.containers.mounts.extend(mount for mount in added if mount.path not in known)
 
 

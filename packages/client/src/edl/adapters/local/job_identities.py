@@ -12,7 +12,7 @@ from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory
 
 _FIRST_WORKERS = 16
-"""Workers that get their identities from the client; later ones get them from who starts them."""
+"""Workers that get their identities from the client; the master signs those of later ones."""
 
 
 def create(job_dir: Path, spec: job_pb2.JobSpec) -> None:
@@ -24,23 +24,11 @@ def create(job_dir: Path, spec: job_pb2.JobSpec) -> None:
     IdentityFolder(job_dir / job_directory.IDENTITY, spec.name).create(_first(spec))
 
 
-def of_job(job_dir: Path) -> IdentityFolder | None:
-    """Those of a job; None if it is not secured."""
-    identities = IdentityFolder(job_dir / job_directory.IDENTITY, job_dir.name)
-    return identities if identities.exists else None
-
-
-def of_master(spec: job_pb2.JobSpec) -> Iterator[tuple[Role, int | None]]:
-    """The identities that a master and the processes that it starts on its machine have."""
-    yield Role.MASTER, None
+def _first(spec: job_pb2.JobSpec) -> Iterator[tuple[Role, int | None]]:
+    for role in (Role.MASTER, Role.CLIENT, Role.VIEWER):
+        yield role, None
     for number in range(spec.training.parameter_servers):
         yield Role.SERVER, number
-
-
-def _first(spec: job_pb2.JobSpec) -> Iterator[tuple[Role, int | None]]:
-    yield from of_master(spec)
-    for role in (Role.CLIENT, Role.VIEWER):
-        yield role, None
     for number in range(min(spec.workers.max, _FIRST_WORKERS)):
         yield Role.WORKER, number
 
@@ -51,7 +39,7 @@ def master_peer(job_dir: Path) -> Peer | None:
     Raises:
         EdlError: FORBIDDEN or SYSTEM; the client's identity cannot be used.
     """
-    identities = of_job(job_dir)
-    if identities is None:
+    identities = IdentityFolder(job_dir / job_directory.IDENTITY, job_dir.name)
+    if not identities.exists:
         return None
     return Credentials(identities.provide(Role.CLIENT)).to(Role.MASTER)

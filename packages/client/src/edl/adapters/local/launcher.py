@@ -93,7 +93,7 @@ class LocalLauncher:
     """Starts supervisors as processes of this machine, each in a session of its own.
 
     A closed terminal, a Ctrl-C or the end of the client does not reach them. To a supervisor a
-    master in a container is a process, too: the companion of the container.
+    master in a container is a process, too: the one that waits for the container's end.
 
     Args:
         store: where the jobs are.

@@ -1,13 +1,11 @@
-"""``python -m edl.adapters.local.master_container --job-dir DIR``: the container of a job's master.
+"""``python -P -m edl.adapters.local.job_container --job-dir DIR``: runs the container of a job.
 
-This process lives as long as the container and ends as the container ends. So to the job's
-supervisor, its parent, every master is a child process. SIGTERM removes the container. If this
-process is killed, the container continues, and the next process of this kind stays with it.
+To the job's supervisor, its parent, this process is the master: it waits for the end of the
+container, and ends with the same exit code. SIGTERM removes the container. If this process is
+killed, the container continues, and the next process of this kind waits for it.
 
-Workers in containers cannot start a process of the machine, so this process also looks at the
-supervisor's lock (docs/adr/0016). It starts their containers, because the master does not see the
-engine (docs/adr/0022), and signs the identities of all, because no container sees the job's
-authority (docs/adr/0021).
+Processes in a container cannot start any outside, so this process looks at the supervisor's lock
+for them (docs/adr/0016). What the container may see and do is in docs/adr/0030.
 """
 
 from __future__ import annotations
@@ -25,25 +23,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters.local import container_engine, job_identities, store_credentials
-from edl.adapters.local.worker_containers import CONFINEMENT, WorkerContainers
+from edl.adapters.local import container_engine, store_credentials
+from edl.adapters.local.container_engine import LABEL_JOB, LABEL_JOB_DIR
 from edl_proto.errors import EdlError
+from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
-from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory, ownership, process_identity, supervision
-from edl_runtime.local.container_calls import CallListener
-from edl_runtime.local.containers import (
-    LABEL_JOB,
-    LABEL_JOB_DIR,
-    LABEL_ROLE,
-    PASSED_VARIABLE_PREFIXES,
-)
 from edl_runtime.monitoring import logs
 from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
@@ -53,23 +44,60 @@ LEAVE_S = 60.0
 """A master needs less than this from the end of its job to its own, beside the time for which it
 keeps its page."""
 
-_AGAIN_S = 0.5
+CONFINEMENT: Mapping[str, Any] = {
+    # The first process of a container ignores every signal that it does not handle.
+    "init": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "read_only": True,
+    "tmpfs": {"/tmp": "rw,nosuid,nodev,mode=1777"},
+    "log_config": {"Type": "none"},
+    # Processes and threads: TensorFlow has some for each core, and the master one or two for each
+    # connection. Without a limit, a loop of forks would leave none to the machine.
+    "pids_limit": 16_384,
+    # The master listens on this machine's loopback, as it does without a container.
+    "network_mode": "host",
+}
+"""What the container of a job may not do."""
+
+PASSED_VARIABLES = (
+    *("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_"),
+    *("EDL_LOG_FORMAT", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S"),
+)
+"""Prefixes of the environment variables that the container gets; none of them holds a secret."""
+
+_RETRY_S = 0.5
 _CHECK_EVERY_S = 1.0
-_PROBE = (
-    "python3 -P -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"edl_master\"))'"
-    f" || exit {job_directory.NO_MASTER_PACKAGE};"
-)
-"""An image without ``edl_master`` ends with a code that says so."""
 
-_OURS = (
+_SCRIPT = """\
+find='import importlib.util as u, sys; sys.exit(not u.find_spec("edl_master"))'
+python3 -P -c "$find" || exit {no_master}
+trap 'asked=1; kill -TERM "$!"' TERM
+while began=$(date +%s); do
+  "$@" >>{log} 2>&1 &
+  while wait "$!"; code=$?; kill -0 "$!" 2>/dev/null; do :; done
+  lived=$(($(date +%s) - began))
+  [ "$code" -gt 128 ] && [ -z "$asked" ] && [ "$lived" -ge {settled_s} ] || exit "$code"
+done
+"""
+"""Runs masters. An image without ``edl_master`` ends with a code that says so. A signal that ends
+a master which has worked for a while leaves its workers to the next master; after any other end
+the container ends, and the supervisor decides."""
+
+_SETTLED_S = 20
+"""After so long the supervisor, too, would start the next master at once
+(``edl.core.supervision.START_FAILURE_S``)."""
+
+_TRUSTED = (
     *(job_directory.SPEC, job_directory.SUPERVISOR, job_directory.SUPERVISOR_LOCK),
-    *(job_directory.CONTAINER, job_directory.CONTAINER_LOCK, job_directory.CONTAINER_FILES),
+    *(job_directory.CONTAINER, job_directory.CONTAINER_LOCK),
     f"{job_directory.LOGS}/supervisor.log",
+    f"{job_directory.IDENTITY}/authority.pem",
 )
-"""What processes of this machine take at its word, or write to: the master must not change it."""
+"""Files that processes outside trust, or write to: the container cannot change them."""
 
-_MOST_TASKS = 16_384
-"""Processes and threads of a master with its parameter servers: one or two for each connection."""
+_CALLERS = (Role.CLIENT, Role.VIEWER)
+"""Processes outside write their identities, in folders that the container does not see."""
 
 _KEPT_S = 30 * 24 * 3600.0
 """What masters of an image have compiled is removed if the image was not used for so long."""
@@ -82,12 +110,12 @@ class _TerminationRequested(BaseException):
 
 
 def run(job_dir: Path) -> int:
-    """Start the container, or find it; stay for its life and return its exit code.
+    """Start the container, or find it; wait for its end and return its exit code.
 
     The code is 1 if the engine does not know it.
 
     Raises:
-        EdlError: ENGINE_UNAVAILABLE; SYSTEM if the job's identities cannot be signed.
+        EdlError: ENGINE_UNAVAILABLE.
     """
     held = _hold_lock(job_dir)
     if held is None:
@@ -97,28 +125,23 @@ def run(job_dir: Path) -> int:
         json_format.Parse(
             (job_dir / job_directory.SPEC).read_text(), spec, ignore_unknown_fields=True
         )
-        identities = job_identities.of_job(job_dir)
-        if identities is not None:
-            identities.renew()
         stores = store_credentials.provide(job_dir, spec)
-        container, runs = container_engine.read(job_dir), False
-        if container is not None:
-            runs = supervision.is_directory_held(job_dir) and container.is_alive
+        container = container_engine.read(job_dir)
+        # Whether its master holds the directory does not count: one may be starting in it.
+        runs = container is not None and container.is_alive
         if container is None or not runs:
-            name = f"edl-{spec.name}-master-{secrets.token_hex(4)}"
+            name = f"edl-{spec.name}-{secrets.token_hex(4)}"
             container = container_engine.Container(spec.containers.engine, name)
-        _write_down(job_dir, container)
+        _write_record(job_dir, container)
         if not runs and supervision.is_released(job_dir):
-            return job_directory.DIRECTORY_TAKEN  # stopped before anybody could know this process
+            return job_directory.DIRECTORY_TAKEN  # stopped before this process was known
         supervision.SupervisorWatch(job_dir).start(_CHECK_EVERY_S)
         try:
-            workers = WorkerContainers(spec, job_dir, identities, stores)
-            with CallListener(job_dir, workers.handle):
-                _watch_end(job_dir, container, spec.serving.keep_page_s + LEAVE_S)
-                if not runs:
-                    with container_engine.translated_errors(container.engine):
-                        _start(container, spec, job_dir, identities, stores)
-                code = _await_end(container, job_dir)
+            _watch_end(job_dir, container, spec.serving.keep_page_s + LEAVE_S)
+            if not runs:
+                with container_engine.translated_errors(container.engine):
+                    _start(container, spec, job_dir, stores)
+            code = _await_end(container, job_dir)
         except BaseException:
             with contextlib.suppress(EdlError):
                 container.send(signal.SIGKILL)
@@ -129,7 +152,7 @@ def run(job_dir: Path) -> int:
 
 
 def _hold_lock(job_dir: Path) -> IO[str] | None:
-    """Lock the job's container; None if another process stays with it."""
+    """Lock the job's container; None if another process waits for its end."""
     file = (job_dir / job_directory.CONTAINER_LOCK).open("a")
     try:
         supervision.take_lock(file.fileno())
@@ -159,7 +182,7 @@ def _watch_end(job_dir: Path, container: container_engine.Container, stay_s: flo
     threading.Thread(target=check, name="end-watch", daemon=True).start()
 
 
-def _write_down(job_dir: Path, container: container_engine.Container) -> None:
+def _write_record(job_dir: Path, container: container_engine.Container) -> None:
     this = process_identity.find(os.getpid())
     record = {
         "engine": container.engine,
@@ -167,7 +190,7 @@ def _write_down(job_dir: Path, container: container_engine.Container) -> None:
         "pid": os.getpid(),
         "start_time": this.start_time if this else 0,
     }
-    # In place: the master's container sees this file as read-only, and would not see another one.
+    # In place: the container sees this file as read-only, and would not see another one.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(job_dir / job_directory.CONTAINER, flags, 0o600)
     try:
@@ -181,75 +204,74 @@ def _start(
     container: container_engine.Container,
     spec: job_pb2.JobSpec,
     job_dir: Path,
-    identities: IdentityFolder | None,
     stores: store_credentials.StoreAccess,
 ) -> None:
     from docker.types import Mount
 
     client = container_engine.client(container.engine)
-    image = spec.containers.master_image or spec.image
-    kernels = _kernels(job_dir, image)
-    output = job_dir / job_directory.LOGS / "master.log"
-    places = {mount.path: mount.writable for mount in spec.containers.mounts}
-    for place, writable in places.items():
-        if writable:  # else the engine makes it, and it is root's
-            Path(place).mkdir(parents=True, exist_ok=True)
-    places |= {str(job_dir): True, str(kernels): True}
-    # A mount cannot be renamed or removed in the container, so no link can take its place there:
-    # processes of this machine write to the logs, and a job that exports the model is shown the
-    # snapshots.
-    for name in (job_directory.LOGS, job_directory.SNAPSHOTS):
-        (job_dir / name).mkdir(exist_ok=True)
-        places[str(job_dir / name)] = True
-    places |= {str(job_dir / name): False for name in _OURS if (job_dir / name).exists()}
-    hidden = []
-    if identities is not None:
-        own = [identities.provide(*each) for each in job_identities.of_master(spec)]
-        # The folders, not the files: these are replaced when they are renewed.
-        places |= {str(path.parent): False for path in own}
-        # Over the rest, with the job's authority, lies an empty folder.
-        cover = str(job_dir / job_directory.IDENTITY)
-        hidden.append(
-            Mount(cover, None, type="tmpfs", read_only=True, tmpfs_size=1 << 16, tmpfs_mode=0o755)
-        )
-    if stores.folder is not None:
-        places[str(stores.folder)] = False
+    kernels = _kernels(job_dir, spec.image)
     environment = {FORMAT_VARIABLE: JSON}
-    environment |= {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLE_PREFIXES)}
+    environment |= {k: v for k, v in os.environ.items() if k.startswith(PASSED_VARIABLES)}
     environment |= stores.variables
     environment |= {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "NUMBA_CACHE_DIR": str(kernels)}
-    master = ["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)]
+    script = _SCRIPT.format(
+        no_master=job_directory.NO_MASTER_PACKAGE,
+        log=shlex.quote(str(job_dir / job_directory.LOGS / "master.log")),
+        settled_s=_SETTLED_S,
+    )
+    identities = job_dir / job_directory.IDENTITY
+    hidden = [identities / role.value for role in _CALLERS if identities.is_dir()]
+    places = {**_places(spec, job_dir), str(kernels): True}
+    if stores.folder is not None:
+        places[str(stores.folder)] = False
     client.create_container(
-        image=image,
+        image=spec.image,
         name=container.name,
         user=spec.containers.user,
-        entrypoint=["sh", "-c", f'{_PROBE} exec "$@" >>{shlex.quote(str(output))} 2>&1', "sh"],
-        command=master,
+        entrypoint=["sh", "-c", script, "sh"],
+        command=["python3", "-P", "-m", "edl_master", "--job-dir", str(job_dir)],
         environment=environment,
-        labels={
-            LABEL_JOB: spec.name,
-            LABEL_JOB_DIR: str(job_dir),
-            LABEL_ROLE: "master",
-        },
+        labels={LABEL_JOB: spec.name, LABEL_JOB_DIR: str(job_dir)},
         host_config=client.create_host_config(
             mounts=[
-                *hidden,
                 *(
                     Mount(place, place, type="bind", read_only=not writable)
                     for place, writable in sorted(places.items())
                 ),
+                *(
+                    Mount(str(path), None, type="tmpfs", read_only=True, tmpfs_size=1 << 16)
+                    for path in hidden
+                ),
             ],
             auto_remove=True,
-            **{**CONFINEMENT, "pids_limit": _MOST_TASKS},
+            **CONFINEMENT,
         ),
     )
     client.start(container.name)
 
 
-def _kernels(job_dir: Path, image: str) -> Path:
-    """Where masters of an image keep what they have compiled.
+def _places(spec: job_pb2.JobSpec, job_dir: Path) -> dict[str, bool]:
+    """Return what the container sees of this machine, and whether it may write there."""
+    places = {mount.path: mount.writable for mount in spec.containers.mounts}
+    for place, writable in places.items():
+        if writable:  # else the engine makes it, and it is root's
+            Path(place).mkdir(parents=True, exist_ok=True)
+    places[str(job_dir)] = True
+    # A mount cannot be renamed or removed in the container, so no link can take its place there:
+    # processes outside write to the logs, find their identities in the folder of all, and show
+    # the snapshots to a job that exports the model.
+    for name in (job_directory.LOGS, job_directory.SNAPSHOTS):
+        (job_dir / name).mkdir(exist_ok=True)
+        places[str(job_dir / name)] = True
+    if (job_dir / job_directory.IDENTITY).is_dir():
+        places[str(job_dir / job_directory.IDENTITY)] = True
+    return places | {str(job_dir / it): False for it in _TRUSTED if (job_dir / it).exists()}
 
-    It is code, which the next master runs: so the containers of another image never see it.
+
+def _kernels(job_dir: Path, image: str) -> Path:
+    """Return the folder in which masters of an image keep what they have compiled.
+
+    It is code, which the next master runs: so containers of other images never see it.
     """
     name = hashlib.sha256(image.encode()).hexdigest()[:32]
     kernels = job_directory.home().absolute() / "kernels"
@@ -259,7 +281,7 @@ def _kernels(job_dir: Path, image: str) -> Path:
             if time.time() - other.lstat().st_mtime > _KEPT_S:
                 shutil.rmtree(other, ignore_errors=True)
     else:
-        kernels = job_dir / job_directory.CONTAINER_FILES
+        kernels = job_dir / "kernels"
         kernels.mkdir(mode=0o700, exist_ok=True)
     (kernels / name).mkdir(mode=0o700, exist_ok=True)
     os.utime(kernels / name)
@@ -280,7 +302,7 @@ def _await_end(container: container_engine.Container, job_dir: Path) -> int:
             log.warning("the engine gives no state of %s: %s", container.name, error)
             if not supervision.is_directory_held(job_dir):
                 return 1
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
 
 
 def _on_term(number: int, frame: object) -> None:
@@ -289,15 +311,13 @@ def _on_term(number: int, frame: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and end as the container did."""
-    parser = argparse.ArgumentParser(
-        prog="edl.adapters.local.master_container", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="edl.adapters.local.job_container", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--remove", action="store_true", help="all containers of the job instead")
+    parser.add_argument("--remove", action="store_true", help="remove what is left of it instead")
     parsed = parser.parse_args(arguments)
     job_dir = parsed.job_dir.absolute()
     logs.set_up(logging.WARNING)
-    logs.identify("companion", job=job_dir.name)
+    logs.identify("container", job=job_dir.name)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         if parsed.remove:
