@@ -255,6 +255,17 @@ def edl(tmp_path: Path) -> Iterator[Edl]:
 
 
 @pytest.fixture(scope="session")
+def plugin_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which ``edl`` sees the example packages of ``tests/plugins``, installed."""
+    folder = tmp_path_factory.mktemp("plugins")
+    packages = sorted(each.parent for each in (ROOT / "tests" / "plugins").glob("*/pyproject.toml"))
+    install = (str(Path(COMMAND).parent / "uv"), "pip", "install", "--quiet", "--offline")
+    options = ("--no-deps", "--no-build-isolation", "--python", sys.executable)
+    subprocess.run([*install, *options, "--target", str(folder), *packages], check=True)
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.fixture(scope="session")
 def digit_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few hundred real digits: train/ and test/ RecordIO files of tf.Example."""
     place = tmp_path_factory.mktemp("digits")

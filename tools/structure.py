@@ -49,7 +49,6 @@ WIDE_CLASSES = {
     "Tables": "the same for the rows of embedding tables",
     # Test doubles: a method for each call of the protocol, and controls for tests.
     "FakeWorker": "test double of a worker",
-    "FakeMaster": "test double of a master",
     "ParameterServerConformance": "a test suite: a method for each rule",
 }
 """Classes with more public methods than the limit, and what holds each of them together."""

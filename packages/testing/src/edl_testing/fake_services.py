@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import ml_dtypes
@@ -12,9 +12,7 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.frames import fill, split
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2, task_pb2_grpc
-
-if TYPE_CHECKING:
-    from edl_testing.fake_master import FakeMaster
+from edl_testing.fake_ledger import FakeLedger
 
 METRICS_TOKEN = "the token of the metrics"
 """The token that scrapers of this master's workers must send."""
@@ -29,10 +27,10 @@ class TaskService(task_pb2_grpc.TasksServicer):
     A call from before a restart must not change what comes after it.
     """
 
-    def __init__(self, master: FakeMaster) -> None:
+    def __init__(self, master: FakeLedger) -> None:
         self._master = master
 
-    def _check_caller(self, incarnation: str) -> FakeMaster:
+    def _check_caller(self, incarnation: str) -> FakeLedger:
         if incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         return self._master
@@ -127,10 +125,10 @@ class TaskService(task_pb2_grpc.TasksServicer):
 class ParameterService:
     """The service Parameters, whose calls hold the lock as those of ``TaskService`` do."""
 
-    def __init__(self, master: FakeMaster) -> None:
+    def __init__(self, master: FakeLedger) -> None:
         self._master = master
 
-    def _check_caller(self, header: Any) -> FakeMaster:
+    def _check_caller(self, header: Any) -> FakeLedger:
         if header.incarnation != self._master.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
         assert header.layout_fingerprint == "layout"

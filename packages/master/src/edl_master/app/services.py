@@ -22,6 +22,7 @@ from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.state import MasterState
+from edl_master.config.installed_rules import find_installed_rule
 from edl_master.config.job_config import Config
 from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
 from edl_master.control.executors import run_in_background
@@ -274,23 +275,22 @@ class MasterServices:
         def compile_kernels() -> None:
             run_in_background("compile", self._compile, self.fail)
 
+        job = config.update_mode, config.reduction
         if self.servers is not None:
             stores = RemoteStores(self.servers.group)
             coordinator = Coordinator(stores)
-            model = JobModel(
-                coordinator, stores, config.update_mode, config.reduction, saved, compile_kernels
-            )
+            model = JobModel(coordinator, stores, *job, saved, compile_kernels, find_installed_rule)
             return coordinator, model
         threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         opened.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._local = build_local(
             self.buffers,
-            config.update_mode,
-            config.reduction,
+            *job,
             threads,
             saved,
             compile_kernels,
             on_failed=self.fail,
+            find_rule=find_installed_rule,
         )
         return self._local.coordinator, self._local.model
 

@@ -16,6 +16,7 @@ from edl_master import codec
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import part_path, write_part
+from edl_master.config.installed_rules import find_installed_rule
 from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
@@ -176,7 +177,7 @@ class App:
         self._job = begin.job.name
         logs.identify(job=self._job)
         model = command_codec.model_from(begin)
-        optimizer = parse_optimizer(json.loads(begin.model.optimizer_json))
+        optimizer = parse_optimizer(json.loads(begin.model.optimizer_json), find_installed_rule)
         mode = command_codec.mode_from(begin)
         part = shard_layouts(model, begin.servers, optimizer, mode)[self._server]
 

@@ -11,7 +11,7 @@ from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.modes import Reduction, UpdateMode
-from edl_master.core.parameters.optimizers import parse_optimizer
+from edl_master.core.parameters.optimizers import FindRule, find_no_rule, parse_optimizer
 from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.core.parameters.snapshot import SnapshotError
 from edl_master.core.parameters.table_spec import TableSpec
@@ -35,6 +35,7 @@ class JobModel:
         saved: the state to restore; None for a new job.
         on_described: called once there is a model, and has ``warm_up`` called in the background;
             None: the first description compiles everything before it returns.
+        find_rule: as for ``parse_optimizer``.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class JobModel:
         reduction: Reduction | None = None,
         saved: SavedParameters | None = None,
         on_described: Callable[[], None] | None = None,
+        find_rule: FindRule = find_no_rule,
     ) -> None:
         self._coordinator = coordinator
         self._stores = stores
@@ -52,6 +54,7 @@ class JobModel:
         self._reduction = reduction
         self._saved = saved
         self._on_described = on_described or self.warm_up
+        self._find_rule = find_rule
         self._describing = threading.Lock()
         self._layout: Layout | None = None
 
@@ -96,7 +99,7 @@ class JobModel:
 
     def _begin(self, layout: Layout, optimizer_json: str, reduction: str) -> None:
         with _translate_model_errors():
-            optimizer = parse_optimizer(json.loads(optimizer_json))
+            optimizer = parse_optimizer(json.loads(optimizer_json), self._find_rule)
             mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
             if self._saved and (difference := self._saved.model().mismatch(layout)):
                 raise SnapshotError(f"the snapshot is of another model: {difference}")

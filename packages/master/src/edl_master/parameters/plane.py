@@ -11,6 +11,7 @@ from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.modes import Reduction
+from edl_master.core.parameters.optimizers import FindRule, find_no_rule
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
@@ -215,6 +216,7 @@ def build_local(
     saved: SavedParameters | None = None,
     on_described: Callable[[], None] | None = None,
     on_failed: Callable[[Exception], None] = lambda error: None,
+    find_rule: FindRule = find_no_rule,
 ) -> LocalParts:
     """Build the parameter plane of a master without parameter servers.
 
@@ -226,10 +228,11 @@ def build_local(
         saved: as for ``JobModel``.
         on_described: as for ``JobModel``.
         on_failed: as for ``LockedShard``.
+        find_rule: as for ``parse_optimizer``.
     """
     snapshots = SnapshotFutures()
     shard = LockedShard(buffers, snapshots.fill, on_failed)
     stores = LocalStores(shard, snapshots, executor)
     coordinator = Coordinator(stores)
-    model = JobModel(coordinator, stores, make_mode, reduction, saved, on_described)
+    model = JobModel(coordinator, stores, make_mode, reduction, saved, on_described, find_rule)
     return LocalParts(coordinator, model, shard, ParameterPlane(coordinator, shard))

@@ -166,7 +166,7 @@ def restore_job(
 
 
 def parts_of(path: Path) -> tuple[Snapshot, ...]:
-    """What there is of values in a checkpoint that was found to be whole: by part, or at once."""
+    """Return the parameters in a whole checkpoint: one snapshot for each part, or a single one."""
     found = read_checkpoint(path)
     return tuple(_snapshot(part) for part in found.parts or (found,))
 
@@ -212,7 +212,7 @@ def _newest(
 
 
 def _version(checkpoint: Checkpoint) -> int:
-    """Of its parameters; jobs on a trained model have none, and one place only."""
+    """Return the version of its parameters; jobs on a trained model have none."""
     plane = checkpoint.documents.get(PLANE)
     return int(plane["version"]) if plane else 0
 

@@ -284,7 +284,7 @@ def test_a_single_infinity_or_nan_is_found_anywhere(size: int, dtype: str) -> No
 @pytest.mark.parametrize(
     ("serialized", "says"),
     [
-        ({"class_name": "Muon", "config": {}}, "class = Muon is not supported: use one of SGD"),
+        ({"class_name": "Zigzag", "config": {}}, "class = Zigzag is not supported: use one of SGD"),
         (
             {"class_name": "LossScaleOptimizer", "config": {}},
             "LossScaleOptimizer.*give its inner optimizer",

@@ -31,12 +31,9 @@ class CombinedUpdater:
         """
         self.optimizer = optimizer
         self.slots: dict[str, dict[ArenaKey, Array]] = {}
-        taken = frozenset[str]().union(*(other.variables for other in optimizer.others))
-        names = [frozenset(v.name for v in layout.variables) - taken]
-        names += [other.variables for other in optimizer.others]
         self._updaters = [
-            Updater(one, layout, executor, variables, self.slots)
-            for one, variables in zip(optimizer.each, names, strict=True)
+            Updater(one, layout, executor, names, self.slots, number)
+            for number, (one, names) in enumerate(optimizer.shares(layout))
         ]
 
     @property

@@ -23,21 +23,27 @@ class OptimizerUnsupported(ValueError):
 
 def unwrap(
     serialized: Mapping[str, Any], option: str, module: str, remedy: str
-) -> tuple[str, dict[str, Any]]:
-    """Class name and configuration of a serialized Keras object.
+) -> tuple[str, dict[str, Any], bool]:
+    """Return class name and configuration of a serialized object, and whether it is Keras's own.
+
+    A subclass of a user may have the name of one of Keras and do something else.
 
     Raises:
-        OptimizerUnsupported: it is malformed, or a class that is not Keras's own: a subclass may
-            have a known name and another rule.
+        OptimizerUnsupported: it is malformed.
     """
     name, config = serialized.get("class_name"), serialized.get("config")
     if not isinstance(name, str) or not isinstance(config, Mapping):
         raise OptimizerUnsupported(option, f"{dict(serialized)!r}", remedy)
     origin = serialized.get("module") or module
-    if serialized.get("registered_name") or origin != module:
-        where = serialized.get("registered_name") or f"{origin}.{name}"
-        raise OptimizerUnsupported(option, f"{where}, a class of your own,", remedy)
-    return name, dict(config)
+    is_keras = origin == module and not serialized.get("registered_name")
+    return name, dict(config), is_keras
+
+
+def foreign_class(serialized: Mapping[str, Any], option: str, remedy: str) -> OptimizerUnsupported:
+    """Return the refusal of a class that is not Keras's own."""
+    name = f"{serialized.get('module')}.{serialized['class_name']}"
+    where = serialized.get("registered_name") or name
+    return OptimizerUnsupported(option, f"{where}, a class of your own,", remedy)
 
 
 def read_fields(owner: str, kind: type[Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -284,6 +284,35 @@ def lion(
 
 
 @compiled
+def schedule_free_adamw(
+    w: Array,
+    g: Array,
+    scale: float,
+    limit: float,
+    decay: float,
+    d: Array,
+    v: Array,
+    lr: float,
+    beta_1: float,
+    rate_2: float,
+    correction_2: float,
+    epsilon: float,
+    weight: float,
+) -> None:
+    """``rules.ScheduleFreeAdamW``; ``d`` is ``z - w``, ``weight`` is ``1 / t``."""
+    for i in range(w.size):
+        g_i = _ready(g[i], scale, limit)
+        vi = v[i] + (g_i * g_i - v[i]) * rate_2
+        v[i] = vi
+        z = w[i] + d[i] - lr * g_i / (sqrt(vi / correction_2) + epsilon)
+        x = (w[i] - w[i] * decay - (1 - beta_1) * z) / beta_1
+        x = (1 - weight) * x + weight * z
+        wi = (1 - beta_1) * z + beta_1 * x
+        w[i] = wi
+        d[i] = z - wi
+
+
+@compiled
 def moving_average(a: Array, w: Array, momentum: float, rest: float, overwrite: bool) -> None:
     """``a`` follows ``w``; with ``overwrite``, ``w`` then becomes ``a``."""
     for i in range(w.size):

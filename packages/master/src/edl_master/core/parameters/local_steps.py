@@ -115,6 +115,12 @@ def check_local_steps(optimizer: Optimizer, layout: Layout, mode: UpdateMode) ->
         return
     if layout.tables:
         raise ValueError("embedding tables cannot be combined with local steps")
+    if any(one.name == "ScheduleFreeAdamW" for one in optimizer.each):
+        raise OptimizerUnsupported(
+            "class",
+            "ScheduleFreeAdamW with --local-steps",
+            "train without --local-steps: no worker sees all values that it averages",
+        )
     if optimizer.keeps_average:
         raise OptimizerUnsupported(
             f"{optimizer.name}.use_ema",

@@ -6,16 +6,57 @@ at once; no option is ever ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
-from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_fields, unwrap
-from edl_master.core.parameters.rules import RULES, Rule
+from edl_master.core.parameters.keras_config import (
+    OptimizerUnsupported,
+    foreign_class,
+    read_fields,
+    unwrap,
+)
+from edl_master.core.parameters.layout import Layout
+from edl_master.core.parameters.rules import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Ftrl,
+    Lion,
+    Nadam,
+    RMSprop,
+    ScheduleFreeAdamW,
+)
 from edl_master.core.parameters.schedules import Schedule, parse_learning_rate
+from edl_master.core.parameters.update_rules import Rule, WholeVariableRule
+from edl_master.core.parameters.whole_variable_rules import Adafactor, Lamb, Muon
+
+RULES: Mapping[str, type[Any]] = {
+    "SGD": SGD,
+    "Adam": Adam,
+    "AdamW": Adam,
+    "Adafactor": Adafactor,
+    "Adagrad": Adagrad,
+    "Adadelta": Adadelta,
+    "RMSprop": RMSprop,
+    "Adamax": Adamax,
+    "Nadam": Nadam,
+    "Ftrl": Ftrl,
+    "Lamb": Lamb,
+    "Lion": Lion,
+    "Muon": Muon,
+    "ScheduleFreeAdamW": ScheduleFreeAdamW,
+}
+"""Rules of Keras's optimizers, by the name of the class."""
+
+FindRule = Callable[[str], type[Any] | None]
+"""From the name of a class of optimizers to the rule that an installed package has for it; None if
+none has. It raises ``OptimizerUnsupported`` if that rule cannot be used."""
 
 OTHERS = "others"
 """Key next to ``class_name`` with further optimizers, each with the names of its ``variables``."""
@@ -24,7 +65,11 @@ EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
 """Key next to ``class_name`` with the names of variables without weight decay: what the user told
 ``exclude_from_weight_decay``, which Keras itself does not serialize."""
 
+_DEFAULT_RATES = {"SGD": 0.01, "ScheduleFreeAdamW": 0.0025}
+_DEFAULT_DECAYS = {"AdamW": 0.004, "Muon": 0.004}
+
 _INSTEAD = {
+    "MultiOptimizer": "give one optimizer, or a model of your own whose train_step uses several",
     "LossScaleOptimizer": "give its inner optimizer; for mixed precision use mixed_bfloat16",
     "loss_scale_factor": "leave it out; for mixed precision use mixed_bfloat16, which needs none",
     "gradient_accumulation_steps": "use --update sync with --grads-to-wait, which does the same",
@@ -94,6 +139,24 @@ class Optimizer:
         """Whether any of them keeps an average of values."""
         return any(one.ema is not None for one in self.each)
 
+    @property
+    def needs_whole_variables(self) -> bool:
+        """Whether no variable of some optimizer may be cut."""
+        return any(isinstance(one.rule, WholeVariableRule) for one in self.each)
+
+    @property
+    def row_slots(self) -> tuple[float, ...]:
+        """The initial number of each slot of an embedding table's rows."""
+        if isinstance(self.rule, WholeVariableRule):
+            return ()
+        return tuple(slot.initial for slot in self.rule.slots() if slot.used)
+
+    def shares(self, layout: Layout) -> Iterator[tuple[Optimizer, frozenset[str]]]:
+        """Yield this one and each of ``others`` with the names of its variables."""
+        taken = frozenset[str]().union(*(other.variables for other in self.others))
+        yield self, frozenset(v.name for v in layout.variables) - taken
+        yield from ((other.optimizer, other.variables) for other in self.others)
+
     def rate_at(self, iteration: int, given: float | None) -> np.float32:
         """The learning rate of an update: the given one, or that of the schedule."""
         return self.learning_rate(iteration) if given is None else np.float32(given)
@@ -112,56 +175,68 @@ class ParameterGroup:
     variables: frozenset[str]
 
 
-def parse_optimizer(serialized: Mapping[str, Any]) -> Optimizer:
+def find_no_rule(name: str) -> None:
+    """Return None: no further rules are wanted."""
+    del name
+
+
+def parse_optimizer(serialized: Mapping[str, Any], find_rule: FindRule = find_no_rule) -> Optimizer:
     """Read an optimizer as ``keras.optimizers.serialize`` gives it.
 
     Args:
         serialized: ``class_name`` and ``config``; what ``config`` leaves out has Keras's
             default. ``excluded_from_weight_decay`` next to them may list names of variables, and
             ``others`` further optimizers, each with the names of its ``variables``.
+        find_rule: finds rules of classes that are not Keras's, or not supported here.
 
     Raises:
         OptimizerUnsupported: the class or an option is not supported; the message says which
             and what to use instead.
     """
-    remedy = f"use one of {', '.join(RULES)}"
-    given = serialized.get("class_name")
-    if isinstance(given, str):
-        remedy = _INSTEAD.get(given, remedy)
-    name, config = unwrap(serialized, "optimizer", "keras.optimizers", remedy)
-    if name not in RULES:
-        raise OptimizerUnsupported("class", name, remedy)
-
+    name, config, kind = _find_class(serialized, find_rule)
     shared_names = set(_SharedOptions.__dataclass_fields__)
     shared = _SharedOptions(**{k: v for k, v in config.items() if k in shared_names})
     own = {k: v for k, v in config.items() if k not in shared_names}
-    kind: Any = RULES[name]
     rule: Rule = kind(**read_fields(name, kind, own))
     for option in ("loss_scale_factor", "gradient_accumulation_steps"):
         if value := getattr(shared, option):
             raise OptimizerUnsupported(f"{name}.{option}", str(value), _INSTEAD[option])
     rate = shared.learning_rate
-    decay = shared.weight_decay
-    if name == "AdamW" and "weight_decay" not in config:
-        decay = 0.004
+    decay = config.get("weight_decay", _DEFAULT_DECAYS.get(name))
     return Optimizer(
         name=name,
         config=dict(serialized),
         rule=rule,
-        learning_rate=parse_learning_rate(_default_rate(name) if rate is None else rate),
+        learning_rate=parse_learning_rate(
+            _DEFAULT_RATES.get(name, 0.001) if rate is None else rate
+        ),
         clipping=_clipping(name, shared),
         weight_decay=float(decay or 0.0),
         undecayed=frozenset(serialized.get(EXCLUDED_FROM_DECAY) or ()),
         ema=_ema(shared),
         others=tuple(
-            ParameterGroup(parse_optimizer(other), frozenset(other["variables"]))
+            ParameterGroup(parse_optimizer(other, find_rule), frozenset(other["variables"]))
             for other in serialized.get(OTHERS) or ()
         ),
     )
 
 
-def _default_rate(name: str) -> float:
-    return 0.01 if name == "SGD" else 0.001
+def _find_class(
+    serialized: Mapping[str, Any], find_rule: FindRule
+) -> tuple[str, dict[str, Any], type[Any]]:
+    """Return the name of a class of optimizers, its configuration and its rule."""
+    given = serialized.get("class_name")
+    remedy = f"use one of {', '.join(RULES)}, or install a package with a rule for it"
+    if isinstance(given, str):
+        remedy = _INSTEAD.get(given, remedy)
+    name, config, is_keras = unwrap(serialized, "optimizer", "keras.optimizers", remedy)
+    kind = RULES.get(name) if is_keras else None
+    kind = kind or find_rule(name)
+    if kind is None and is_keras:
+        raise OptimizerUnsupported("class", name, remedy)
+    if kind is None:
+        raise foreign_class(serialized, "optimizer", remedy)
+    return name, config, kind
 
 
 def _clipping(name: str, options: _SharedOptions) -> Clipping:

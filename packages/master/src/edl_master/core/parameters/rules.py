@@ -1,4 +1,4 @@
-"""Update rules: what each optimizer does to a value, with the names and defaults of Keras 3.
+"""Rules that a kernel applies element by element, with the names and defaults of Keras 3.
 
 In the formulas ``w`` is the value, ``g`` its gradient, ``lr`` the learning rate and ``t`` the
 number of the step, from 1. A rule is immutable; what it remembers is in slots (arrays shaped like
@@ -12,64 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
-Factors: TypeAlias = tuple[Any, ...]
-"""Numbers (of the arena's dtype) and flags that a kernel takes after its slots."""
-
-Memory: TypeAlias = dict[str, float]
+from edl_master.core.parameters.update_rules import Factors, Memory, Slot, StatelessRule
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """State of an optimizer, shaped like the values; an unused one takes no memory."""
-
-    name: str
-    initial: float = 0.0
-    used: bool = True
-
-
-class Rule(Protocol):
-    """An update rule: which kernel, which slots, which numbers."""
-
-    @property
-    def kernel(self) -> str:
-        """Name of the loop in ``kernels``."""
-        ...
-
-    def slots(self) -> tuple[Slot, ...]:
-        """Slots in the order in which the kernel takes them."""
-        ...
-
-    def advance(self, step: int, memory: Mapping[str, float]) -> Memory:
-        """What the rule remembers at step ``step`` (from 1), given what it did before."""
-        ...
-
-    def factors(self, step: int, lr: Any, memory: Mapping[str, float]) -> Factors:
-        """The kernel's last arguments at step ``step`` (from 1).
-
-        Args:
-            step: number of the step.
-            lr: learning rate, a numpy scalar of the arena's dtype.
-            memory: what ``advance`` gave for this step.
-        """
-        ...
-
-
-class _StatelessRule:
-    """Base of the rules that remember nothing but their slots."""
-
-    __slots__ = ()
-
-    def advance(self, step: int, memory: Mapping[str, float]) -> Memory:
-        del step, memory
-        return {}
-
-
-@dataclass(frozen=True, slots=True)
-class SGD(_StatelessRule):
+class SGD(StatelessRule):
     """Gradient descent.
 
     ``w -= lr g``; with momentum ``m = momentum m - lr g; w += m``; with nesterov
@@ -88,7 +39,7 @@ class SGD(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adam(_StatelessRule):
+class Adam(StatelessRule):
     """Adam, and AMSGrad.
 
     ``m += (g - m)(1 - beta_1); v += (g² - v)(1 - beta_2)``, then
@@ -122,7 +73,7 @@ class Adam(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adagrad(_StatelessRule):
+class Adagrad(StatelessRule):
     """``a += g²; w -= lr g / sqrt(a + epsilon)``; ``a`` begins at its initial value."""
 
     initial_accumulator_value: float = 0.1
@@ -137,7 +88,7 @@ class Adagrad(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adadelta(_StatelessRule):
+class Adadelta(StatelessRule):
     """Adadelta.
 
     ``a = rho a + (1 - rho) g²``; ``s = -g sqrt(d + epsilon) / sqrt(a + epsilon)`` with the
@@ -157,7 +108,7 @@ class Adadelta(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class RMSprop(_StatelessRule):
+class RMSprop(StatelessRule):
     """``v = rho v + (1 - rho) g²; s = lr g / sqrt(v + epsilon); w -= s``.
 
     With centered, ``c = rho c + (1 - rho) g`` and ``v - c²`` takes the place of ``v`` under the
@@ -191,7 +142,7 @@ class RMSprop(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adamax(_StatelessRule):
+class Adamax(StatelessRule):
     """Adam with the infinity norm.
 
     ``m += (g - m)(1 - beta_1); u = max(beta_2 u, |g|)``, then
@@ -251,7 +202,7 @@ class Nadam:
 
 
 @dataclass(frozen=True, slots=True)
-class Ftrl(_StatelessRule):
+class Ftrl(StatelessRule):
     """Follow the regularized leader.
 
     With ``p = -learning_rate_power``:
@@ -284,7 +235,7 @@ class Ftrl(_StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Lion(_StatelessRule):
+class Lion(StatelessRule):
     """``w -= lr sign(beta_1 m + (1 - beta_1) g); m = beta_2 m + (1 - beta_2) g``."""
 
     beta_1: float = 0.9
@@ -300,16 +251,38 @@ class Lion(_StatelessRule):
         return lr, beta_1, 1 - beta_1, beta_2, 1 - beta_2
 
 
-RULES: dict[str, type[Rule]] = {
-    "SGD": SGD,
-    "Adam": Adam,
-    "AdamW": Adam,
-    "Adagrad": Adagrad,
-    "Adadelta": Adadelta,
-    "RMSprop": RMSprop,
-    "Adamax": Adamax,
-    "Nadam": Nadam,
-    "Ftrl": Ftrl,
-    "Lion": Lion,
-}
-"""Rules by the name of the Keras class."""
+@dataclass(frozen=True, slots=True)
+class ScheduleFreeAdamW(StatelessRule):
+    """Schedule-free AdamW.
+
+    ``z`` is where the gradient steps are made, ``x`` the average of all ``z``, and ``w`` lies
+    between them. With ``lr`` growing from 0 for the first warmup_steps:
+    ``v += (g² - v)(1 - beta_2); z -= lr g / (sqrt(v / (1 - beta_2^t)) + epsilon)``,
+    ``x = (w - (1 - beta_1) z) / beta_1; x += (z - x) / t``, then
+    ``w = (1 - beta_1) z + beta_1 x``. The slot has ``z - w``, which is 0 at first.
+
+    The paper computes the first ``x`` from the ``z`` before the step. Keras means to, but with
+    TensorFlow its "old" value is the variable itself, which has changed by then.
+    """
+
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    warmup_steps: int = 0
+    kernel: ClassVar[str] = "schedule_free_adamw"
+
+    def slots(self) -> tuple[Slot, ...]:
+        return Slot("distance"), Slot("velocity")
+
+    def factors(self, step: int, lr: Any, memory: Mapping[str, float]) -> Factors:
+        real = type(lr)
+        if self.warmup_steps > 0:
+            lr = lr * min(real(step) / real(self.warmup_steps), real(1))
+        return (
+            lr,
+            real(self.beta_1),
+            1 - real(self.beta_2),
+            1 - real(self.beta_2) ** real(step),
+            real(self.epsilon),
+            1 / real(step),
+        )

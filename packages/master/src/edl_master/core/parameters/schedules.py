@@ -14,7 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edl_master.core.parameters.keras_config import OptimizerUnsupported, read_fields, unwrap
+from edl_master.core.parameters.keras_config import (
+    OptimizerUnsupported,
+    foreign_class,
+    read_fields,
+    unwrap,
+)
 
 F = np.float32
 
@@ -191,7 +196,9 @@ def parse_learning_rate(value: object) -> Schedule:
     remedy = f"use a number or one of {', '.join(_SCHEDULES)}"
     if not isinstance(value, Mapping):
         raise OptimizerUnsupported("learning_rate", f"{value!r}", remedy)
-    name, config = unwrap(value, "learning_rate", "keras.optimizers.schedules", remedy)
+    name, config, is_keras = unwrap(value, "learning_rate", "keras.optimizers.schedules", remedy)
+    if not is_keras:
+        raise foreign_class(value, "learning_rate", remedy)
     if name not in _SCHEDULES:
         raise OptimizerUnsupported("learning_rate", name, remedy)
     kind: Any = _SCHEDULES[name]

@@ -20,6 +20,7 @@ from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.local_steps import is_local
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, ParameterGroup
+from edl_master.core.parameters.slot_layout import slot_ranges
 from edl_master.core.parameters.snapshot import Snapshot, Stored
 from edl_master.core.parameters.tables.row_chunks import pack, unpack
 
@@ -35,7 +36,7 @@ class ShardLayout:
 
     Attributes:
         start, stop: its bytes of the payload of parameters.
-        layout: its pieces of variables, flat and under their names, and all tables.
+        layout: its variables and pieces of such (flat, under the same names), and all tables.
     """
 
     start: int
@@ -88,7 +89,8 @@ def shard_layouts(
     Args:
         model: the layout of the whole model.
         servers: number of shards, at least 1.
-        optimizer: clipping by norm allows boundaries between variables only.
+        optimizer: with clipping by norm, or a rule of whole variables, boundaries are between
+            variables.
         mode: when a gradient becomes an update.
 
     Raises:
@@ -100,7 +102,8 @@ def shard_layouts(
         raise LayoutError("with parameter servers, trainable variables must come first")
     if shared_sum_count(model, servers, optimizer, mode):
         _check_clipping(model, optimizer, mode)
-    apart = any(isinstance(one.clipping, ClipNorm) for one in optimizer.each)
+    apart = optimizer.needs_whole_variables
+    apart |= any(isinstance(one.clipping, ClipNorm) for one in optimizer.each)
     cuts = [0]
     for number in range(1, servers):
         wanted = model.parameter_nbytes * number // servers
@@ -148,15 +151,17 @@ def reshard(
         ValueError: the saved rows or arenas do not have the sizes of the model.
     """
     arrays: dict[str, Stored] = {}
+    ranges = slot_ranges(optimizer, model, shard.layout)
     for name in dict.fromkeys(name for one in saved for name in one.arrays):
         *_, kind, dtype = name.split("/")
         if kind in ("trainable", "state"):
             key = ArenaKey(kind == "trainable", dtype)
-            if size := shard.layout.sizes.get(key, 0):
-                start = _elements_before(model, shard.start, key)
+            start = _elements_before(model, shard.start, key)
+            start, stop = ranges.get(name, (start, start + shard.layout.sizes.get(key, 0)))
+            if start < stop:
                 found = [one.arrays[name] for one in saved if name in one.arrays]
-                arrays[name] = _elements([np.asarray(a) for a in found], start, start + size)
-    depth = 1 + sum(slot.used for slot in optimizer.rule.slots())
+                arrays[name] = _elements([np.asarray(a) for a in found], start, stop)
+    depth = 1 + len(optimizer.row_slots)
     for number, table in enumerate(shard.layout.tables):
         arrays |= _rows(saved, f"tables/{number}/rows/", table.dim * depth, owned)
         arrays |= _accumulated_rows(saved, f"accumulated/tables/{number}", owned)
@@ -213,7 +218,8 @@ def _overlapping(model: Layout, start: int, stop: int) -> Iterator[Variable]:
         first, last = max(at, start), min(at + variable.nbytes, stop)
         if first < last:
             size = (last - first) // variable.itemsize
-            yield Variable(variable.name, (size,), variable.dtype, variable.trainable)
+            shape = variable.shape if size == variable.size else (size,)
+            yield Variable(variable.name, shape, variable.dtype, variable.trainable)
         at += variable.nbytes
 
 

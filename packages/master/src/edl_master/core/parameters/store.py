@@ -69,8 +69,7 @@ class ParameterStore:
         self._mode = mode
         self._values = Values(layout, executor)
         self._updater = make_updater(mode, optimizer, layout, executor)
-        slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
-        self._tables = Tables(layout.tables, slots, executor)
+        self._tables = Tables(layout.tables, optimizer.row_slots, executor)
         self._accumulated_rows = AccumulatedRows(len(self._tables))
         self._frozen = FrozenVersions()
         self._views = CopyOnWriteViews(executor)

@@ -18,7 +18,7 @@ from edl_master.core.parameters.updater import Updater
 def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     """Compile the loops that any table needs under this optimizer."""
     spec = replace(spec, name="warm-up", dim=1, min_count=1, max_age=1)
-    slots = tuple(slot.initial for slot in optimizer.rule.slots() if slot.used)
+    slots = optimizer.row_slots
     updater = Updater(replace(optimizer, undecayed=frozenset(), ema=None), Layout([], [spec]), None)
     table = Table(spec, slots)
     ids = read_only(np.zeros(1, np.int64))

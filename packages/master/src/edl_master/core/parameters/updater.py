@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,11 +18,18 @@ from edl_master.core.parameters.arithmetic import (
     sum_of_squares,
 )
 from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, ClipValue, shrink
-from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Variable
+from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, Place, Variable
 from edl_master.core.parameters.optimizers import Ema, Optimizer
 from edl_master.core.parameters.payload import zeros
-from edl_master.core.parameters.rules import Factors
+from edl_master.core.parameters.slot_layout import SlotPlace, place_slots
 from edl_master.core.parameters.tables.table import ResolvedGradient, Table
+from edl_master.core.parameters.update_rules import (
+    Factors,
+    KernelRule,
+    Slot,
+    Step,
+    WholeVariableRule,
+)
 
 RowUpdate = tuple[Table, ResolvedGradient]
 """A table, and gradients of some of its rows."""
@@ -30,12 +37,19 @@ RowUpdate = tuple[Table, ResolvedGradient]
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Elements of one arena that share clipping and weight decay."""
+    """Elements of one arena that share clipping and weight decay.
+
+    Attributes:
+        arena: that has them, from ``start`` to ``stop``.
+        decay: the weight decay, to be multiplied with the learning rate.
+        variable: that they are, if each is updated as a whole.
+    """
 
     arena: ArenaKey
     start: int
     stop: int
-    decays: bool
+    decay: float
+    variable: Variable | None = None
 
 
 class Updater:
@@ -43,8 +57,9 @@ class Updater:
 
     Attributes:
         iterations: updates made so far; the position in the learning rate's schedule.
-        slots: the optimizer's state, by slot and arena. Slots are just state: arrays shaped like
-            the arenas, to be saved and restored as they are.
+        slots: the optimizer's state, by slot and arena. Slots are just state: flat arrays to be
+            saved and restored as they are, shaped like the arenas unless the rule needs whole
+            variables.
         memory: the numbers that the rule carries from step to step.
         rate: the learning rate of all further updates; None: what the optimizer's schedule says.
     """
@@ -56,6 +71,7 @@ class Updater:
         executor: Executor | None,
         variables: frozenset[str] | None = None,
         slots: dict[str, dict[ArenaKey, Array]] | None = None,
+        number: int = 0,
     ) -> None:
         """Make the slots, as large as all variables of the layout.
 
@@ -66,6 +82,7 @@ class Updater:
             variables: names of those that are updated, without rows of tables; None: all.
             slots: those of other updaters of the layout, which further ones join: each uses its
                 own variables' elements of them.
+            number: of the optimizer among those of the model.
         """
         self.optimizer = optimizer
         self.iterations = 0
@@ -74,11 +91,23 @@ class Updater:
         self._executor = executor
         self._arenas = layout.arenas(trainable=True)
         self._segments = tuple(_segments(optimizer, layout, variables))
+        self._variables = [
+            v
+            for v in layout.variables
+            if v.trainable and (variables is None or v.name in variables)
+        ]
         self._tables = [table.name for table in layout.tables]
         self.slots: dict[str, dict[ArenaKey, Array]] = {} if slots is None else slots
-        for slot in optimizer.rule.slots():
-            if slot.used:
-                self._add_slot(slot.name, slot.initial, layout)
+        self._slot_places: dict[str, list[SlotPlace]] = {}
+        if isinstance(optimizer.rule, WholeVariableRule):
+            wanted = set(self._variables)
+            self._place_slots(
+                optimizer.rule, number, [p for p in layout.places if p.variable in wanted]
+            )
+        else:
+            for slot in optimizer.rule.slots():
+                if slot.used:
+                    self._add_slot(slot.name, slot.initial, layout)
         if optimizer.ema is not None:
             self._add_slot("average", 0.0, layout)
 
@@ -106,57 +135,78 @@ class Updater:
         optimizer, step = self.optimizer, self.iterations + 1
         rate = optimizer.rate_at(self.iterations, self.rate)
         limit = optimizer.clipping.limit if isinstance(optimizer.clipping, ClipValue) else np.inf
-        self.memory = optimizer.rule.advance(step, self.memory)
         gradient = {key: read_only(gradient[key]) for key in self._arenas}
-        loop = kernel(optimizer.rule.kernel)
-        jobs = []
         scales = self._scales(gradient, scale, rows, squares)
 
-        def numbers_for(real: Any, part_scale: float, decays: bool) -> tuple[Factors, Factors]:
-            decay = real(optimizer.weight_decay) * real(rate) if decays else real(0)
-            factors = optimizer.rule.factors(step, real(rate), self.memory)
-            return (real(part_scale), real(limit), decay), factors
+        def numbers_for(real: Any, part_scale: float, decay: float) -> Factors:
+            return real(part_scale), real(limit), real(decay) * real(rate)
 
+        jobs: list[partial[Any]] = []
+        rule = optimizer.rule
+        if not isinstance(rule, WholeVariableRule):
+            self.memory = rule.advance(step, self.memory)
+            loop = rule.kernel if callable(rule.kernel) else kernel(rule.kernel)
         for segment, segment_scale in zip(self._segments, scales, strict=False):
             key = segment.arena
             real: Any = np.dtype(key.dtype).type
-            numbers, factors = numbers_for(real, segment_scale, segment.decays)
+            numbers = numbers_for(real, segment_scale, segment.decay)
+            if isinstance(rule, WholeVariableRule):
+                arrays = values[key], gradient[key]
+                jobs.append(self._job_for(rule, segment, arrays, numbers, Step(step, real(rate))))
+                continue
+            factors = rule.factors(step, real(rate), self.memory)
             for cut in slices(segment.start, segment.stop):
-                slots = [array[cut] for array in self._slots_for(key)]
+                slots = [array[cut] for array in self._slots_for(rule, key)]
                 arrays = values[key][cut], gradient[key][cut]
                 jobs.append(partial(loop, *arrays, *numbers, *slots, *factors))
         run_all(jobs, self._executor)
         for (table, found), table_scale in zip(rows, scales[len(self._segments) :], strict=True):
-            decays = optimizer.weight_decay != 0 and table.spec.name not in optimizer.undecayed
-            numbers, factors = numbers_for(np.float32, table_scale, decays)
-            table.apply(found, partial(self._update_rows, loop, numbers, factors))
+            assert not isinstance(rule, WholeVariableRule), "rows are no whole variables"
+            is_excluded = table.spec.name in optimizer.undecayed
+            decay = 0.0 if is_excluded else optimizer.weight_decay
+            numbers = numbers_for(np.float32, table_scale, decay)
+            factors = rule.factors(step, np.float32(rate), self.memory)
+            table.apply(found, partial(self._update_rows, loop, rule.slots(), numbers, factors))
         if optimizer.ema is not None:
             self._move_average(optimizer.ema, values)
         self.iterations = step
 
+    def _job_for(
+        self,
+        rule: WholeVariableRule,
+        segment: _Segment,
+        arrays: tuple[Array, Array],
+        numbers: Factors,
+        step: Step,
+    ) -> partial[Any]:
+        """Return the update of a variable as a whole, given its arena and that of gradients."""
+        variable = segment.variable
+        assert variable is not None
+        value, gradient = (
+            array[segment.start : segment.stop].reshape(variable.shape) for array in arrays
+        )
+        places = self._slot_places.get(variable.name, ())
+        slots = {place.slot: place.view(self.slots) for place in places}
+        return partial(rule.run, variable, value, gradient, numbers, slots, step)
+
     def _update_rows(
         self,
         loop: Callable[..., Any],
+        slots_of_rule: Sequence[Slot],
         numbers: Factors,
         factors: Factors,
         values: Array,
         gradient: Array,
         slots: list[Array],
     ) -> None:
-        """What ``Table.apply`` does to the rows that it has gathered."""
+        """Update the rows that ``Table.apply`` has gathered."""
         used = iter(slots)
-        all_slots = [
-            next(used) if slot.used else np.empty(0, np.float32)
-            for slot in self.optimizer.rule.slots()
-        ]
+        all_slots = [next(used) if s.used else np.empty(0, np.float32) for s in slots_of_rule]
         loop(values, gradient, *numbers, *all_slots, *factors)
 
     def warm_up(self) -> None:
-        """Compile the loops for the dtypes in use, by an update of one element of each."""
-        tiny = Layout(Variable(str(key), (1,), key.dtype, True) for key in self._arenas)
-        values, gradient = (zeros(tiny.sizes, self._arenas) for _ in range(2))
-        optimizer = replace(self.optimizer, undecayed=frozenset())
-        Updater(optimizer, tiny, None).apply(values, gradient)
+        """Compile the loops for the dtypes in use."""
+        update_once(self.optimizer, self._variables)
 
     def finish(self, values: Arenas) -> bool:
         """Replace the values by their moving average; return False if there is none.
@@ -197,7 +247,7 @@ class Updater:
         rows: Sequence[RowUpdate],
         of_whole: tuple[float, ...],
     ) -> list[float]:
-        """What to multiply the gradient with, for each segment and then for each table."""
+        """Return the factors of the gradient, for each segment and then for each table."""
         match self.optimizer.clipping:
             case None | ClipValue():
                 return [scale] * (len(self._segments) + len(rows))
@@ -226,6 +276,15 @@ class Updater:
         for key, start, stop in self._ranges():  # another optimizer's may begin otherwise
             arenas[key][start:stop] = initial
 
+    def _place_slots(self, rule: WholeVariableRule, number: int, places: Sequence[Place]) -> None:
+        """Make the slots of variables, one behind the other."""
+        found = list(place_slots(rule, number, places))
+        for (group, arena), size in {(s.group, s.arena): s.stop for s in found}.items():
+            self.slots.setdefault(group, {})[arena] = np.empty(size, arena.dtype)
+        for slot in found:
+            self._slot_places.setdefault(slot.variable, []).append(slot)
+            slot.view(self.slots)[...] = slot.initial
+
     def _ranges(self) -> Iterator[tuple[ArenaKey, int, int]]:
         """The elements that are updated, as few ranges as possible."""
         last: tuple[ArenaKey, int, int] | None = None
@@ -239,11 +298,11 @@ class Updater:
         if last is not None:
             yield last
 
-    def _slots_for(self, key: ArenaKey) -> list[Array]:
+    def _slots_for(self, rule: KernelRule, key: ArenaKey) -> list[Array]:
         """The arrays that the kernel takes as slots; an unused slot is an empty array."""
         return [
             self.slots[slot.name][key] if slot.used else np.empty(0, key.dtype)
-            for slot in self.optimizer.rule.slots()
+            for slot in rule.slots()
         ]
 
     def _move_average(self, ema: Ema, values: Arenas) -> None:
@@ -263,18 +322,32 @@ class Updater:
         run_all(jobs, self._executor)
 
 
+def update_once(optimizer: Optimizer, variables: Iterable[Variable]) -> None:
+    """Make one update of few elements of each dtype and, if it matters, number of dimensions.
+
+    That compiles all loops, and shows whether a rule works.
+    """
+    whole = isinstance(optimizer.rule, WholeVariableRule)
+    kinds = {(v.dtype, len(v.shape) if whole else 1): v for v in variables}
+    tiny = Layout(replace(v, shape=(2,) * kind[1]) for kind, v in kinds.items())
+    values, gradient = (zeros(tiny.sizes, tiny.sizes) for _ in range(2))
+    Updater(replace(optimizer, undecayed=frozenset()), tiny, None).apply(values, gradient)
+
+
 def _segments(
     optimizer: Optimizer, layout: Layout, variables: frozenset[str] | None
 ) -> Iterator[_Segment]:
-    """Whole arenas if possible; single variables if some are left out, or clipped or decayed."""
-    decays = optimizer.weight_decay != 0
-    differ = isinstance(optimizer.clipping, ClipNorm) or (decays and optimizer.undecayed)
-    if differ or variables is not None:
-        for place in layout.places:
-            name = place.variable.name
-            if place.variable.trainable and (variables is None or name in variables):
-                excluded = name in optimizer.undecayed
-                yield _Segment(place.arena, place.start, place.stop, decays and not excluded)
-    else:
+    """Yield whole arenas if possible, and variables if some differ or are needed as a whole."""
+    rule, decay = optimizer.rule, optimizer.weight_decay
+    whole = rule if isinstance(rule, WholeVariableRule) else None
+    differ = isinstance(optimizer.clipping, ClipNorm) or (decay and optimizer.undecayed)
+    if not (differ or whole or variables is not None):
         for key in layout.arenas(trainable=True):
-            yield _Segment(key, 0, layout.sizes[key], decays)
+            yield _Segment(key, 0, layout.sizes[key], decay)
+        return
+    for place in layout.places:
+        variable = place.variable
+        if variable.trainable and (variables is None or variable.name in variables):
+            own = whole.weight_decay(variable, decay) if whole else decay
+            own = 0.0 if variable.name in optimizer.undecayed else own
+            yield _Segment(place.arena, place.start, place.stop, own, variable if whole else None)

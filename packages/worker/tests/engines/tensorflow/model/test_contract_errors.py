@@ -132,14 +132,9 @@ def loss(labels, predictions):
         ("def optimizer():\n    return 1 / 0", ErrorCode.MODEL_CONTRACT, "ZeroDivisionError"),
         ("def optimizer():\n    exit('x')", ErrorCode.MODEL_CONTRACT, "raised SystemExit: x"),
         (
-            "def optimizer():\n    return tf.keras.optimizers.Lamb()",
-            ErrorCode.OPTIMIZER_UNSUPPORTED,
-            "Lamb",
-        ),
-        (
             "class Mine(tf.keras.optimizers.SGD): pass\noptimizer = Mine",
             ErrorCode.OPTIMIZER_UNSUPPORTED,
-            "Mine",
+            "Mine, whose update rule",
         ),
         (
             "optimizer = tf.keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)",

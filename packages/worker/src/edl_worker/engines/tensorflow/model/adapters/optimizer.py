@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -14,8 +16,8 @@ from edl_worker.model_file.zoo import compatibility
 # The update rules that the master has, by the name of the Keras class.
 OPTIMIZERS = frozenset(
     (
-        *("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop"),
-        *("Adamax", "Nadam", "Ftrl", "Lion"),
+        *("SGD", "Adam", "AdamW", "Adafactor", "Adagrad", "Adadelta", "RMSprop", "Adamax"),
+        *("Nadam", "Ftrl", "Lamb", "Lion", "Muon", "ScheduleFreeAdamW"),
     )
 )
 _KNOWN = ", ".join(sorted(OPTIMIZERS))
@@ -24,6 +26,9 @@ SCHEDULES = (
     *("ExponentialDecay", "PiecewiseConstantDecay", "PolynomialDecay"),
     *("InverseTimeDecay", "CosineDecay", "CosineDecayRestarts"),
 )
+_ENTRY_POINTS = "edl.optimizers"
+"""Where packages have further rules. The master, in the same environment, loads them."""
+
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
@@ -68,11 +73,13 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             'Use the policy "mixed_bfloat16", which needs no scaling, or '
             "compile(..., auto_scale_loss=False).",
         )
-    if name not in OPTIMIZERS or not type(optimizer).__module__.startswith("keras."):
+    is_known = name in OPTIMIZERS and type(optimizer).__module__.startswith("keras.")
+    if not is_known and not entry_points(group=_ENTRY_POINTS, name=name):
         raise _unsupported(
             f"{signature} gives {name}, whose update rule the master does not implement",
             place,
-            f"Use one of {_KNOWN}.",
+            f"Use one of {_KNOWN}, or install a package that has a rule for {name} "
+            f"(an entry point of the group {_ENTRY_POINTS}).",
         )
     if (rate := _unknown_rate(optimizer)) is not None:
         raise _unsupported(
