@@ -23,6 +23,7 @@ from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.push_ledger import PushLedger
+from edl_master.parameters import locked_shard
 from edl_master.parameters.locked_shard import ReadRequest
 from edl_master.parameters.plane import LocalParts, Pulled, WaitLimit, build_local
 from edl_master.parameters.stores import Model
@@ -211,6 +212,24 @@ def test_a_second_description_must_be_the_first() -> None:
     fingerprint, values_missing = local.model.describe(VARIABLES, SGD, "sum")
     assert fingerprint == local.shard.layout.fingerprint
     assert not values_missing
+
+
+def test_a_push_during_a_long_compilation_comes_too_early_and_counts_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker repeats what is NOT_READY, and takes what has no answer for a lost master."""
+    monkeypatch.setattr(locked_shard, "_WARM_UP_WAIT_S", 0.01)
+    local = build_local(BufferPool(), lambda reduction: Async(), on_described=lambda: None)
+    local.model.describe(VARIABLES, SGD, "sum")
+    local.plane.initialize(WorkerId(0), memoryview(np.zeros(SIZE, np.float32)).cast("B"))
+    local.coordinator.grant(lease(0).task, lease(0).token)
+    for _ in range(3):
+        with pytest.raises(EdlError, match="still being compiled") as caught:
+            push(local, 0)
+        assert caught.value.code == ErrorCode.NOT_READY
+    local.model.warm_up()
+    assert push(local, 0) is PushOutcome.APPLIED
+    assert local.coordinator.applied(lease(0).task).minibatches == 1
 
 
 @pytest.mark.parametrize(

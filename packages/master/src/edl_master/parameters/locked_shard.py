@@ -32,8 +32,9 @@ from edl_master.parameters.errors import (
 
 log = logging.getLogger(__name__)
 
-_LONGEST_WARM_UP_S = 60.0
-"""After that the first push compiles for itself what is still missing."""
+_WARM_UP_WAIT_S = 5.0
+"""How long a call waits for loops that are being compiled. It is shorter than any deadline of a
+worker, so a worker hears NOT_READY and repeats the call, however long compiling takes."""
 
 LONGEST_WAIT_S = 4.0
 """How long a call may wait for the first command, and for another one. Together shorter than any
@@ -218,8 +219,13 @@ class LockedShard:
             self._changed.notify_all()
 
     def wait_until_warm(self) -> None:
-        """Wait for ``warm_up``, but not for ever."""
-        self._warm.wait(_LONGEST_WARM_UP_S)
+        """Wait for ``warm_up``, which takes minutes on a busy machine without a cache.
+
+        Raises:
+            EdlError: NOT_READY; it is not done yet.
+        """
+        if not self._warm.wait(_WARM_UP_WAIT_S):
+            raise not_ready("the update loops are still being compiled")
 
     # --- what workers send -----------------------------------------------------------------
 

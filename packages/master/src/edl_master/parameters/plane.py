@@ -118,10 +118,10 @@ class ParameterPlane:
             waiting: for the next step permit; None: not at all.
             on_decided: called with the result before anything is waited for.
         """
-        self._shard.wait_until_warm()
         with ExitStack() as memory:
             released = memory.enter_context(ExitStack())
             released.callback(release)
+            self._shard.wait_until_warm()
             with translate_payload_errors():
                 prepared = self._shard.store.prepare(gradient)
             reading = result = None
