@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        (("help",), ("./dev check", "./dev test --all", "left out")),
         (("cluster", "--help"), ("usage: ./dev cluster", "up", "image", "down", "goes to pytest")),
         (("cluster", "-h"), ("usage: ./dev cluster",)),
         (("cluster", "up", "--help"), ("usage: ./dev cluster up", "--nodes", "--simulated-nodes")),
