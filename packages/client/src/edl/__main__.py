@@ -69,7 +69,7 @@ def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     try:
         answer = root.main(args=list(args), prog_name=prog, standalone_mode=False)
     except SystemExit as end:
-        # So does the command line library if nobody reads what is printed.
+        # So does the command line library if the reader of the output has gone.
         if isinstance(end.__context__, BrokenPipeError):
             return UNREAD
         raise

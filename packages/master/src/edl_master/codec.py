@@ -99,7 +99,7 @@ def failure_of(error: EdlError) -> Failure:
 
 
 def failure_from(message: error_pb2.Error) -> Failure:
-    """An error as the core keeps it, for everybody to see; an unknown code becomes INTERNAL."""
+    """Decode an error for the core, without passwords; an unknown code becomes INTERNAL."""
     names = {code: name for name, code in ErrorCode.items() if code}
     return Failure(
         names.get(message.code, "INTERNAL"),

@@ -113,7 +113,7 @@ class BuilderClient:
                 call = self._stub.Watch(again, metadata=self._metadata)
 
     def cancel(self, build: str) -> None:
-        """End a build, for everybody. Raises: EdlError."""
+        """Cancel a build for all its subscribers. Raises: EdlError."""
         try:
             request = builder_pb2.CancelBuildRequest(id=build)
             self._stub.Cancel(request, metadata=self._metadata, timeout=_CALL_S)

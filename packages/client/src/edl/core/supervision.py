@@ -209,7 +209,7 @@ class Supervision:
         return state._with_master(seen, now)
 
     def _after_pause(self, now: float) -> Supervision:
-        """Extend the master's deadline by the time in which nobody observed it."""
+        """Extend the master's deadline by the time in which it was not observed."""
         pause_s = 0.0 if self.observed_at is None else now - self.observed_at
         extended_s = pause_s if pause_s > PAUSE_S else 0.0
         return replace(self, observed_at=now, alive_at=self.alive_at + extended_s)

@@ -19,11 +19,11 @@ from edl.core.submission import Submission
 from edl.core.timeline import TimelineSpan
 
 Say: TypeAlias = Callable[[str], object]
-"""Shows a sentence to whoever waits."""
+"""Shows a sentence to the waiting user."""
 
 
 def silent(text: str) -> None:
-    """Nobody waits."""
+    """Show nothing, because no user waits."""
 
 
 class MasterUnreachable(Exception):

@@ -21,7 +21,7 @@ supervisor is replaced after 70 s: workers start a supervisor first, and that ki
 OUTAGE_S = 600.0
 """How long a cluster that has answered before may leave calls unanswered; its jobs continue."""
 DENIED_S = 20.0
-"""How long a cluster that was away may refuse everybody: it reads users and roles at its start."""
+"""How long a cluster that was away may refuse all callers: it first reads users and roles."""
 
 
 def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:

@@ -27,7 +27,7 @@ class TokenRejected(Exception):
     """The API server has answered nothing but 401 for long: it no longer knows this pod.
 
     A pod's token ends with the pod. One such answer decides nothing: an API server that starts, or
-    that has lost its store, gives it to everybody.
+    that has lost its store, gives it to every caller.
     """
 
 

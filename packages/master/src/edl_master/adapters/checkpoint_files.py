@@ -56,7 +56,7 @@ class PiecewiseArray(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time by a clock that nobody sets, and by that of people.
+    """A time by a clock that is never set, and by the wall clock.
 
     Attributes:
         boot: identifies the start of the machine.

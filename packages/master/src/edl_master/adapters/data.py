@@ -36,7 +36,7 @@ class DataSet:
 
     Attributes:
         uris: of the files.
-        names: the same for everybody to see, without passwords.
+        names: the same names without passwords, for messages.
         counts: records of each.
         records: of all.
     """

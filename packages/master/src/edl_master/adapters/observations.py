@@ -30,6 +30,6 @@ class ObservationQueue:
         return tuple(observation for observation in seen if observation is not None)
 
     def close(self) -> None:
-        """Wake whoever waits: nothing more comes."""
+        """Wake all waiting threads: nothing more comes."""
         self._closed.set()
         self._seen.put(None)

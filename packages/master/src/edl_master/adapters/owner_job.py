@@ -71,7 +71,7 @@ class OwnerJob:
         retry_until_answered(lambda: api.patch(self._path, change), "ending the Job")
 
     def is_suspended(self, api: KubernetesApi) -> bool:
-        """Whether somebody has suspended the Job; asked once, since a terminated pod has no time.
+        """Tell whether the Job was suspended; asked once, since a terminated pod has no time.
 
         Raises:
             ApiError: the Job is gone.

@@ -24,7 +24,7 @@ from edl_runtime.local import job_directory
 log = logging.getLogger(__name__)
 
 HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
-"""Paths outside the page: the first two are for everybody and say nothing of the job."""
+"""Paths outside the page: the first two are public and reveal nothing about the job."""
 
 _COOKIE = "edl-page"
 _USED_LINKS = "used-links"
@@ -88,7 +88,7 @@ class PageAccess:
         key: of the page.
         folder: where used links are noted, for later masters too.
         job: name of the job, for those who know the page's path.
-        open_metrics: whether everybody who reaches the port gets the metrics.
+        open_metrics: whether anyone who reaches the port gets the metrics.
     """
 
     def __init__(self, key: PageKey, folder: Path, job: str, *, open_metrics: bool = False) -> None:

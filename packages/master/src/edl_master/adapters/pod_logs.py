@@ -81,7 +81,7 @@ class PodInspector:
     Args:
         logs: of the pods.
         report: gets what each of them says.
-        over: set when nobody wants to know any more.
+        over: set when the answer is no longer wanted.
     """
 
     def __init__(

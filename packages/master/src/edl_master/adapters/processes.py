@@ -306,7 +306,7 @@ class LocalProcesses:
         return max(0.0, kill_at - time.monotonic()) * 1000 + 1
 
     def _ended(self, process: _Process) -> None:
-        # Before the leader is waited for, while nobody else can have its number.
+        # Before the leader is reaped, while no other process can have its number.
         process_identity.kill_group(process.pid)
         # Its pidfd says that it has ended: this does not wait.
         status = process.child.wait() if process.child else None

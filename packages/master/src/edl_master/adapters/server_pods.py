@@ -38,7 +38,7 @@ class ServerPods:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Nobody outside of a pod can use the number of its process."""
+        """The number of a pod's process is of no use outside of the pod."""
         return (0,) * self._count
 
     @property

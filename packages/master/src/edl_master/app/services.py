@@ -213,7 +213,7 @@ class MasterServices:
     def _open_page(self, access: PageAccess) -> StatusServer:
         host, wanted = self._config.host, self._config.spec.serving.dashboard_port
         if not wanted and (port := self._directory.former_port("dashboard_url")):
-            # Open browsers, and links that nobody has clicked yet, have the former master's port.
+            # Open browsers, and links that were not clicked yet, have the former master's port.
             with contextlib.suppress(EdlError):
                 return StatusServer(host, port, self.report, access)
         return StatusServer(host, wanted, self.report, access)

@@ -44,7 +44,7 @@ def run(job_dir: Path) -> int:
         log.error("%s", error)
         return job_directory.DIRECTORY_TAKEN if error.code == ErrorCode.JOB_EXISTS else FAILED
     if supervision.is_released(job_dir):
-        # Whoever stopped the job could not know of this process before it held the directory.
+        # A command that stopped the job could not see this process before it held the directory.
         log.info("the job was stopped while this master started")
         return job_directory.DIRECTORY_TAKEN
     directory.lock.watch_supervisor()

@@ -110,7 +110,7 @@ class Config:
 
     @property
     def open_metrics(self) -> bool:
-        """Whether everybody who reaches the page's port gets the metrics."""
+        """Whether anyone who reaches the page's port gets the metrics."""
         return self.spec.serving.metrics_auth == "none"
 
     @property

@@ -145,7 +145,7 @@ def start_problem(pod: Pod, container: str) -> StartProblem | None:
 
 
 def is_at_work(pod: Pod, container: str) -> bool:
-    """Whether the container runs, and nobody has asked the pod to end."""
+    """Tell whether the container runs and the pod is not being deleted."""
     is_leaving = "deletionTimestamp" in pod["metadata"]
     has_ended = pod_end(pod, container) is not None
     return is_running(pod, container) and not (has_ended or is_leaving)

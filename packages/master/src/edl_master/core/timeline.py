@@ -131,7 +131,7 @@ class Timeline:
         self._instances: dict[WorkerId, _InstanceTiming] = {}
         self._finished: list[Span] = []
         self.dropped = 0
-        """Finished spans that were left out because nobody took the earlier ones."""
+        """The number of spans that were dropped because the earlier ones were not taken."""
 
     def record_lease(
         self, now: float, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token

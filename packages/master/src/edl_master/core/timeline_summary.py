@@ -98,7 +98,7 @@ class TimelineSummary:
         self._records: dict[WorkerId, _Record] = {}
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Take spans that nobody has added before."""
+        """Add spans that were not added before."""
         for span in spans:
             if isinstance(span, PhaseSpan):
                 self._add_phases(span)

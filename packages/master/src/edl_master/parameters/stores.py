@@ -79,7 +79,7 @@ class Stores(Protocol):
 
     @property
     def log_index(self) -> int:
-        """Number of commands appended so far; 0 where nobody has to wait for them."""
+        """The number of commands appended so far; 0 where no caller has to wait for them."""
         ...
 
     def append(self, command: Command) -> None:

@@ -233,7 +233,7 @@ def _workers_seen(last: LastSeen, *, running: bool = True) -> WorkersSeen:
 def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[float, float]:
     """Seconds of work that are undone, and seconds without a master.
 
-    By clocks that nobody sets, unless the machine was started again in between.
+    The clocks are monotonic, unless the machine was restarted in between.
 
     Args:
         elapsed_s: age of the job in the checkpoint.

@@ -92,7 +92,7 @@ class ParameterServerGroup:
             self._changed.notify_all()
 
     def report_failed(self, failure: EdlError) -> None:
-        """A server has failed: nobody waits for its part of a snapshot any more."""
+        """Stop waiting for a failed server's part of a snapshot."""
         with self._changed:
             self._failure = self._failure or failure
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Says what the start of a job's master waits for, while somebody waits with it."""
+"""Reports what the start of a job's master waits for."""
 
 from __future__ import annotations
 

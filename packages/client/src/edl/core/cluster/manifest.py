@@ -21,7 +21,7 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def is_queued(job: Submission) -> bool:
-    """Whether somebody else releases the job's Job."""
+    """Whether a queue releases the job's Job."""
     return job.suspend or QUEUE_LABEL in dict(job.labels)
 
 
@@ -144,7 +144,7 @@ def page_host(job: Submission, namespace: str) -> str:
 
 
 def _ingress(job: Submission, namespace: str) -> JsonObject:
-    """Publishes the page, and nothing else of its port: metrics may be for everybody there."""
+    """Publish the page, and nothing else of its port, where metrics may be public."""
     backend = {
         "service": {"name": objects.object_name(job.name), "port": {"name": "page"}},
     }
