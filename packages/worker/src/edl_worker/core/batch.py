@@ -15,9 +15,8 @@ class Batch:
     """The input of one step.
 
     Attributes:
-        features: a tensor or a nest of tensors with first dimension ``size``, for
-            ``ModelFile.call``.
-        labels: likewise, for ``ModelFile.compute_loss``; None in a prediction.
+        features: a tensor or a nest of tensors with first dimension ``size``, for the model.
+        labels: likewise, for the loss; None in a prediction.
         size: number of examples.
         weights: likewise, how much each example counts in the loss; None: all the same.
     """

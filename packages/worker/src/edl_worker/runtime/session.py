@@ -38,7 +38,7 @@ class Session:
     """One worker process as the master sees it.
 
     Attributes:
-        load: loads the model of a job; imports TensorFlow.
+        load: loads the model of a job, once its framework is imported.
         metrics_server: gets the token that the master names.
         started: ``time.monotonic()`` when the process began, for the phases of the start.
         registrations: with how many incarnations of the master this worker has registered.
