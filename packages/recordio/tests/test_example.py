@@ -155,9 +155,9 @@ class TestAgainstTensorFlow:
         floats = b"\x0d" + np.float32(1.5).tobytes() + b"\x0a\x04" + np.float32(2.5).tobytes()
         record = b""
         for name, kind, content in ((b"i", 3, integers), (b"f", 2, floats)):
-            feature = example._delimited(kind, content)
-            entry = example._delimited(1, name) + example._delimited(2, feature)
-            record += example._delimited(1, example._delimited(1, entry))
+            feature = example._with_length(kind, content)
+            entry = example._with_length(1, name) + example._with_length(2, feature)
+            record += example._with_length(1, example._with_length(1, entry))
         expected = {"i": np.array([1, 300, -1]), "f": np.array([1.5, 2.5], dtype=np.float32)}
         assert same(example.decode(record), expected)
         assert same(self._values(tf.train.Example.FromString(record)), expected)
