@@ -25,9 +25,7 @@ ROOT = Path(__file__).parent.parent
 BUDGETS = {
     "builder": 6,
     "client": 207,
-    "convert": 21,
     "master": 317,
-    "mlflow": 5,
     "proto": 0,
     "recordio": 26,
     "runtime": 9,

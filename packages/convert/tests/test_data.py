@@ -202,7 +202,7 @@ def test_a_reader_that_is_not_installed(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     done = edl("data", "convert", "t.parquet", "--to", "out", code=2)
-    assert "pip install 'edl-client[convert]'" in done.err
+    assert "pip install --force-reinstall edl-convert" in done.err
     monkeypatch.setitem(sys.modules, "PIL", None)
     (tmp_path / "photos" / "cat").mkdir(parents=True)
     (tmp_path / "photos" / "cat" / "1.png").write_bytes(b"")

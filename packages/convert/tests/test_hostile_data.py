@@ -97,7 +97,7 @@ def test_json_that_is_empty_deep_or_no_text(attempt: Attempt, tmp_path: Path) ->
 def test_a_huge_record_is_shown_and_not_decoded(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_convert.inspection._MOST_DECODED", 1000)
+    monkeypatch.setattr("edl_convert.inspection._MAX_DECODED_BYTES", 1000)
     with recordio.Writer(str(tmp_path / "huge.recordio")) as writer:
         writer.write(recordio.example.encode({"x": list(range(1000))}))
     done = attempt("data", "inspect", "huge.recordio", "-o", "json")

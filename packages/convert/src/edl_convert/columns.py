@@ -15,7 +15,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Cell(IntEnum):
-    """What a cell can be read as; of several cells, the greatest is what the column is."""
+    """The kinds of cells; a column is of the greatest kind among its cells."""
 
     EMPTY = 0
     INT = 1
@@ -24,7 +24,7 @@ class Cell(IntEnum):
 
 
 def cell_kind(text: str) -> Cell:
-    """What a cell's text is. ``nan`` and ``inf`` are floats; ``1_000`` is text.
+    """Return the kind of a cell's text. ``nan`` and ``inf`` are floats; ``1_000`` is text.
 
     So are identifiers that a number would change: ``007``, and integers beyond 64 bits.
     """
@@ -45,7 +45,7 @@ def cell_kind(text: str) -> Cell:
 
 
 def column_kind(known: Cell, cells: Iterable[str]) -> Cell:
-    """What a column is after more of its cells."""
+    """Return the kind of a column after more of its cells."""
     if known is Cell.TEXT:
         return known
     return max(known, *map(cell_kind, cells))

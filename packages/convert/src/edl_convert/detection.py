@@ -45,7 +45,7 @@ def open_source(
     Raises:
         EdlError, Problem: they are missing, unreadable, or not all of one format.
     """
-    places = [place for source in sources for place in _found(source)]
+    places = [place for source in sources for place in _find_places(source)]
     folders = [place for place in places if not scheme(place) and Path(place).is_dir()]
     if form is SourceFormat.IMAGES or (form is None and folders and _holds_images(folders[0])):
         if len(places) != 1 or not folders:
@@ -134,7 +134,7 @@ def detect(file: str) -> SourceFormat:
 
 
 def _remedy(file: str, suffix: str) -> str:
-    """What to do with a file of no known format."""
+    """Return the remedy for a file of no known format."""
     if suffix in IMAGE_SUFFIXES:
         return data_files.conversion(file)
     if suffix in OTHER_IMAGE_SUFFIXES:
@@ -142,7 +142,7 @@ def _remedy(file: str, suffix: str) -> str:
     return f"Name it: --format {'|'.join(SourceFormat)}"
 
 
-def _found(source: str) -> list[str]:
+def _find_places(source: str) -> list[str]:
     """The files and folders that a source names; of a folder in a store, the files in it.
 
     Raises:
@@ -155,7 +155,7 @@ def _found(source: str) -> list[str]:
             remedy="Name files or folders; . is the current folder.",
         )
     if scheme(source) not in ("", "file"):
-        return _stored(source)
+        return _find_stored(source)
     path = user_path(local_path(source))
     if path.exists() or path.is_symlink():
         found = [str(path)]
@@ -186,7 +186,7 @@ def _is_regular(place: Path) -> bool:
         return True
 
 
-def _stored(source: str) -> list[str]:
+def _find_stored(source: str) -> list[str]:
     """The objects that a URI names: one, those that fit a pattern, or those in a folder."""
     found = data_files.expand(source, "SRC")
     is_folder = PurePosixPath(found[0]).name != PurePosixPath(source).name

@@ -9,7 +9,7 @@ OTHER_IMAGE_SUFFIXES = frozenset((".tif", ".tiff", ".heic", ".heif", ".avif", ".
 
 
 class SourceFormat(StrEnum):
-    """What can be converted."""
+    """The formats that can be converted."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -20,7 +20,7 @@ class SourceFormat(StrEnum):
 
 
 class InspectedFormat(StrEnum):
-    """What can be inspected: what jobs can read, and what they write."""
+    """The formats that can be inspected: those that jobs read or write."""
 
     RECORDIO = "recordio"
     TFRECORD = "tfrecord"
@@ -30,7 +30,7 @@ class InspectedFormat(StrEnum):
 
 
 class Compression(StrEnum):
-    """Of the chunks of a RecordIO file."""
+    """The compression of the chunks of a RecordIO file."""
 
     NONE = "none"
     SNAPPY = "snappy"

@@ -20,7 +20,7 @@ from edl_convert.columns import number_classes
 from edl_convert.formats import OTHER_IMAGE_SUFFIXES, ImageForm
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions
-from edl_convert.tables import needs, unopened, unreadable
+from edl_convert.tables import cannot_open, needs, unreadable
 from edl_proto.errors import EdlError, ErrorCode
 
 OTHER_IMAGES = f"Save the images as PNG. edl reads {', '.join(sorted(IMAGE_SUFFIXES))}."
@@ -123,7 +123,7 @@ class ImageFolderSource:
             raise
         except Exception as error:  # each of Pillow's decoders raises errors of its own
             if isinstance(error, OSError) and error.errno:
-                raise unopened(error, file) from error
+                raise cannot_open(error, file) from error
             is_large = type(error).__name__ == "DecompressionBombError"
             raise unreadable(
                 f"not an image: {error}",
@@ -187,7 +187,7 @@ def pack(pixels: np.ndarray[Any, Any], form: ImageForm) -> Any:
 def is_idx(file: Path) -> bool:
     """Whether a file begins as idx files of bytes do, compressed or not."""
     try:
-        with _opened(file) as stream:
+        with _open(file) as stream:
             start = stream.read(4)
     except (OSError, EOFError, zlib.error):
         return False
@@ -196,11 +196,11 @@ def is_idx(file: Path) -> bool:
 
 def _read_idx(file: Path) -> np.ndarray[Any, Any]:
     try:
-        with _opened(file) as stream:
+        with _open(file) as stream:
             content = stream.read()
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno:
-            raise unopened(error, file) from error
+            raise cannot_open(error, file) from error
         raise unreadable(
             f"the file cannot be read: {error}", str(file), "Download the complete file again."
         ) from error
@@ -220,7 +220,7 @@ def _read_idx(file: Path) -> np.ndarray[Any, Any]:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _opened(file: Path) -> Any:
+def _open(file: Path) -> Any:
     with file.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
     return gzip.open(file) if packed else file.open("rb")
@@ -230,7 +230,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise unopened(error, file) from error
+        raise cannot_open(error, file) from error
 
 
 def _shape(shape: tuple[int, ...]) -> str:

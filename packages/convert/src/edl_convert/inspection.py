@@ -16,7 +16,7 @@ from edl.plugins.data import data_files
 from edl.plugins.texts import count, one_line, plural, size
 from edl_convert import source_files
 from edl_convert.formats import InspectedFormat
-from edl_convert.tables import parquet_file, unopened
+from edl_convert.tables import cannot_open, parquet_file
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.recordfile import RecordIOSource
 
@@ -24,7 +24,7 @@ _BLOCKS = {"parquet": "row group", "jsonl": "file"}
 _SHOWN_VALUES = 8
 _SHOWN_BYTES = 48
 _SHOWN_TEXT = 200  # characters
-_MOST_DECODED = 32 << 20  # octets; a list of short texts takes a second for each megabyte
+_MAX_DECODED_BYTES = 32 << 20  # octets; a list of short texts takes a second for each megabyte
 _EXAMPLE = b"\n"  # begins a tf.Example: a field 1 with a length
 
 
@@ -154,7 +154,7 @@ def _inspect_json_lines(file: str, check: bool) -> FileReport:
                     first = value if not records else first
                 records += 1
     except OSError as error:
-        raise unopened(error, file) from None
+        raise cannot_open(error, file) from None
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else error
         # Text that is not UTF-8 is noticed while the next line is read.
@@ -197,7 +197,7 @@ def _plain(value: Any, kind: str) -> dict[str, Any]:
 def _decode(record: bytes | None, columns: tuple[str, ...] | None) -> tuple[Any, str]:
     if record is None:
         return None, "nothing"
-    if len(record) > _MOST_DECODED:
+    if len(record) > _MAX_DECODED_BYTES:
         return record[:_SHOWN_BYTES].hex(" "), f"{size(len(record))}, too large to be decoded here"
     if columns is None and record.startswith(_EXAMPLE):
         try:
@@ -236,14 +236,14 @@ def _text(value: bytes) -> str:
     return text if text.isprintable() and (text or not value) else value[:_SHOWN_BYTES].hex(" ")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value on one line. Whole numbers are often identifiers, so they keep all digits."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return one_line(text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}...")
 
 
 def lines(report: FileReport) -> list[str]:
-    """For a person."""
+    """Return a report as lines of text."""
     packed = ", ".join(f"{number} {name}" for name, number in report.compressors.items())
     text = [
         report.file,
@@ -263,10 +263,10 @@ def lines(report: FileReport) -> list[str]:
             shown = feature["first"]
             if isinstance(shown, list):
                 dots = ", ..." if feature["values"] > len(shown) else ""
-                shown = ", ".join(map(_shown, shown)) + dots
+                shown = ", ".join(map(_format_value, shown)) + dots
             elif not isinstance(shown, float):
-                shown = _shown(shown)
+                shown = _format_value(shown)
             text.append(f"    {names[name]:<{width}}  {kind:<12} {shown}".rstrip())
     elif report.first is not None:
-        text.append(f"    {_shown(report.first)}")
+        text.append(f"    {_format_value(report.first)}")
     return text

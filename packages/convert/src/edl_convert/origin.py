@@ -30,7 +30,7 @@ QUERIES: PlugIns[QueryReader] = PlugIns(
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What ``edl data convert`` is told to read.
+    """The data that ``edl data convert`` is told to read.
 
     Attributes:
         files: paths and patterns; none for a database.

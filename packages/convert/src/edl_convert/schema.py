@@ -18,7 +18,7 @@ from edl_convert.distinct_count import DistinctCount
 
 
 class ColumnType(StrEnum):
-    """What a column holds where it comes from."""
+    """The type of a column where it comes from."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"

@@ -35,7 +35,7 @@ def open_bytes(file: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_text(file: str) -> Iterator[TextIO]:
-    """The same as UTF-8 text, with the ends of lines that it has."""
+    """Open a file as UTF-8 text, with the ends of lines that it has."""
     with open_bytes(file) as content:
         buffered = io.BufferedReader(content, _BUFFER) if scheme(file) else content  # type: ignore[type-var]  # only its readinto is called
         with io.TextIOWrapper(buffered, encoding="utf-8-sig", newline="") as text:

@@ -28,7 +28,7 @@ _GUESSED_FROM = 50
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The first bytes of such texts."""
 
-_LONGEST_CELL = 64 << 20
+_MAX_CELL_LENGTH = 64 << 20
 _TYPES = {
     Cell.EMPTY: ColumnType.UNKNOWN,
     Cell.INT: ColumnType.INTEGER,
@@ -128,7 +128,7 @@ class CsvTableSource:
                 yield where, [row[place] for place in self._chosen.places]
 
     def _raw(self, file: str) -> Iterator[tuple[str, list[str]]]:
-        csv.field_size_limit(_LONGEST_CELL)
+        csv.field_size_limit(_MAX_CELL_LENGTH)
         delimiter = self._delimiter or guess_delimiter(file)
         reader = None
         try:
@@ -138,7 +138,7 @@ class CsvTableSource:
                     if row:
                         yield f"{file}:{reader.line_num}", row
         except OSError as error:
-            raise unopened(error, file) from error
+            raise cannot_open(error, file) from error
         except (UnicodeDecodeError, csv.Error) as error:
             if isinstance(error, UnicodeDecodeError) and error.object[:2] in _UTF_16:
                 raise unreadable(
@@ -264,13 +264,13 @@ def parquet_file(file: str) -> Iterator[Any]:
             yield table
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # without a number: of the content
-            raise unopened(error, file) from error
+            raise cannot_open(error, file) from error
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(f"not a Parquet file: {first}", file, "Write it again.") from error
 
 
 def _parquet_type(arrow: Any) -> ColumnType:
-    """Of values, or of the items of lists; UNKNOWN for what no record can hold."""
+    """Return the type of values or of the items of lists; UNKNOWN for what no record can hold."""
     from pyarrow import types
 
     arrow = getattr(arrow, "value_type", arrow)
@@ -306,17 +306,17 @@ def unreadable(what: str, where: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
 
 
-def unopened(error: OSError, file: Path | str) -> EdlError:
+def cannot_open(error: OSError, file: Path | str) -> EdlError:
     """The error for a source that the system does not open or read."""
     reason = os.strerror(error.errno) if error.errno else error  # pyarrow has texts of its own
     return unreadable(f"the file cannot be read: {reason}", str(file), data_files.access(error))
 
 
 def needs(package: str, what: str) -> EdlError:
-    """For a format whose reader is not installed."""
+    """Return the error for a format whose reader is not installed."""
     return EdlError(
         ErrorCode.USAGE,
         f"{what} needs the package {package}, which is not installed",
         where=f"import {package}",
-        remedy="pip install 'edl-client[convert]'",
+        remedy="pip install --force-reinstall edl-convert",
     )

@@ -259,7 +259,7 @@ def _readable(source: ExampleSource) -> Iterator[bytes]:
 
 @contextmanager
 def _errors(output: Path) -> Iterator[None]:
-    """What files and records raise, in words for the user."""
+    """Raise the errors of files and records as errors for the user."""
     try:
         yield
     except recordio.DamagedFile as error:

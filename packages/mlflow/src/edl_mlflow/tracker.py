@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _ADDRESS = "MLFLOW_TRACKING_URI"
 _JOB, _SUBMITTED, _MODEL = "edl.job", "edl.submitted_at", "edl.model_version"
-_MOST_PARAMETERS = 100
-_MOST_METRICS = 1000
+_MAX_PARAMETERS = 100
+_MAX_METRICS = 1000
 """In one call."""
-_LONGEST_VALUE = 6000
-_LONGEST_MESSAGE = 200
+_MAX_VALUE_LENGTH = 6000
+_MAX_MESSAGE_LENGTH = 200
 
 _UNREACHABLE = re.compile(r"ConnectionPool\(host='(?P<host>[^']*)', port=(?P<port>\d+)\)")
 
@@ -101,7 +101,7 @@ class MlflowTracker:
         self._connected: MlflowClient | None = None
 
     def open(self, job: str, submitted_at: str, started_at_s: float) -> str:
-        with _translated():
+        with _translate():
             client = self._client
             self._experiment_id = self._experiment_id or self._find_experiment()
             found = client.search_runs(
@@ -122,18 +122,18 @@ class MlflowTracker:
     def log_parameters(self, parameters: Mapping[str, str]) -> None:
         from mlflow.entities import Param
 
-        with _translated():
+        with _translate():
             known = self._run.data.params
             new = [
-                Param(name, value[:_LONGEST_VALUE])
+                Param(name, value[:_MAX_VALUE_LENGTH])
                 for name, value in parameters.items()
                 if name not in known
             ]
-            for start in range(0, len(new), _MOST_PARAMETERS):
-                self._client.log_batch(self._run_id, params=new[start : start + _MOST_PARAMETERS])
+            for start in range(0, len(new), _MAX_PARAMETERS):
+                self._client.log_batch(self._run_id, params=new[start : start + _MAX_PARAMETERS])
 
     def last_steps(self) -> Mapping[str, int]:
-        with _translated():
+        with _translate():
             return {
                 name: max(
                     (one.step for one in self._client.get_metric_history(self._run_id, name)),
@@ -148,19 +148,19 @@ class MlflowTracker:
         metrics = [
             Metric(one.name, one.value, round(one.at_s * 1000), one.step) for one in measurements
         ]
-        with _translated():
-            for start in range(0, len(metrics), _MOST_METRICS):
-                part = metrics[start : start + _MOST_METRICS]
+        with _translate():
+            for start in range(0, len(metrics), _MAX_METRICS):
+                part = metrics[start : start + _MAX_METRICS]
                 self._client.log_batch(self._run_id, metrics=part)
 
     def has_model(self, version: int) -> bool:
-        with _translated():
+        with _translate():
             return bool(self._run.data.tags.get(_MODEL) == str(version))
 
     def log_model(self, model: KerasModel) -> None:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-        with _translated(), tempfile.TemporaryDirectory(prefix="edl-mlflow-") as folder:
+        with _translate(), tempfile.TemporaryDirectory(prefix="edl-mlflow-") as folder:
             client = self._client
             logged = client.create_logged_model(
                 self._experiment_id, name="model", source_run_id=self._run_id
@@ -173,7 +173,7 @@ class MlflowTracker:
             client.set_tag(self._run_id, _MODEL, str(model.version))
 
     def end(self, end: RunEnd, at_s: float) -> None:
-        with _translated():
+        with _translate():
             self._client.set_terminated(self._run_id, str(end), end_time=round(at_s * 1000))
 
     @property
@@ -214,7 +214,7 @@ class MlflowTracker:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate() -> Iterator[None]:
     """A context in which every error of MLflow and of the network is ``TrackerUnavailable``."""
     try:
         yield
@@ -240,7 +240,7 @@ def _in_short(error: Exception) -> str:
     text = without_passwords(" ".join(str(error).split())) or type(error).__name__
     if found := _UNREACHABLE.search(text):
         return f"no connection to {found['host']}:{found['port']}"
-    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else text[: _MAX_MESSAGE_LENGTH - 1] + "…"
 
 
 def write_layout(folder: Path, model: KerasModel, run_id: str, model_id: str) -> None:

@@ -16,7 +16,7 @@ from edl.plugins.data import data_files
 from edl.plugins.texts import did_you_mean
 from edl_convert.columns import Cell, cell_kind, read_cell
 from edl_convert.source_files import open_text
-from edl_convert.tables import parquet_file, unopened, unreadable
+from edl_convert.tables import cannot_open, parquet_file, unreadable
 
 _BATCH = 4096
 
@@ -132,7 +132,7 @@ def _csv_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for row in reader:
                 yield f"{file}:{reader.line_num}", row
     except OSError as error:
-        raise unopened(error, file) from None
+        raise cannot_open(error, file) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise unreadable(f"not a CSV file: {error}", file, "Predict again.") from None
 
@@ -148,7 +148,7 @@ def _json_rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                         raise ValueError("a line is not an object")
                     yield f"{file}:{number}", row
     except OSError as error:
-        raise unopened(error, file) from None
+        raise cannot_open(error, file) from None
     except (ValueError, RecursionError) as error:
         raise unreadable(f"not JSON Lines: {error}", f"{file}:{number}", "Predict again.") from None
 
