@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
     "builder": 6,
-    "client": 207,
+    "client": 162,
     "master": 317,
     "proto": 0,
     "recordio": 26,

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from edl.core.tracking import KerasModel, TrackerUnavailable
+from edl.core.tracking import KerasModel
+from edl.ports.experiment_tracker import TrackerUnavailable
 from edl_mlflow import tracker as mlflow_tracker
 
 TOKEN = "secret-of-the-user"

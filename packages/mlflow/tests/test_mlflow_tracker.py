@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from edl.app import experiment_tracker
-from edl.core.tracking import KerasModel, Measurement, TrackerUnavailable
+from edl.core.tracking import KerasModel, Measurement
+from edl.ports.experiment_tracker import TrackerUnavailable
 from edl_mlflow import tracker as mlflow_tracker
 from edl_proto.errors import EdlError, ErrorCode
 

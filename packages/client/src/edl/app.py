@@ -22,7 +22,7 @@ from edl.core.platforms import BUILT_IN, PLATFORMS
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
-from edl.core.tracking import ExperimentTracker
+from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.images import ImageBuilder, ImageSignatures
 from edl.ports.job_backend import JobBackend
 from edl.ports.model_files import ModelZoos, Verdict

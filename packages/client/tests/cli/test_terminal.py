@@ -27,7 +27,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 PATIENT = """
 from edl.__main__ import main
 from edl.cli import submit
-submit.AGAIN_S = 300.0
+submit.STOP_WINDOW_S = 300.0
 main()
 """
 """Edl, which waits long for a second Ctrl-C: a test on a busy machine may take its time."""

@@ -11,7 +11,8 @@ import pytest
 
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
-from edl.core.tracking import KerasModel, Measurement, RunEnd, TrackerUnavailable
+from edl.core.tracking import KerasModel, Measurement, RunEnd
+from edl.ports.experiment_tracker import TrackerUnavailable
 from edl.ports.job_backend import StatusReport
 from edl.use_cases import job_tracking
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking

@@ -17,7 +17,7 @@ edl list
 edl logs -f NAME
 """
 
-_JOBS, _WATCH, _FILES, _HERE = (
+_JOBS, _WATCH, _FILES, _MACHINE = (
     "Start a job",
     "Watch and control jobs",
     "Model files and data",
@@ -52,12 +52,12 @@ COMMANDS: dict[str, CommandEntry] = {
     "delete": CommandEntry("edl.cli.control:delete", _WATCH, "delete a finished job"),
     "zoo": CommandEntry("edl.cli.zoo:zoo", _FILES, "create, check or build a model zoo"),
     "data": CommandEntry("edl.cli.data:data", _FILES, "convert data, inspect files"),
-    "doctor": CommandEntry("edl.cli.machine:doctor", _HERE, "check this machine"),
+    "doctor": CommandEntry("edl.cli.machine:doctor", _MACHINE, "check this machine"),
     "version": CommandEntry(
-        "edl.cli.machine:version", _HERE, "print versions of edl and its platform"
+        "edl.cli.machine:version", _MACHINE, "print versions of edl and its platform"
     ),
     "completion": CommandEntry(
-        "edl.cli.machine:completion", _HERE, "print a completion script for a shell"
+        "edl.cli.machine:completion", _MACHINE, "print a completion script for a shell"
     ),
 }
 

@@ -27,7 +27,7 @@ from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
-from edl.core.tracking import ExperimentTracker
+from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.job_backend import JobBackend, silent
 from edl.render import build_display, line_display, terminal
 from edl.render.errors import show
@@ -39,7 +39,7 @@ from edl.use_cases.job_submission import JobSubmitter, SubmissionPlan, announcem
 from edl.use_cases.job_tracking import BackgroundTracking
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 
-AGAIN_S = 2.0
+STOP_WINDOW_S = 2.0
 """How long a second Ctrl-C means: stop the job."""
 
 
@@ -68,7 +68,7 @@ _ABOUT = {
 
 _AFTER = (
     " Ctrl-C leaves the job running and says how to come back to it; a second one within"
-    f" {AGAIN_S:.0f} s stops it."
+    f" {STOP_WINDOW_S:.0f} s stops it."
 )
 
 
@@ -93,7 +93,7 @@ train, evaluate, predict = map(_make_command, (Verb.TRAIN, Verb.EVALUATE, Verb.P
 
 def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet: bool) -> None:
     """Start a job, watch it until its end, and print the result."""
-    with errors_as_output(form, lambda error: _refused(flags, error)):
+    with errors_as_output(form, lambda error: _describe_refusal(flags, error)):
         submitter = job_submitter()
         plan = submitter.prepare(verb, flags)
         tracker = tracker_of(plan.job)
@@ -148,7 +148,7 @@ def interruptible() -> Iterator[None]:
 
 
 def make_build_display(quiet: bool, every_line: bool) -> BuildDisplay:
-    """The display for the build of an image that suits the options and the terminal."""
+    """Return the display for the build of an image that suits the options and the terminal."""
     if quiet:
         return build_display.SilentBuild()
     if terminal.may_animate(sys.stderr):
@@ -170,10 +170,12 @@ def follow(
     except KeyboardInterrupt:
         try:
             display.close()
-            terminal.message("\n" + detached_notice(name))
+            terminal.message("\n" + make_notice(name))
             if sys.stderr.isatty():
-                terminal.message(f"Press Ctrl-C again within {AGAIN_S:.0f} s to stop the job.")
-                _sleep_interruptibly(AGAIN_S)
+                terminal.message(
+                    f"Press Ctrl-C again within {STOP_WINDOW_S:.0f} s to stop the job."
+                )
+                _sleep_interruptibly(STOP_WINDOW_S)
         except KeyboardInterrupt:
             terminal.message(f"\nstopping {name}")
             watcher.stop("stopped by Ctrl-C")
@@ -192,8 +194,8 @@ def _sleep_interruptibly(seconds: float) -> None:
         time.sleep(min(left, 0.2))
 
 
-def detached_notice(name: str) -> str:
-    """What to print when the command ends before the job does."""
+def make_notice(name: str) -> str:
+    """Return what to print when the command ends before the job does."""
     return "\n".join(
         (f"The job {name} continues without this command. To come back:", *return_commands(name))
     )
@@ -215,7 +217,7 @@ def finish(
 
 
 def make_display(quiet: bool) -> JobDisplay:
-    """The display of a job that suits the options and the terminal."""
+    """Return the display of a job that suits the options and the terminal."""
     if quiet:
         return line_display.SilentDisplay()
     if terminal.may_animate(sys.stderr):
@@ -225,8 +227,8 @@ def make_display(quiet: bool) -> JobDisplay:
     return line_display.PlainDisplay()
 
 
-def _refused(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
-    """The result object of a job that could not be started."""
+def _describe_refusal(flags: Mapping[str, Given], error: dict[str, str]) -> dict[str, Any]:
+    """Return the result object of a job that could not be started."""
     name = str(flags["name"].value) if "name" in flags else ""
     return JobResult(job=name, state=JobState.NOT_STARTED.value, error=error).to_dict()
 

@@ -13,7 +13,7 @@ from edl.core.timeline import PHASES, phase_shares
 from edl.core.trace import chrome_trace
 from edl.render.output_format import Format
 
-_MOST_WORKERS = 20
+_MAX_WORKERS = 20
 """Shown to people; a trace has all of them."""
 
 
@@ -48,13 +48,13 @@ def trace(name: str, output: str, output_format: Format | None) -> None:
 
 
 def _rows(shares: Mapping[int, Mapping[str, float]]) -> list[str]:
-    """Where the time of each worker went, as a table."""
+    """Return where the time of each worker went, as a table."""
     if not shares:
         return []
     rows = ["".join([f"{'worker':<8}", *(f"{phase:>10}" for phase in PHASES)])]
-    for worker, own in list(shares.items())[:_MOST_WORKERS]:
+    for worker, own in list(shares.items())[:_MAX_WORKERS]:
         percent = (f"{100 * own.get(phase, 0.0):>8.0f} %" for phase in PHASES)
         rows.append("".join([f"{worker:<8}", *percent]))
-    if len(shares) > _MOST_WORKERS:
-        rows.append(f"and {len(shares) - _MOST_WORKERS} more: -o json has them all")
+    if len(shares) > _MAX_WORKERS:
+        rows.append(f"and {len(shares) - _MAX_WORKERS} more: -o json has them all")
     return rows

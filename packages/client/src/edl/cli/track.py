@@ -14,7 +14,7 @@ from edl.cli.output import (
 )
 from edl.core.problem import usage
 from edl.core.trackers import TRACKERS
-from edl.core.tracking import TrackerUnavailable
+from edl.ports.experiment_tracker import TrackerUnavailable
 from edl.render import terminal
 from edl.render.output_format import Format
 from edl_proto.errors import EdlError, ErrorCode

@@ -162,17 +162,17 @@ def verify(**values: Any) -> None:
         image = values["image"]
         options = [BY_NAME["image_public_key"]]
         statement = verify_image(image, given(options, values), image_signatures())
-        made = (statement or {}).get("predicate", {})
+        provenance = (statement or {}).get("predicate", {})
         print_result(
-            {"image": image, "provenance": made or None},
+            {"image": image, "provenance": provenance or None},
             output_format,
-            [f"{image}: signed", *_made(made)],
+            [f"{image}: signed", *_describe_provenance(provenance)],
             [image],
         )
 
 
-def _made(provenance: Mapping[str, Any]) -> Iterator[str]:
-    """Lines that say how an image was made."""
+def _describe_provenance(provenance: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines that say how an image was made."""
     if not provenance:
         yield "  no signed statement says how it was made"
         return

@@ -1,7 +1,7 @@
 """The experiment trackers that jobs can be sent to.
 
 A new tracker is an entry point of the group ``edl.trackers``: a function without arguments that
-makes an ``ExperimentTracker`` of ``core.tracking``, or says what is not configured.
+makes an ``ExperimentTracker`` of ``ports.experiment_tracker``, or says what is not configured.
 """
 
 from __future__ import annotations

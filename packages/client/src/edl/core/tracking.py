@@ -1,14 +1,14 @@
-"""What experiment trackers are told about a job, and the port to them."""
+"""What experiment trackers are told about a job."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from edl.core.job_status import JobState
 from edl_runtime.public_settings import public_settings
@@ -18,10 +18,6 @@ _PLACES_OF_FILES = ("job_dir", "submitted_at", "containers", "kubernetes")
 """What says how the job's files and pods are made; pods may have secrets in their variables."""
 
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /:]")
-
-
-class TrackerUnavailable(Exception):
-    """The tracker did not answer, or refused. A later attempt may succeed."""
 
 
 class RunEnd(StrEnum):
@@ -60,42 +56,6 @@ class KerasModel:
     file: Path
     version: int
     versions: Mapping[str, str]
-
-
-class ExperimentTracker(Protocol):
-    """One run of a tracker. Calls MUST be harmless when repeated, by any process.
-
-    Every method raises ``TrackerUnavailable``.
-    """
-
-    def open(self, job: str, submitted_at: str, started_at_s: float) -> str:
-        """Find the run of a job, or create it; say that it runs. Called before anything else.
-
-        Args:
-            submitted_at: with the name, identifies the job.
-            started_at_s: when the job started, in seconds since the epoch.
-
-        Returns:
-            Where a person sees the run.
-        """
-
-    def log_parameters(self, parameters: Mapping[str, str]) -> None:
-        """Log parameters. Those that the run has already MUST stay as they are."""
-
-    def last_steps(self) -> Mapping[str, int]:
-        """The last step of each metric that the run has."""
-
-    def log_metrics(self, measurements: Sequence[Measurement]) -> None:
-        """Log metrics; the same measurement twice MUST count once."""
-
-    def has_model(self, version: int) -> bool:
-        """Whether the run has the model of this parameter version."""
-
-    def log_model(self, model: KerasModel) -> None:
-        """Log a model."""
-
-    def end(self, end: RunEnd, at_s: float) -> None:
-        """Say how the run ended; ``at_s`` in seconds since the epoch."""
 
 
 def parameters(description: Mapping[str, Any]) -> dict[str, str]:

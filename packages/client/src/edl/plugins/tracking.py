@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from edl.core.tracking import (
-    ExperimentTracker,
-    KerasModel,
-    Measurement,
-    RunEnd,
-    TrackerUnavailable,
-)
+from edl.core.tracking import KerasModel, Measurement, RunEnd
+from edl.ports.experiment_tracker import ExperimentTracker, TrackerUnavailable
 
 __all__ = ["ExperimentTracker", "KerasModel", "Measurement", "RunEnd", "TrackerUnavailable"]

@@ -130,7 +130,7 @@ class JobPlacement(Protocol):
         """
 
     def manifest(self, job: Submission) -> Mapping[str, Any]:
-        """What ``submit`` would create, as plain values: the specification, or the objects.
+        """Return what ``submit`` would create, as plain values: the specification, or the objects.
 
         Raises:
             EdlError: as ``describe``.
@@ -202,7 +202,7 @@ class JobContinuation(Protocol):
 
 
 class JobTimelines(Protocol):
-    """What the workers of a backend's jobs did when; names are those of ``JobBackend``."""
+    """The record of what workers did when; names are those of ``JobBackend``."""
 
     def read(self, name: str) -> Sequence[TimelineSpan]:
         """All that is recorded of a job, in the order of the beginnings.
@@ -239,7 +239,7 @@ class JobBackend(Protocol):
 
     @property
     def timelines(self) -> JobTimelines:
-        """What the workers of this backend's jobs did when."""
+        """The record of what the workers of this backend's jobs did when."""
 
     def list(self) -> Sequence[JobEntry]:
         """All jobs, in any order. Damaged jobs MUST be included."""
@@ -265,9 +265,9 @@ class JobBackend(Protocol):
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
         """The newest status: the master's if it answers, else the recorded one.
 
-        A job that is neither over nor alive, and that somebody is to restart, MUST be restarted, or
-        its restart MUST be under way, when this returns. The state is LOST if nobody restarts the
-        job, and NOT_STARTED if it never had a master.
+        A job that is neither over nor alive, and that has a process to restart it, MUST be
+        restarted, or its restart MUST be under way, when this returns. The state is LOST if nothing
+        restarts the job, and NOT_STARTED if it never had a master.
 
         Args:
             ask: ask the master; False gives the recorded status without a call.

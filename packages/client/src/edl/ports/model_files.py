@@ -47,7 +47,7 @@ class TrainedModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a worker found; no failures: the model file can train.
+    """The findings of a worker; without failures, the model file can train.
 
     Attributes:
         warnings: what the trained model will lack and which metrics are no numbers, in sentences.

@@ -60,7 +60,7 @@ class PlainBuild:
             self._print(f"{self._words}, {spent} so far{last}")
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: the terminal is as it was."""
         self._words = ""
 
     def _print(self, text: str) -> None:
@@ -122,16 +122,16 @@ class SilentBuild:
     """Shows nothing; for ``-q`` and for programs."""
 
     def update(self, status: BuildStatus) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def line(self, text: str) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def say(self, text: str) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def tick(self) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: the terminal is as it was."""

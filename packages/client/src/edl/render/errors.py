@@ -35,7 +35,7 @@ def show(error: BaseException) -> int:
 
 
 def known_error(error: BaseException) -> EdlError | None:
-    """What, where and what to do about any exception; None if it has been reported already."""
+    """Return what, where and what to do about any exception; None if that has been reported."""
     match error:
         case EdlError():
             return error

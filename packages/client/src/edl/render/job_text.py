@@ -20,7 +20,7 @@ from edl.core.job_status import (
 from edl.core.options import Verb
 from edl_proto.printable import clip, indent, one_line
 
-_MOST = 1000  # characters of one line of an error
+_MAX_LENGTH = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
 
 
@@ -46,7 +46,7 @@ def progress_line(status: JobStatus) -> str:
 
 
 def phase(status: JobStatus) -> str:
-    """What the job is doing, in a word or two."""
+    """Return what the job is doing, in a word or two."""
     if status.state is JobState.FINISHING:
         return "writing the model" if status.verb is Verb.TRAIN else "finishing"
     return status.state.words
@@ -61,12 +61,12 @@ def figures(status: JobStatus) -> list[str]:
     # The validation data may have a loss, too.
     whose = "val " if training else ""
     found.extend(
-        f"{whose}{name} {quantities.number(value)}" for name, value in _ordered(status.metrics)
+        f"{whose}{name} {quantities.number(value)}" for name, value in _sort_metrics(status.metrics)
     )
     return found
 
 
-def _ordered(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
+def _sort_metrics(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
     """Metrics as all texts list them: the loss, then the others by name."""
     plain = ((one_line(name), value) for name, value in metrics.items())
     return sorted(plain, key=lambda item: (item[0] != "loss", item[0]))
@@ -167,7 +167,7 @@ def table_rows(status: JobStatus) -> str:
 
 def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
     """The results themselves, as names and values."""
-    rows = [(name, quantities.number(value)) for name, value in _ordered(status.metrics)]
+    rows = [(name, quantities.number(value)) for name, value in _sort_metrics(status.metrics)]
     if status.verb is Verb.PREDICT:
         rows.append(("predictions", quantities.count(status.predictions)))
     if status.output and status.state is JobState.SUCCEEDED:
@@ -193,29 +193,29 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 def failure_lines(failure: Failure) -> list[str]:
     """An error on one screen: what, where, what to do, and the end of the detail."""
     title = present(failure.code).title
-    what = indent(_clipped(failure.what))
+    what = indent(_clip_line(failure.what))
     lines = [f"{title}: {what}" if title else what]
     if failure.where:
-        lines.append(f"  where: {indent(_clipped(failure.where))}")
+        lines.append(f"  where: {indent(_clip_line(failure.where))}")
     if failure.remedy:
-        lines.append(f"  what to do: {indent(_clipped(failure.remedy))}")
+        lines.append(f"  what to do: {indent(_clip_line(failure.remedy))}")
     detail = failure.detail.rstrip().splitlines()
     if len(detail) > _DETAIL_LINES:
         lines.append(f"  | ... {len(detail) - _DETAIL_LINES} lines before these")
-    lines.extend(f"  | {_clipped(line)}" for line in detail[-_DETAIL_LINES:])
+    lines.extend(f"  | {_clip_line(line)}" for line in detail[-_DETAIL_LINES:])
     return lines
 
 
-def _clipped(text: str) -> str:
-    """A text that fits a screen: a file name may have thousands of characters."""
-    return clip(text, _MOST)
+def _clip_line(text: str) -> str:
+    """Return a text that fits a screen: a file name may have thousands of characters."""
+    return clip(text, _MAX_LENGTH)
 
 
 def event_line(event: JobEvent) -> str:
     """``12:01:07 warning TaskRetried: ...``, the time in UTC as the master wrote it."""
     clock = event.at.partition("T")[2][:8] or f"{event.at_s:8.1f}"
     severity = "" if event.severity in ("", "info") else f"{event.severity} "
-    return one_line(_clipped(f"{clock} {severity}{event.kind}: {event.message}"))
+    return one_line(_clip_line(f"{clock} {severity}{event.kind}: {event.message}"))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -259,16 +259,16 @@ def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
 
 
 def unreadable_row(name: str, wide: bool = False) -> tuple[str, ...]:
-    """The same for a job whose record cannot be read."""
+    """Return the cells of a job whose record cannot be read."""
     columns = JOB_COLUMNS_WIDE if wide else JOB_COLUMNS
     return (name, "-", UNREADABLE.lower(), *("-" for _ in columns[3:]))
 
 
-_MOST_NUMBERS = 8
+_MAX_NUMBERS = 8
 """So many workers of one reason are named; the others are counted."""
 
 WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARTBEAT")
-_LONGEST_EXIT = 60
+_MAX_EXIT_LENGTH = 60
 """Characters of how a worker ended: what a cluster says of a pod may be long."""
 
 
@@ -277,13 +277,13 @@ def worker_table(workers: Sequence[WorkerStatus]) -> list[str]:
     rows = [worker_row(worker) for worker in workers]
     if not any(worker.last_exit for worker in workers):
         return table(WORKER_COLUMNS, rows)
-    ends = (_shortened(worker.last_exit, _LONGEST_EXIT) or "-" for worker in workers)
+    ends = (_shorten(worker.last_exit, _MAX_EXIT_LENGTH) or "-" for worker in workers)
     return table(
         (*WORKER_COLUMNS, "LAST EXIT"), ((*row, end) for row, end in zip(rows, ends, strict=True))
     )
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -335,7 +335,7 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
 
 
 def _problems(status: JobStatus) -> list[str]:
-    """What went wrong on the way, and was mended: at most one line."""
+    """Return what went wrong on the way, and was mended: at most one line."""
     server_restarts = max((server.restarts for server in status.servers), default=0)
     counts = [
         quantities.plural(count, what)
@@ -353,7 +353,10 @@ def _problems(status: JobStatus) -> list[str]:
 
 
 def waits(status: JobStatus) -> list[str]:
-    """What those without a place wait for, in the platform's words: a line for each reason."""
+    """Return what workers and servers without a place wait for, a line for each reason.
+
+    The reasons are in the platform's words.
+    """
     workers = ((worker.pending, worker.id) for worker in status.workers)
     own = ((server.pending, server.id) for server in status.servers)
     return [*_waits("worker", workers), *_waits("parameter server", own)]
@@ -366,8 +369,8 @@ def _waits(role: str, pending: Iterable[tuple[str, int]]) -> list[str]:
             waiting.setdefault(reason, []).append(number)
     lines = []
     for reason, ids in waiting.items():
-        first = ", ".join(str(number) for number in ids[:_MOST_NUMBERS])
-        more = f" and {len(ids) - _MOST_NUMBERS} more" if len(ids) > _MOST_NUMBERS else ""
+        first = ", ".join(str(number) for number in ids[:_MAX_NUMBERS])
+        more = f" and {len(ids) - _MAX_NUMBERS} more" if len(ids) > _MAX_NUMBERS else ""
         some = f"{role} {first} is" if len(ids) == 1 else f"{role}s {first}{more} are"
         lines.append(f"{some} waiting to start: {reason}")
     return lines

@@ -54,20 +54,20 @@ class PlainDisplay:
         self._write(text)
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: the terminal is as it was."""
 
 
 class SilentDisplay:
     """Shows nothing; for ``-q`` and for programs."""
 
     def update(self, status: JobStatus) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def show_event(self, event: JobEvent) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def say(self, text: str) -> None:
-        """Not shown."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: the terminal is as it was."""

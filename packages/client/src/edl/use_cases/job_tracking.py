@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 
 from edl.core import tracking
 from edl.core.options import Verb
-from edl.core.tracking import ExperimentTracker, KerasModel, TrackerUnavailable
+from edl.core.tracking import KerasModel
+from edl.ports.experiment_tracker import ExperimentTracker, TrackerUnavailable
 from edl.ports.job_backend import JobBackend, StatusReport
 from edl_proto.errors import EdlError
 
