@@ -70,6 +70,7 @@ def test_help_has_every_option(verb: Verb) -> None:
     [
         (HEAVY_FOR_A_LIST, ("--help",)),
         (HEAVY_FOR_A_LIST, ("--version",)),
+        (HEAVY_FOR_A_LIST, ("zoo", "--help")),
         (HEAVY, ("train", "--help")),
         (HEAVY, ("list", "--help")),
     ],

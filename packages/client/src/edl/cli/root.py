@@ -50,8 +50,8 @@ COMMANDS: dict[str, CommandEntry] = {
         "edl.cli.continuation:export", _WATCH, "write the model of a job as it is"
     ),
     "delete": CommandEntry("edl.cli.control:delete", _WATCH, "delete a finished job"),
-    "zoo": CommandEntry("edl.cli.zoo:zoo", _FILES, "create, check or build a model zoo"),
-    "data": CommandEntry("edl.cli.data:data", _FILES, "convert data, inspect files"),
+    "zoo": CommandEntry("edl.cli.groups:zoo", _FILES, "create, check or build a model zoo"),
+    "data": CommandEntry("edl.cli.groups:data", _FILES, "convert data, inspect files"),
     "doctor": CommandEntry("edl.cli.machine:doctor", _MACHINE, "check this machine"),
     "version": CommandEntry(
         "edl.cli.machine:version", _MACHINE, "print versions of edl and its platform"

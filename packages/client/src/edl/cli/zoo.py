@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from edl.app import check_model, create_zoo, image_builder, image_signatures, model_zoos
-from edl.cli.commands import CommandEntry, LazyGroup, argument, command, option
+from edl.cli.commands import argument, command, option
 from edl.cli.option_parameters import given, takes
 from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
 from edl.cli.submit import interruptible, make_build_display
@@ -195,18 +195,3 @@ def _labels(texts: Iterable[str]) -> dict[str, str]:
             )
         found[name] = value
     return found
-
-
-_COMMANDS = "Commands"
-zoo = LazyGroup(
-    "zoo",
-    table={
-        "init": CommandEntry("edl.cli.zoo:init", _COMMANDS, "create a model zoo that works"),
-        "check": CommandEntry("edl.cli.zoo:check", _COMMANDS, "find all errors of a model file"),
-        "build": CommandEntry("edl.cli.zoo:build", _COMMANDS, "build and push the zoo's image"),
-        "verify": CommandEntry("edl.cli.zoo:verify", _COMMANDS, "check who has signed an image"),
-    },
-    help="Create a model zoo, check a model file, build the zoo's image.",
-    epilog="edl zoo init my_zoo\nedl zoo check --model-zoo my_zoo --model-def circle",
-    no_args_is_help=True,
-)
