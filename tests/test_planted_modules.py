@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import COMMAND, ROOT, Edl
 
-NAMES = ("google", "grpc", "numpy", "yaml", "typer", "tensorflow", "json", "argparse", "secrets")
+NAMES = ("google", "grpc", "numpy", "yaml", "click", "tensorflow", "json", "argparse", "secrets")
 PLANTED = """
 import os
 os.write(os.open({marker!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT), __file__.encode() + b"\\n")

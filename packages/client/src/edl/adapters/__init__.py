@@ -1,1 +1,4 @@
-"""The outside world: processes, files, masters on the network."""
+"""What reaches the outside world: files, stores, services, and jobs, here and on Kubernetes.
+
+Modules here implement the ports of ``edl.ports``. What decides is in the core.
+"""

@@ -1,1 +1,4 @@
-"""The command line: parse, call, print. One module for each group of verbs."""
+"""The command line: a module for each group of commands, which parses, calls and prints.
+
+The root command imports only the module of the called command.
+"""
