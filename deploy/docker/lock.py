@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 
-_OURS = ("edl-proto", "edl-runtime", "edl-recordio", "edl-master", "edl-worker")
+_OURS = sorted(f"edl-{path.parent.name}" for path in (ROOT / "packages").glob("*/pyproject.toml"))
 _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
@@ -21,7 +21,7 @@ _WORKER = ("proto", "runtime", "recordio", "master", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
     "builder": (("proto", "runtime", "builder"), "", ()),
-    "client": (("proto", "runtime", "recordio", "client"), "", ()),
+    "client": (("proto", "runtime", "recordio", "client", "convert"), "", ()),
     "master": (("proto", "runtime", "recordio", "master"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),

@@ -55,7 +55,7 @@ def make(docker_env: DockerEnvironment) -> None:
 
 
 def make_submitter(docker_env: DockerEnvironment) -> str:
-    """The name of an image with ``job_base`` and a client that knows databases.
+    """Return the name of an image with ``job_base`` and a client that knows databases.
 
     Raises:
         Unavailable: a package cannot be had.
@@ -64,7 +64,7 @@ def make_submitter(docker_env: DockerEnvironment) -> str:
     folder = docker_env.folder / f"submitter-{os.getpid()}"
     folder.mkdir()
     with _removed(folder):
-        client = {"client": ("sql",)}
+        client: dict[str, tuple[str, ...]] = {"client": (), "convert": (), "sql": ()}
         image_packages.install_outside(folder / "site", image_packages.outside(client))
         image_packages.install_own(folder / "own", client)
         shutil.copytree(folder / "own", folder / "site", dirs_exist_ok=True)
@@ -73,7 +73,7 @@ def make_submitter(docker_env: DockerEnvironment) -> str:
 
 
 def make_with_stores(docker_env: DockerEnvironment) -> str:
-    """The name of an image with ``job_base`` and the clients of stores.
+    """Return the name of an image with ``job_base`` and the clients of stores.
 
     Raises:
         Unavailable: a package cannot be had.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import re
 import tarfile
 import uuid
 from pathlib import Path
@@ -18,7 +19,7 @@ from edl_builder.core.recipe import EPOCH, SBOM
 from .docker_environment import DockerEnvironment
 from .service import build, serving
 
-_IMAGES = Path(__file__).parents[2] / "deploy" / "docker" / "images.py"
+_DOCKER = Path(__file__).parents[2] / "deploy" / "docker"
 
 
 _DIFFERS = """
@@ -31,8 +32,10 @@ print({int(path.lstat().st_mtime) for path in paths}, kinds)
 """The times of all files, and how compiled files are checked: 1 is by no time."""
 
 
-def _images() -> Any:
-    spec = importlib.util.spec_from_file_location("edl_images", _IMAGES)
+def _load(module_name: str) -> Any:
+    """Return a module of ``deploy/docker``."""
+    path = _DOCKER / f"{module_name}.py"
+    spec = importlib.util.spec_from_file_location(f"edl_{module_name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -41,7 +44,7 @@ def _images() -> Any:
 
 
 def _names_in_layers(registry: str, repository: str, tag: str) -> list[list[str]]:
-    """The paths in each layer of an image, the lowest layer first."""
+    """Return the paths in each layer of an image, the lowest layer first."""
     place = f"http://{registry}/v2/{repository}"
     media = "application/vnd.docker.distribution.manifest.v2+json"
     manifest = requests.get(f"{place}/manifests/{tag}", headers={"Accept": media}, timeout=300)
@@ -53,12 +56,21 @@ def _names_in_layers(registry: str, repository: str, tag: str) -> list[list[str]
     return found
 
 
+def test_an_image_has_the_packages_that_its_lock_is_for() -> None:
+    for name, (packages, _, _) in _load("lock").IMAGES.items():
+        dockerfile = _DOCKER / f"{name.partition('-')[0]}.Dockerfile"
+        if dockerfile.exists():  # "build" is the lock of a stage in all of them
+            loop = re.search(r"for each in (packages/.*?); do", dockerfile.read_text())
+            assert loop is not None, dockerfile
+            assert loop[1].split() == [f"packages/{package}" for package in packages], dockerfile
+
+
 def test_the_workers_image_is_a_base_for_zoos(
     docker_env: DockerEnvironment, tmp_path: Path
 ) -> None:
     """Without TensorFlow, which is 600 MB that change nothing here."""
     name = f"{docker_env.registry}/edl-test/worker"
-    _images().build_image(
+    _load("images").build_image(
         "worker",
         tag=f"{name}:1",
         base=docker_env.bare,
