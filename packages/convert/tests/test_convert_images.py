@@ -27,7 +27,8 @@ def edl(
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    image = pytest.importorskip("PIL.Image")
+    import PIL.Image as image
+
     for name, shade in (("cat", 10), ("dog", 200)):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(2):

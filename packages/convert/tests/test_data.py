@@ -151,7 +151,7 @@ def test_a_source_without_a_name_is_not_the_current_folder(edl: Call, tmp_path: 
 
 
 def test_parquet_types(edl: Call, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.table(
@@ -181,7 +181,7 @@ def test_parquet_types(edl: Call, tmp_path: Path) -> None:
 
 
 def test_parquet_that_is_wrong(edl: Call, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"a": [{"b": 1}]}), tmp_path / "nested.parquet")
@@ -192,22 +192,6 @@ def test_parquet_that_is_wrong(edl: Call, tmp_path: Path) -> None:
     done = edl("data", "convert", "cut.parquet", "--to", "out", code=3)
     assert "cut.parquet" in done.err
     nothing_is_left(tmp_path, "nested.parquet", "cut.parquet")
-
-
-def test_a_reader_that_is_not_installed(
-    edl: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    done = edl("data", "convert", "t.parquet", "--to", "out", code=2)
-    assert "pip install --force-reinstall edl-convert" in done.err
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    (tmp_path / "photos" / "cat").mkdir(parents=True)
-    (tmp_path / "photos" / "cat" / "1.png").write_bytes(b"")
-    done = edl("data", "convert", "photos", "--to", "out", code=2)
-    assert "pillow" in done.err
 
 
 # --- files of records, and the output ------------------------------------------------------

@@ -89,7 +89,7 @@ def test_inspecting_json_lines(edl: Call, tmp_path: Path) -> None:
 
 
 def test_inspecting_parquet(edl: Call, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"id": ["a", "b"], "p": [[0.5], [1.5]]}), tmp_path / "p.parquet")

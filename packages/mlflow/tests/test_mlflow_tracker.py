@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,13 +24,6 @@ def test_a_server_must_be_named() -> None:
     with pytest.raises(EdlError, match="MLFLOW_TRACKING_URI is not set") as raised:
         mlflow_tracker.from_environment({})
     assert raised.value.code == ErrorCode.USAGE
-
-
-def test_the_client_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EdlError, match="not installed") as raised:
-        mlflow_tracker.from_environment({"MLFLOW_TRACKING_URI": "http://127.0.0.1:1"})
-    assert "edl-client[mlflow]" in raised.value.remedy
 
 
 def test_a_server_that_is_away_is_named_in_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import sqlite3
@@ -274,33 +273,6 @@ def test_a_secret_that_a_container_mounts_may_be_readable_for_all_of_its_process
         Database(URL, str(secret))
     monkeypatch.setattr(os, "fstatvfs", lambda file: SimpleNamespace(f_flag=os.ST_RDONLY))
     assert "hunter2" not in Database(URL, str(secret)).shown
-
-
-@pytest.mark.parametrize(
-    ("module", "url"),
-    [
-        ("sqlalchemy", URL),
-        ("psycopg", "postgresql://h/d"),
-        ("pymysql", "mysql://h/d"),
-        ("duckdb", "duckdb://"),
-    ],
-)
-def test_a_driver_that_is_not_installed_is_named_with_the_extra(
-    edl: Call, monkeypatch: pytest.MonkeyPatch, module: str, url: str
-) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *args: Any) -> Any:
-        level = args[3] if len(args) > 3 else 0
-        # SQLAlchemy's own module of the dialect has the driver's name, too.
-        if name.split(".")[0] == module and not level:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=module)
-        return original(name, *args)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    done = edl("data", "convert", "--from", url, "--query", "SELECT 1", "--to", "out", code=2)
-    assert module in done.err
-    assert "edl-client[sql]" in done.err
 
 
 def test_a_key_that_may_have_lost_digits_reaches_no_row(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from edl_convert.columns import number_classes
 from edl_convert.formats import OTHER_IMAGE_SUFFIXES, ImageForm
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions
-from edl_convert.tables import cannot_open, needs, unreadable
+from edl_convert.tables import cannot_open, unreadable
 from edl_proto.errors import EdlError, ErrorCode
 
 OTHER_IMAGES = f"Save the images as PNG. edl reads {', '.join(sorted(IMAGE_SUFFIXES))}."
@@ -64,10 +64,8 @@ class ImageFolderSource:
         self.image_shape: tuple[int, ...] | None = None
         self.types: Mapping[str, ColumnType] = {}
         if self._form is not ImageForm.FILE:
-            try:
-                import PIL.Image
-            except ModuleNotFoundError:
-                raise needs("pillow", "Decoding images") from None
+            import PIL.Image
+
             self._open: Any = PIL.Image.open
         elif self._size:
             raise usage(

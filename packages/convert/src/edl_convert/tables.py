@@ -248,16 +248,14 @@ def _cells(lines: Sequence[str], delimiter: str) -> int:
 
 @contextmanager
 def parquet_file(file: str) -> Iterator[Any]:
-    """An open Parquet file, a ``pyarrow.parquet.ParquetFile``.
+    """Yield an open Parquet file, a ``pyarrow.parquet.ParquetFile``.
 
     Raises:
-        EdlError: USAGE, pyarrow is not installed; DATA_UNREADABLE, also from within the context.
+        EdlError: DATA_UNREADABLE, also from within the context.
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise needs("pyarrow", "Parquet") from None
+    import pyarrow
+    import pyarrow.parquet
+
     try:
         opened = open_bytes(file) if scheme(file) else nullcontext(file)
         with opened as content, pyarrow.parquet.ParquetFile(content) as table:
@@ -302,21 +300,11 @@ def _parquet_feature(value: Any, where: str) -> Any:
 
 
 def unreadable(what: str, where: str, remedy: str) -> EdlError:
-    """The error for a source that cannot be converted."""
+    """Return the error for a source that cannot be converted."""
     return EdlError(ErrorCode.DATA_UNREADABLE, what, where=where, remedy=remedy)
 
 
 def cannot_open(error: OSError, file: Path | str) -> EdlError:
-    """The error for a source that the system does not open or read."""
+    """Return the error for a source that the system does not open or read."""
     reason = os.strerror(error.errno) if error.errno else error  # pyarrow has texts of its own
     return unreadable(f"the file cannot be read: {reason}", str(file), data_files.access(error))
-
-
-def needs(package: str, what: str) -> EdlError:
-    """Return the error for a format whose reader is not installed."""
-    return EdlError(
-        ErrorCode.USAGE,
-        f"{what} needs the package {package}, which is not installed",
-        where=f"import {package}",
-        remedy="pip install --force-reinstall edl-convert",
-    )

@@ -6,7 +6,6 @@ Address, experiment and credentials are those of MLflow's own environment variab
 from __future__ import annotations
 
 import getpass
-import importlib.util
 import os
 import re
 import shutil
@@ -55,18 +54,11 @@ _OWN_DEFAULTS = {
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> MlflowTracker:
-    """The tracker that MLflow's variables name. Asks no server, and imports no MLflow.
+    """Return the tracker that MLflow's variables name. Asks no server, and imports no MLflow.
 
     Raises:
-        EdlError: USAGE; no server is named, or the client is not installed.
+        EdlError: USAGE; no server is named.
     """
-    if importlib.util.find_spec("mlflow") is None:
-        raise EdlError(
-            ErrorCode.USAGE,
-            "MLflow's client is not installed",
-            where="--tracker mlflow",
-            remedy="pip install 'edl-client[mlflow]'",
-        )
     address = environ.get(_ADDRESS, "")
     if not address:
         raise EdlError(

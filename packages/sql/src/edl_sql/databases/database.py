@@ -31,14 +31,14 @@ PASSWORD_VARIABLE = "EDL_DATABASE_PASSWORD"
 URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db"
 
 _DRIVERS = {
-    # name in a URL: (dialect and driver of SQLAlchemy, the driver's module)
-    "postgresql": ("postgresql+psycopg", "psycopg"),
-    "postgres": ("postgresql+psycopg", "psycopg"),
-    "mysql": ("mysql+pymysql", "pymysql"),
-    "mariadb": ("mariadb+pymysql", "pymysql"),
-    "sqlite": ("sqlite", "sqlite3"),
-    "duckdb": ("duckdb", "duckdb"),
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "sqlite": "sqlite",
+    "duckdb": "duckdb",
 }
+"""Names in URLs to the dialects and drivers of SQLAlchemy."""
 _WITHOUT_SERVER = ("sqlite", "duckdb")
 _SECRETS = ("password", "passwd", "sslpassword", "ssl_key_password", "passfile")
 _CONNECT_TIMEOUT_S = 10
@@ -71,7 +71,7 @@ class Database:
         elif parsed.password is None and self.backend not in _WITHOUT_SERVER:
             parsed = parsed.set(password=os.environ.get(PASSWORD_VARIABLE) or None)
         self._secrets = _secrets(parsed)
-        self.shown = _shown(parsed)
+        self.shown = _describe(parsed)
         self._url = parsed
 
     @contextmanager
@@ -124,12 +124,12 @@ class Database:
 
     @contextmanager
     def trial_transaction(self) -> Iterator[Connection]:
-        """As ``writing``, but the transaction is rolled back: the database checks it all the same.
+        """Yield a connection whose transaction is rolled back; the database checks it all the same.
 
         It waits for locks for seconds only. MariaDB and MySQL cannot take back DDL.
 
         Raises:
-            DatabaseLocked: somebody else works with what is written.
+            DatabaseLocked: another session holds locks on what is written.
             EdlError, Problem: as ``writing``.
         """
         self.check_writable()
@@ -196,11 +196,9 @@ def _abandon_rows(connection: Connection, driver: Any) -> None:
 
 
 def _parse(url: str) -> URL:
-    try:
-        from sqlalchemy import make_url
-        from sqlalchemy.exc import ArgumentError
-    except ModuleNotFoundError:
-        raise _needs("sqlalchemy") from None
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -221,13 +219,13 @@ def _parse(url: str) -> URL:
 def _backend(url: URL) -> str:
     name, _, driver = url.drivername.partition("+")
     known = _DRIVERS.get(name)
-    if known is None or driver not in ("", known[0].partition("+")[2]):
+    if known is None or driver not in ("", known.partition("+")[2]):
         raise usage(
             f"{url.drivername} is not a kind of database that edl can connect to",
             where=without_passwords(str(url)),
             remedy=f"PostgreSQL, MariaDB, MySQL, SQLite or DuckDB: {URL_EXAMPLES}",
         )
-    return known[0].partition("+")[0]
+    return known.partition("+")[0]
 
 
 def _engine(
@@ -237,22 +235,17 @@ def _engine(
     from sqlalchemy.dialects import registry
     from sqlalchemy.pool import NullPool
 
-    dialect, module = _DRIVERS[backend]
+    dialect = _DRIVERS[backend]
     # What psycopg says of a connection that an error has ended would stand next to our message.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
-    try:
-        if backend == "sqlite":
-            return _sqlite_engine(url, read_only, lock_timeout_s)
-        if backend == "duckdb":
-            registry.register(dialect, "edl_sql.databases.duckdb_dialect", "DuckDBDialect")
-            return sqlalchemy.create_engine(url, poolclass=NullPool)
-        return sqlalchemy.create_engine(
-            url.set(drivername=dialect), poolclass=NullPool, connect_args=_arguments(url, backend)
-        )
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise _needs(module) from None
+    if backend == "sqlite":
+        return _sqlite_engine(url, read_only, lock_timeout_s)
+    if backend == "duckdb":
+        registry.register(dialect, "edl_sql.databases.duckdb_dialect", "DuckDBDialect")
+        return sqlalchemy.create_engine(url, poolclass=NullPool)
+    return sqlalchemy.create_engine(
+        url.set(drivername=dialect), poolclass=NullPool, connect_args=_arguments(url, backend)
+    )
 
 
 def _arguments(url: URL, backend: str) -> dict[str, Any]:
@@ -302,9 +295,9 @@ def _secrets(url: URL) -> list[str]:
     return sorted(filter(None, spellings), key=len, reverse=True)
 
 
-def _shown(url: URL) -> str:
-    """Who connects to what, without password and parameters."""
-    kind = _DRIVERS[url.drivername.partition("+")[0]][0].partition("+")[0]
+def _describe(url: URL) -> str:
+    """Return the URL without password and parameters."""
+    kind = _DRIVERS[url.drivername.partition("+")[0]].partition("+")[0]
     shown = url.create(kind, url.username, None, url.host, url.port, url.database)
     return shown.render_as_string()
 
@@ -335,12 +328,3 @@ def _first_line(file: str) -> str:
             remedy="Write the password there, and nothing else.",
         )
     return found
-
-
-def _needs(module: str) -> EdlError:
-    return EdlError(
-        ErrorCode.USAGE,
-        f"databases need the package {module}, which is not installed",
-        where=f"import {module}",
-        remedy="pip install 'edl-client[sql]'",
-    )
