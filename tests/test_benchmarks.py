@@ -60,7 +60,7 @@ def test_the_peer_without_a_timeline_has_none() -> None:
     import bench.peers.untimed_edl as peer
 
     code = "from edl_master.reporting.timeline_recorder import TimelineRecorder as T; "
-    code += "print({getattr(T, n).__name__ for n in ('leased', 'ended', 'heard', 'flush')})"
+    code += "print({getattr(T, n).__name__ for n in ('record_lease', 'record_end', 'flush')})"
     place = str(Path(peer.__file__).with_name("untimed"))
     said = subprocess.run(
         [sys.executable, "-c", code, "edl_master"],

@@ -15,7 +15,7 @@ from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, train
 from tcp_relay import TcpRelay
 
-from edl_master.parameters.locked_shard import LONGEST_WAIT_S
+from edl_master.parameters.locked_shard import MAX_WAIT_S
 from edl_proto.identity.credentials import Peer
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
@@ -50,7 +50,7 @@ def direct_port(address: str, service: RawService, peer: Peer) -> int:
 def test_a_parameter_server_answers_before_a_worker_gives_a_call_up() -> None:
     """A call may wait for the first command and for another one; without an answer the server
     would count as lost."""
-    assert Settings("127.0.0.1:1", 0).call_timeout_s > 2 * LONGEST_WAIT_S
+    assert Settings("127.0.0.1:1", 0).call_timeout_s > 2 * MAX_WAIT_S
 
 
 @pytest.fixture

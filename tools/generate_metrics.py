@@ -25,7 +25,7 @@ import edl_builder.metrics
 from edl_builder.core.build import Phase
 from edl_master.core.effects import JobPhase
 from edl_master.core.goodput import Goodput
-from edl_master.core.parameters.figures import ServerFigures, TableFigures
+from edl_master.core.parameters.statistics import ServerStatistics, TableStatistics
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, ProgressView
 from edl_master.metrics.instruments import Metrics
@@ -216,12 +216,12 @@ def master_metrics() -> Metrics:
     """Those of a job that has everything: tables, parameter servers, Kubernetes."""
     metrics = Metrics()
     usage = ProcessUsage(cpu_s=1.0, resident_nbytes=1)
-    figures = {0: ServerFigures(1, 1, 1, 1.0, 1.0, 1)}
+    statistics = {0: ServerStatistics(1, 1, 1, 1.0, 1.0, 1)}
     serving = job_pb2.ParameterServerStatus(state="serving")
     for collector in (
         JobCollector("name", "incarnation", _view),
-        TableCollector(lambda: TableFigures({"users": 1}, 1)),
-        ServersCollector(lambda: [serving], lambda: figures),
+        TableCollector(lambda: TableStatistics({"users": 1}, 1)),
+        ServersCollector(lambda: [serving], lambda: statistics),
         UsageCollector(dict.fromkeys(("master", "worker", "parameter_server"), lambda: usage)),
         ApiCollector(lambda: {("GET", 200): 1}),
         SpansCollector(lambda: {"sent": 1, "lost": 0}),

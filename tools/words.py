@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 BUDGETS = {
     "builder": 6,
     "client": 162,
-    "master": 317,
+    "master": 3,
     "proto": 0,
     "recordio": 26,
     "runtime": 9,

@@ -7,7 +7,7 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edl_master.core.parameters.figures import ServerFigures, TableFigures
+from edl_master.core.parameters.statistics import ServerStatistics, TableStatistics
 from edl_master.metrics.instruments import Metrics, Served
 from edl_master.metrics.job import TableCollector
 from edl_master.metrics.processes import (
@@ -95,11 +95,14 @@ def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
 
 
 def test_figures_of_each_parameter_server_are_reported_and_add_up() -> None:
-    figures = {0: ServerFigures(10, 20, 3, 0.5, 1.5, 1000), 1: ServerFigures(1, 2, 3, 4, 5, 6)}
+    statistics = {
+        0: ServerStatistics(10, 20, 3, 0.5, 1.5, 1000),
+        1: ServerStatistics(1, 2, 3, 4, 5, 6),
+    }
     servers = [job_pb2.ParameterServerStatus(state=each) for each in ("serving", "starting")]
     metrics = Metrics()
-    metrics.add(ServersCollector(lambda: servers, lambda: figures))
-    metrics.add(UsageCollector({"parameter_server": lambda: usage_of_servers(figures)}))
+    metrics.add(ServersCollector(lambda: servers, lambda: statistics))
+    metrics.add(UsageCollector({"parameter_server": lambda: usage_of_servers(statistics)}))
     told = samples(metrics)
     assert told["edl_parameter_servers", (("state", "serving"),)] == 1
     sent = ("edl_parameter_server_bytes_total", (("direction", "sent"), ("server", "0")))
@@ -111,12 +114,12 @@ def test_figures_of_each_parameter_server_are_reported_and_add_up() -> None:
 
 def test_what_a_server_has_served_is_the_sum_over_its_methods() -> None:
     metrics = Metrics()
-    assert metrics.served() == Served(0, 0, 0, 0.0)
+    assert metrics.served_so_far() == Served(0, 0, 0, 0.0)
     metrics.parameter_request_duration.labels("read").observe(0.25)
     metrics.parameter_request_duration.labels("read").observe(0.25)
     metrics.parameter_request_duration.labels("prepare").observe(0.5)
     metrics.parameter_bytes.labels("sent").inc(7)
-    assert metrics.served() == Served(0, 7, 3, 1.0)
+    assert metrics.served_so_far() == Served(0, 7, 3, 1.0)
 
 
 def test_labels_and_sums_of_histograms_are_carried() -> None:
@@ -178,10 +181,10 @@ def test_only_so_many_series_are_taken() -> None:
 
 def test_rows_of_tables_are_reported_by_table() -> None:
     metrics = Metrics()
-    tables = [TableFigures()]
+    tables = [TableStatistics()]
     metrics.add(TableCollector(lambda: tables[-1]))
     assert b"edl_embedding" not in metrics.text()
-    tables.append(TableFigures({"users": 3, "items": 0}, 4096))
+    tables.append(TableStatistics({"users": 3, "items": 0}, 4096))
     told = samples(metrics)
     assert told["edl_embedding_rows", (("table", "users"),)] == 3
     assert told["edl_embedding_rows", (("table", "items"),)] == 0

@@ -62,18 +62,18 @@ JOB_TYPES = {
 }
 
 
-_MOST_STATE_NUMBERS = 1 << 20
+_MAX_STATE_SIZE = 1 << 20
 """Numbers in one variable of a metric's state; an AUC has some hundreds."""
 
 
-_LONGEST_NAME, _LONGEST_TEXT, _LONGEST_STACKS = 256, 1 << 15, 1 << 18
+_MAX_NAME_LENGTH, _MAX_TEXT_LENGTH, _MAX_STACKS_LENGTH = 256, 1 << 15, 1 << 18
 """Characters of what a worker says: events, status and snapshots keep it."""
 
-_MOST_LEASES, _MOST_WARNINGS, _MOST_METRICS, _MOST_CALLBACKS = 1000, 100, 500, 100
+_MAX_LEASES, _MAX_WARNINGS, _MAX_METRICS, _MAX_CALLBACKS = 1000, 100, 500, 100
 """In one message."""
 
 
-def _bounded(text: str, most: int = _LONGEST_TEXT) -> str:
+def _truncate(text: str, most: int = _MAX_TEXT_LENGTH) -> str:
     """A text of a worker; of one that is too long, the beginning and the end."""
     if len(text) <= most:
         return text
@@ -81,7 +81,7 @@ def _bounded(text: str, most: int = _LONGEST_TEXT) -> str:
     return f"{text[:half]} [{len(text) - 2 * half} characters are left out] {text[-half:]}"
 
 
-def malformed(what: str) -> EdlError:
+def malformed_message(what: str) -> EdlError:
     """A message that no worker of this version sends."""
     return EdlError(
         ErrorCode.USAGE,
@@ -104,7 +104,7 @@ def failure_from(message: error_pb2.Error) -> Failure:
     return Failure(
         names.get(message.code, "INTERNAL"),
         *(
-            without_passwords(_bounded(text))
+            without_passwords(_truncate(text))
             for text in (message.what, message.where, message.remedy, message.detail)
         ),
     )
@@ -131,7 +131,7 @@ def task_from(message: task_pb2.TaskKey) -> TaskKey:
         EdlError: USAGE; the type of the task is unknown.
     """
     if message.type not in _TASK_TYPES:
-        raise malformed(f"unknown task type {message.type}")
+        raise malformed_message(f"unknown task type {message.type}")
     return TaskKey(_TASK_TYPES[message.type], message.round, message.number)
 
 
@@ -147,8 +147,8 @@ def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
 
 def leases_from(messages: Sequence[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
     """Leases that a worker names; raises as ``task_from``."""
-    if len(messages) > _MOST_LEASES:
-        raise malformed(f"a worker names {len(messages)} leases, more than {_MOST_LEASES}")
+    if len(messages) > _MAX_LEASES:
+        raise malformed_message(f"a worker names {len(messages)} leases, more than {_MAX_LEASES}")
     return tuple(map(lease_from, messages))
 
 
@@ -191,23 +191,25 @@ def _call_to(call: CallbackCall) -> task_pb2.CallbackCall:
 
 
 def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
-    """What callbacks have asked for.
+    """Convert the requests of callbacks.
 
     Raises:
         EdlError: USAGE; the state is too large, or the learning rate is no number.
     """
     if len(message.state) > MAX_CALLBACK_STATE_NBYTES:
-        raise malformed(f"the state of callbacks is too large: {len(message.state)} bytes")
+        raise malformed_message(f"the state of callbacks is too large: {len(message.state)} bytes")
     rate = message.learning_rate if message.HasField("learning_rate") else None
     if rate is not None and not isfinite(rate):
-        raise malformed(f"callbacks have set the learning rate to {rate}, which is not finite")
+        raise malformed_message(
+            f"callbacks have set the learning rate to {rate}, which is not finite"
+        )
     return events.CallbackReply(
         message.state, message.stopped_by, rate, message.keep_best, message.restore_best
     )
 
 
 def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
-    """What a worker writes into the exported model's metadata."""
+    """Return what a worker writes into the exported model's metadata."""
     return task_pb2.ExportInfo(
         parameter_version=lease.version or 0,
         records_trained=view.records_trained,
@@ -229,7 +231,7 @@ def completion_from(
     Raises:
         EdlError: USAGE; the task's type or a metric's state is malformed.
     """
-    _check_names(message.metrics, "metrics", _MOST_METRICS)
+    _check_names(message.metrics, "metrics", _MAX_METRICS)
     return events.TaskCompleted(
         worker=WorkerId(message.worker_id),
         lease=lease_from(message.lease),
@@ -245,23 +247,25 @@ def completion_from(
 
 
 def _check_names(names: Collection[str], what: str, most: int) -> None:
-    if len(names) > most or any(len(name) > _LONGEST_NAME for name in names):
-        raise malformed(f"a worker sent {len(names)} {what}: too many, or with too long names")
+    if len(names) > most or any(len(name) > _MAX_NAME_LENGTH for name in names):
+        raise malformed_message(
+            f"a worker sent {len(names)} {what}: too many, or with too long names"
+        )
     if any(one_line(name) != name for name in names):
-        raise malformed(f"a worker sent {what} with control characters in their names")
+        raise malformed_message(f"a worker sent {what} with control characters in their names")
 
 
 def _warnings_from(texts: Iterable[str]) -> tuple[str, ...]:
-    """What a trained model will lack."""
-    return tuple(map(_bounded, islice(texts, _MOST_WARNINGS)))
+    """Return the worker's warnings about what the trained model will lack."""
+    return tuple(map(_truncate, islice(texts, _MAX_WARNINGS)))
 
 
 def failed_from(
     message: task_pb2.FailRequest,
 ) -> events.TaskFailed | events.WorkerFailed | None:
-    """What failed: a task, or the worker itself.
+    """Convert the report that a task, or the worker itself, has failed.
 
-    None for a worker whose next instance may do better: that it ends is what counts.
+    Returns None for a worker whose next instance may do better: its exit is what counts.
     """
     worker, failure = WorkerId(message.worker_id), failure_from(message.error)
     if message.HasField("lease"):
@@ -286,9 +290,9 @@ def _addable_from(message: task_pb2.Tensor) -> Addable:
     try:
         array = tensor.decode(message)
     except ValueError as error:
-        raise malformed(str(error)) from error
-    if array.size > _MOST_STATE_NUMBERS:
-        raise malformed(f"a metric's state of {array.size} numbers is too large")
+        raise malformed_message(str(error)) from error
+    if array.size > _MAX_STATE_SIZE:
+        raise malformed_message(f"a metric's state of {array.size} numbers is too large")
     return Addable(array.dtype.name, array)
 
 
@@ -311,8 +315,10 @@ def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...
 
 def registered_from(message: task_pb2.RegisterRequest) -> events.WorkerRegistered:
     """An instance that has started; raises as ``task_from``."""
-    if max(len(message.instance), len(message.host)) > _LONGEST_NAME:
-        raise malformed(f"the name of an instance or a host has over {_LONGEST_NAME} characters")
+    if max(len(message.instance), len(message.host)) > _MAX_NAME_LENGTH:
+        raise malformed_message(
+            f"the name of an instance or a host has over {_MAX_NAME_LENGTH} characters"
+        )
     return events.WorkerRegistered(
         WorkerId(message.worker_id), InstanceId(message.instance), message.host, message.pid
     )
@@ -322,7 +328,7 @@ def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
     """An instance that has loaded the model; raises as ``task_from``."""
     worker, instance = WorkerId(message.worker_id), InstanceId(message.instance)
     callbacks, warnings = tuple(message.model.callbacks), _warnings_from(message.warnings)
-    _check_names(callbacks, "callbacks", _MOST_CALLBACKS)
+    _check_names(callbacks, "callbacks", _MAX_CALLBACKS)
     return events.WorkerReady(worker, instance, warnings, callbacks)
 
 
@@ -331,7 +337,7 @@ def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:
     return events.LeasesReturned(
         WorkerId(message.worker_id),
         leases_from(message.leases),
-        _bounded(message.reason, _LONGEST_NAME),
+        _truncate(message.reason, _MAX_NAME_LENGTH),
         message.leaving,
         InstanceId(message.instance) if message.instance else None,
     )
@@ -345,7 +351,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
         InstanceId(message.instance),
         leases_from(message.leases),
         phases.get(message.phase, ""),
-        _bounded(message.stacks, _LONGEST_STACKS),
+        _truncate(message.stacks, _MAX_STACKS_LENGTH),
     )
 
 
@@ -375,7 +381,7 @@ def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
         EdlError: USAGE; the precision is unknown.
     """
     if message not in _PRECISIONS:
-        raise malformed(f"unknown precision {message}")
+        raise malformed_message(f"unknown precision {message}")
     return _PRECISIONS[message]
 
 

@@ -14,7 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from edl_master.adapters.tcp_ports import check_port
-from edl_master.codec import malformed
+from edl_master.codec import malformed_message
 from edl_master.control.job_controller import MAX_WAITING_REQUESTS
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.push import NotInitialized
@@ -237,10 +237,10 @@ def _after(
 
 
 def _translate(error: Exception) -> EdlError | None:
-    """What a failed call was, if it is not an internal error of the master."""
+    """Translate the error of a failed call, unless it is an internal error of the master."""
     match error:
         case FrameError() | PayloadError() | DecodeError():
-            return malformed(f"a message cannot be read: {error}")
+            return malformed_message(f"a message cannot be read: {error}")
         case NotInitialized():
             return EdlError(ErrorCode.NOT_READY, str(error), where="parameters")
         case _:

@@ -82,8 +82,8 @@ def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
 
 def test_what_is_too_large_is_refused(files: ProfileFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = "Profile fewer steps."
-    monkeypatch.setattr(profiles, "_MOST_UNPACKED", len(CONTENT) - 1)
+    monkeypatch.setattr(profiles, "_MAX_UNPACKED_NBYTES", len(CONTENT) - 1)
     assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
-    monkeypatch.setattr(profiles, "_MOST_PACKED", len(PACKED) - 1)
+    monkeypatch.setattr(profiles, "_MAX_PACKED_NBYTES", len(PACKED) - 1)
     assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
     assert not list(Path(files._folder).glob("*"))

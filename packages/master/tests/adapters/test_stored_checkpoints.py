@@ -182,9 +182,9 @@ def test_a_manifest_that_names_what_is_elsewhere_is_damage(world: Store) -> None
     keep(place, checkpoint(1))
     from edl_master.adapters import checkpoint_files as files
 
-    body = files._unsealed(world.read("job-00000001/manifest.json"))
+    body = files._unseal(world.read("job-00000001/manifest.json"))
     body["files"]["../../../etc/x"] = {"bytes": 1, "crc32": 1}
-    world.write("job-00000001/manifest.json", files._sealed(body))
+    world.write("job-00000001/manifest.json", files._seal(body))
     with pytest.raises(EdlError) as caught:
         newest(place)
     assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED

@@ -214,7 +214,7 @@ def test_a_later_job_of_the_same_name_is_not_ended(
 def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
     api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
-    for number in range(former_masters.MOST_FAILURES):
+    for number in range(former_masters.MAX_FAILURES):
         put_former(api, number)
     unusable = tmp_path / "state"
     unusable.write_text("no directory")
@@ -239,16 +239,16 @@ def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
 def test_masters_that_have_worked_or_were_killed_do_not_fail_a_job(
     api: FakeApi, secret: Path, tmp_path: Path, work: Work, last: dict[str, Any]
 ) -> None:
-    for number in range(former_masters.MOST_FAILURES - 1):
+    for number in range(former_masters.MAX_FAILURES - 1):
         put_former(api, number)
-    put_former(api, former_masters.MOST_FAILURES, **last)
+    put_former(api, former_masters.MAX_FAILURES, **last)
     assert pod.run(secret, tmp_path / "state", lambda: api) == 0
 
 
 def test_a_master_without_enough_memory_fails_its_job_with_the_remedy(
     api: FakeApi, secret: Path, tmp_path: Path, work: Work
 ) -> None:
-    for number in range(former_masters.MOST_FAILURES):
+    for number in range(former_masters.MAX_FAILURES):
         put_former(api, number, exitCode=137, reason="OOMKilled")
     assert pod.run(secret, tmp_path / "state", lambda: api) == startup.FAILED
     status = json.loads(api.objects[RECORD]["data"][objects.STATUS_KEY])

@@ -14,8 +14,8 @@ from edl_master.core import events as ev
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.job import EVENTS_REMEMBERED, JobStateMachine
 from edl_master.core.job_phases import InvariantViolation
-from edl_master.core.outcome import MOST_WARNINGS
-from edl_master.core.worker import MOST_INSTANCES
+from edl_master.core.outcome import MAX_WARNINGS
+from edl_master.core.worker import MAX_INSTANCES
 
 # --- instances ----------------------------------------------------------------------------------
 
@@ -40,11 +40,11 @@ def test_a_worker_that_makes_up_ever_new_instances_adds_nothing_any_more() -> No
         effects += job.handle(ev.WorkerRegistered(WORKER, made_up, "host", 1), 1.0)
         effects += job.handle(ev.WorkerReady(WORKER, made_up), 1.0)
     logged = Counter(effect.kind for effect in effects if isinstance(effect, fx.LogEvent))
-    assert logged["WorkerStarted"] == logged["WorkerReady"] == MOST_INSTANCES - 1  # and the first
+    assert logged["WorkerStarted"] == logged["WorkerReady"] == MAX_INSTANCES - 1  # and the first
     assert logged["InstanceRefused"] == 1
     assert {effect.reason for effect in effects if isinstance(effect, fx.LeaveJob)} == {"replaced"}
     # The one that the platform starts next is as good as any.
-    last, following = InstanceId(f"made-up-{MOST_INSTANCES - 2}"), InstanceId("0b")
+    last, following = InstanceId(f"made-up-{MAX_INSTANCES - 2}"), InstanceId("0b")
     effects = job.handle(ev.InstanceExited(WORKER, last, None, 9, True, attempt=0), 2.0)
     assert fx.StartWorker(WORKER, 1) in effects
     job.handle(ev.WorkerRegistered(WORKER, following, "host", 2), 3.0)
@@ -59,7 +59,7 @@ def test_warnings_without_end_are_bounded() -> None:
     for number in range(1000):
         effects = job.handle(ev.WorkerReady(WORKER, INSTANCE, (f"lacks {number}",)), 1.0)
         warned += sum(isinstance(it, fx.LogEvent) for it in effects)
-    assert warned == len(job.view(1.0).warnings) == MOST_WARNINGS
+    assert warned == len(job.view(1.0).warnings) == MAX_WARNINGS
 
 
 def test_an_event_names_the_cause_that_the_platform_knows() -> None:

@@ -13,7 +13,7 @@ from edl_master.core.pod_status import (
     is_running,
     pod_end,
     start_problem,
-    vanished,
+    vanished_pod_end,
 )
 
 MAIN = "edl"
@@ -116,7 +116,7 @@ def test_only_causes_outside_the_job_are_disruptions() -> None:
     own.add(Cause.INIT_FAILED)
     for cause in Cause:
         assert PodEnd(cause, None, 9).is_disruption == (cause not in own), cause
-    assert vanished().is_disruption
+    assert vanished_pod_end().is_disruption
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_no_snapshot_is_due_while_one_is_being_written() -> None:
     schedule = SnapshotSchedule(5.0)
     assert schedule.is_due(0.0)
     assert not any(schedule.is_due(float(now)) for now in range(1, 1000)), "the disk is slow"
-    schedule.completed(Version(3), 0.1, 1000.0)
+    schedule.record_completion(Version(3), 0.1, 1000.0)
     assert schedule.saved_version == 3
     assert not schedule.is_due(1004.9)
     assert schedule.is_due(1005.0)
@@ -21,7 +21,7 @@ def test_no_snapshot_is_due_while_one_is_being_written() -> None:
 def test_snapshots_take_a_twentieth_of_the_time() -> None:
     schedule = SnapshotSchedule(5.0)
     assert schedule.is_due(0.0)
-    schedule.completed(Version(1), 10.0, 10.0)
+    schedule.record_completion(Version(1), 10.0, 10.0)
     assert not schedule.is_due(209.9)
     assert schedule.is_due(210.0)
 
@@ -29,7 +29,7 @@ def test_snapshots_take_a_twentieth_of_the_time() -> None:
 def test_a_skipped_snapshot_is_due_again_soon() -> None:
     schedule = SnapshotSchedule(60.0)
     assert schedule.is_due(0.0)
-    schedule.skipped(0.0)
+    schedule.record_skip(0.0)
     assert not schedule.is_due(0.9)
     assert schedule.is_due(1.0)
     assert schedule.saved_version is None
@@ -48,11 +48,11 @@ def due(schedule: CheckpointSchedule, *updates: int) -> list[int]:
 def test_one_checkpoint_at_a_time_and_one_that_was_missed_follows() -> None:
     schedule = CheckpointSchedule(4)
     assert due(schedule, 0, 3, 4, 7, 8, 12, 13) == [4], "the store is slow"
-    schedule.ended()
+    schedule.record_end()
     assert due(schedule, 13, 14, 15, 16) == [14], "due at 8 and 12: once"
-    schedule.ended()
+    schedule.record_end()
     assert due(schedule, 16, 17) == [17], "due at 16"
-    schedule.ended()
+    schedule.record_end()
     assert due(schedule, 17, 19, 21) == [21]
 
 

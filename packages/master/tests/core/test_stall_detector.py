@@ -36,10 +36,10 @@ def detector_after(step_s: float) -> tuple[StallDetector, ProgressWatch]:
     """A job whose tasks begin with a step of a second, and go on with these."""
     detector, watch = StallDetector(TIMEOUTS), ProgressWatch(0.0)
     now = 1.0
-    detector.stepped(watch, now)
+    detector.record_step(watch, now)
     for _ in range(20):
         now += step_s
-        detector.stepped(watch, now)
+        detector.record_step(watch, now)
     return detector, watch
 
 
@@ -59,7 +59,7 @@ def test_the_limit_is_a_multiple_of_the_median_step(step_s: float, limit_s: floa
 def test_one_odd_step_does_not_move_the_median() -> None:
     detector, watch = detector_after(0.5)
     before = detector.limit_s(watch, WorkerActivity.STEPS)
-    detector.stepped(watch, watch.since + 1000.0)
+    detector.record_step(watch, watch.since + 1000.0)
     assert detector.limit_s(watch, WorkerActivity.STEPS) == pytest.approx(before)
 
 
@@ -74,7 +74,7 @@ def test_first_steps_and_tasks_without_steps_have_times_of_their_own() -> None:
 def test_the_second_step_of_a_job_has_the_time_of_its_first() -> None:
     """Nothing is known of later steps; also after a restart, and with one minibatch per task."""
     detector, watch = StallDetector(TIMEOUTS), ProgressWatch(0.0)
-    detector.stepped(watch, 7.0)
+    detector.record_step(watch, 7.0)
     assert detector.limit_s(watch, WorkerActivity.STEPS) == 30.0
 
 
@@ -102,7 +102,7 @@ def test_it_is_ended_when_its_stacks_came_or_did_not_come_in_time() -> None:
 def test_a_step_clears_the_suspicion() -> None:
     detector, watch = detector_after(0.1)
     detector.check(watch, watch.since + 3.0, WorkerActivity.STEPS)
-    detector.stepped(watch, watch.since + 3.5)
+    detector.record_step(watch, watch.since + 3.5)
     assert detector.check(watch, watch.since + 1.0, WorkerActivity.STEPS) is StallVerdict.NOTHING
 
 

@@ -105,7 +105,7 @@ def test_what_goes_on_is_shown_as_unfinished_and_goes_on() -> None:
     beat(timeline, 0.5, compute=0.4)
     timeline.record_lease(0.0, W0, FIRST, task(0), Token(1))
     for _ in range(2):
-        tasks, phases = timeline.unfinished(2.0)
+        tasks, phases = timeline.unfinished_spans(2.0)
         assert tasks == TaskSpan(0.0, 2.0, W0, task(0), SpanOutcome.UNFINISHED)
         assert isinstance(phases, PhaseSpan)
         assert rounded(phases.phases) == {"compute": 0.4, "other": 0.1}

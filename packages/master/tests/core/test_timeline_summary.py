@@ -75,7 +75,7 @@ def test_many_workers_share_the_room() -> None:
     summary = TimelineSummary()
     for worker in range(1000):
         summary.add([phases(0.0, WorkerId(worker), compute=1000.0)])
-    times = summary.times(most_workers=1000)
+    times = summary.times(max_workers=1000)
     assert sum(len(each.shares) for each in times.workers) <= 60_000
     assert times.buckets > 30
 
@@ -84,7 +84,7 @@ def test_those_that_waited_most_are_shown() -> None:
     summary = TimelineSummary()
     for worker in range(5):
         summary.add([phases(0.0, WorkerId(worker), other=1.0, input=1.0 + worker % 3)])
-    times = summary.times(most_workers=2)
+    times = summary.times(max_workers=2)
     assert [each.worker for each in times.workers] == [1, 2]
     assert times.left_out == 3
 

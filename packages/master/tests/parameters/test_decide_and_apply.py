@@ -13,11 +13,11 @@ import pytest
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, Version, WorkerId
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Array, Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome, PushResult
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import LockedShard, ReadRequest
 from edl_master.parameters.plane import LocalParts, build_local
@@ -78,7 +78,7 @@ def busy(local: LocalParts) -> Iterator[None]:
     working, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        with local.shard.locked():
+        with local.shard.acquire():
             working.set()
             done.wait(LONG_S)
 
@@ -102,8 +102,8 @@ def test_no_decision_of_the_job_waits_for_an_update(local: LocalParts) -> None:
         assert coordinator.freeze("then") == 1
         assert coordinator.snapshot("") is not None
         coordinator.finish()
-        assert coordinator.applied(task(0)) == AppliedCount(1, 1)
-        assert coordinator.tables() == TableFigures()
+        assert coordinator.count_applied(task(0)) == AppliedCount(1, 1)
+        assert coordinator.tables() == TableStatistics()
     assert (values(local, "then") == 1).all()
 
 
@@ -187,7 +187,7 @@ def test_what_fails_before_the_commit_changes_nothing(
         push(local, 0)
     monkeypatch.undo()
     assert failures.empty()
-    assert local.coordinator.applied(task(0)) == AppliedCount()
+    assert local.coordinator.count_applied(task(0)) == AppliedCount()
     assert push(local, 0) is PushOutcome.APPLIED
 
 
@@ -209,7 +209,7 @@ def test_a_push_that_counts_is_reported_without_memory_for_the_answer(
     with pytest.raises(MemoryError), call:
         pass
     assert [result.outcome for result in reported] == [PushOutcome.APPLIED]
-    assert local.coordinator.applied(task(0)) == AppliedCount(1, 1)
+    assert local.coordinator.count_applied(task(0)) == AppliedCount(1, 1)
 
 
 def test_a_flush_between_two_pushes_is_an_update_of_the_first(failures: Failures) -> None:

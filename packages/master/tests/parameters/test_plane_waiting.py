@@ -229,7 +229,7 @@ def test_a_push_during_a_long_compilation_comes_too_early_and_counts_later(
         assert caught.value.code == ErrorCode.NOT_READY
     local.model.warm_up()
     assert push(local, 0) is PushOutcome.APPLIED
-    assert local.coordinator.applied(lease(0).task).minibatches == 1
+    assert local.coordinator.count_applied(lease(0).task).minibatches == 1
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_before_a_model_is_described_there_is_nothing() -> None:
     local.coordinator.revoke(lease(0).task, lease(0).token)
     local.coordinator.close(lease(0).task)
     local.coordinator.flush()
-    assert local.coordinator.applied(lease(0).task) == AppliedCount()
+    assert local.coordinator.count_applied(lease(0).task) == AppliedCount()
     assert local.coordinator.snapshot(SNAPSHOTS) is None
 
 
@@ -290,7 +290,7 @@ def test_many_at_once_lose_nothing() -> None:
         values = np.frombuffer(answer.reading.values, np.float32)
         assert np.array_equal(values, np.full(SIZE, float(workers * each)))
     assert [
-        local.coordinator.applied(lease(number).task).minibatches for number in range(workers)
+        local.coordinator.count_applied(lease(number).task).minibatches for number in range(workers)
     ] == [each] * workers
 
 

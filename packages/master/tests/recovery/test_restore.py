@@ -26,15 +26,15 @@ def test_a_clock_that_was_set_changes_no_duration(set_by_s: float) -> None:
     """Taken 10 s ago; its master worked on for 4 s and has been dead for 6 s."""
     found = Checkpoint({}, {}, taken=Moment("this boot", 990 * S))
     last = LastSeen(at_s=50_000.0 - 6.0 + set_by_s, job_s=34.0)
-    assert restore._lost(found, 30.0, last) == (4.0, 6.0)
+    assert restore._measure_loss(found, 30.0, last) == (4.0, 6.0)
 
 
 def test_after_a_reboot_only_the_wall_clock_knows_how_long() -> None:
     found = Checkpoint({}, {}, taken=Moment("the boot before", 90_000 * S))
-    assert restore._lost(found, 30.0, LastSeen(49_000.0, 34.0)) == (4.0, 1000.0)
-    assert restore._lost(found, 30.0, LastSeen(51_000.0, 34.0)) == (4.0, 0.0)
+    assert restore._measure_loss(found, 30.0, LastSeen(49_000.0, 34.0)) == (4.0, 1000.0)
+    assert restore._measure_loss(found, 30.0, LastSeen(51_000.0, 34.0)) == (4.0, 0.0)
 
 
 def test_another_job_that_goes_on_from_a_checkpoint_has_lost_nothing() -> None:
     found = Checkpoint({}, {}, taken=Moment("this boot", S))
-    assert restore._lost(found, 30.0, None) == (0.0, 0.0)
+    assert restore._measure_loss(found, 30.0, None) == (0.0, 0.0)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_master.core.curves import MOST_POINTS, Curve, Point
+from edl_master.core.curves import MAX_POINTS, Curve, Point
 from edl_master.reporting.curves import Curves
 
 
-@given(st.integers(0, 5000), st.sampled_from([2, 4, 10, MOST_POINTS]))
+@given(st.integers(0, 5000), st.sampled_from([2, 4, 10, MAX_POINTS]))
 def test_a_curve_stays_small_and_keeps_its_end_and_its_mean(count: int, most: int) -> None:
     curve = Curve(most)
     for step in range(count):

@@ -24,7 +24,7 @@ def finished(tmp_path: Path) -> FinishedJob:
 
 def test_times_come_from_both_files_of_the_timeline(finished: FinishedJob, tmp_path: Path) -> None:
     assert finished.times() == JobTimes(), "no timeline, or none yet"
-    file = TimelineFile(tmp_path, most_bytes=100)
+    file = TimelineFile(tmp_path, max_nbytes=100)
     for at in (0.0, 1.0, 2.0):
         file.append(to_lines([PhaseSpan(at, 1.0, WorkerId(0), {"compute": 1.0})]))
     assert (tmp_path / job_directory.FORMER_TIMELINE).exists()

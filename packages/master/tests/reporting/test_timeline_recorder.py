@@ -107,7 +107,7 @@ def test_the_next_master_goes_on_with_the_file_of_a_killed_one(tmp_path: Path) -
 
 
 def test_the_files_are_bounded_and_keep_the_latest_lines(tmp_path: Path) -> None:
-    file = TimelineFile(tmp_path, most_bytes=1000)
+    file = TimelineFile(tmp_path, max_nbytes=1000)
     for number in range(500):
         file.append(f"line {number}\n")
     sizes = [path.stat().st_size for path in tmp_path.iterdir()]

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.events import HeldLease
 from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer
@@ -23,6 +22,7 @@ from edl_master.core.parameters.permits import PermitGranted
 from edl_master.core.parameters.push import Gradient, PushClaim, PushOutcome
 from edl_master.core.parameters.shard import Shard
 from edl_master.core.parameters.shard_layout import shard_layouts, shard_optimizer
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
@@ -190,10 +190,10 @@ def test_there_is_one_of_each_server() -> None:
 
 def test_tables_are_as_large_as_their_parts_together() -> None:
     servers = Servers(Async())
-    servers.group.report_tables(0, TableFigures({"users": 3, "items": 1}, 100))
-    servers.group.report_tables(1, TableFigures({"users": 2, "items": 0}, 50))
-    servers.group.report_tables(1, TableFigures({"users": 4, "items": 0}, 60))
-    assert servers.coordinator.tables() == TableFigures({"users": 7, "items": 1}, 160)
+    servers.group.report_tables(0, TableStatistics({"users": 3, "items": 1}, 100))
+    servers.group.report_tables(1, TableStatistics({"users": 2, "items": 0}, 50))
+    servers.group.report_tables(1, TableStatistics({"users": 4, "items": 0}, 60))
+    assert servers.coordinator.tables() == TableStatistics({"users": 7, "items": 1}, 160)
 
 
 def test_a_busy_server_does_not_wait_to_report_the_sizes_of_its_tables() -> None:
@@ -212,7 +212,7 @@ def test_a_busy_server_does_not_wait_to_report_the_sizes_of_its_tables() -> None
     assert shard.tables() is None
     done.set()
     thread.join()
-    assert shard.tables() == TableFigures({}, 0)
+    assert shard.tables() == TableStatistics({}, 0)
 
 
 def test_a_snapshot_took_as_long_as_its_slowest_part_was_written() -> None:

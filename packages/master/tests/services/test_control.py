@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edl_master.adapters.job_directory import JobDirectory
 from edl_master.core.identifiers import WorkerId
-from edl_master.core.settings import MOST_WORKERS
+from edl_master.core.settings import MAX_WORKERS
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.page_key import PageKey
@@ -132,7 +132,7 @@ def test_a_job_can_be_scaled_up_and_down(job: RunningJob, gate: Gate) -> None:
 
 
 def test_numbers_of_workers_that_make_no_sense_are_refused(job: RunningJob) -> None:
-    for low, high in ((0, 0), (3, 2), (1, MOST_WORKERS + 1), (1, 2**32 - 1)):
+    for low, high in ((0, 0), (3, 2), (1, MAX_WORKERS + 1), (1, 2**32 - 1)):
         workers = job_pb2.WorkersSpec(min=low, max=high)
         with pytest.raises(grpc.RpcError) as caught:
             job.job.Scale(job_pb2.ScaleRequest(workers=workers), timeout=200)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIRST_S = 0.5
-_LONGEST_S = 10.0
+_MAX_PAUSE_S = 10.0
 _REJECTED_S = 20.0
 _UNAUTHORIZED = 401
 
@@ -69,4 +69,4 @@ def retry_until_answered(
                 raise TokenRejected(message) from error
             log.warning("%s: the API server refuses this pod: %s; trying again", what, error)
         sleep(wait_s)
-        wait_s = min(2 * wait_s, _LONGEST_S)
+        wait_s = min(2 * wait_s, _MAX_PAUSE_S)

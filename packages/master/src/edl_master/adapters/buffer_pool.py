@@ -30,7 +30,7 @@ class BufferPool:
 
     @contextmanager
     def borrow_at_least(self, nbytes: int) -> Iterator[memoryview]:
-        """As ``borrow``, for sizes that differ from call to call: the pool rounds them up."""
+        """Lend a buffer like ``borrow``; the pool rounds up sizes that vary from call to call."""
         with self.borrow(1 << max(nbytes - 1, 0).bit_length()) as buffer:
             yield buffer[:nbytes]
 

@@ -39,14 +39,14 @@ _CRC_CHUNK = 16 << 20
 
 
 class ArrayConvertible(Protocol):
-    """What becomes an array when it is written."""
+    """An object that becomes an array when it is written."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array: ...
 
 
 @runtime_checkable
 class PiecewiseArray(Protocol):
-    """What becomes a flat array piece by piece, once."""
+    """An object that becomes a flat array piece by piece, once."""
 
     dtype: np.dtype[Any]
     size: int
@@ -118,7 +118,7 @@ def described_files(manifest: Path) -> tuple[dict[str, int], list[str]]:
     Raises:
         OSError, ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
-    body = _unsealed(read_regular(manifest))
+    body = _unseal(read_regular(manifest))
     files = {_plain(file): int(described["bytes"]) for file, described in body["files"].items()}
     return files, [_plain(part) for part in body.get("parts", {})]
 
@@ -129,7 +129,7 @@ def taken_at(manifest: bytes) -> float:
     Raises:
         ValueError, KeyError, TypeError, AttributeError: it is damaged.
     """
-    return float(Moment(**_unsealed(manifest)["taken"]).at_s)
+    return float(Moment(**_unseal(manifest)["taken"]).at_s)
 
 
 def _plain(name: str) -> str:
@@ -168,13 +168,13 @@ def write_files(
     }
     if parts:
         # A part's own manifest has the checksums of its files.
-        body["parts"] = {part: _described(directory / part / MANIFEST) for part in parts}
-    _write(directory / MANIFEST, _sealed(body))
+        body["parts"] = {part: _describe(directory / part / MANIFEST) for part in parts}
+    _write(directory / MANIFEST, _seal(body))
     flush(directory)
 
 
 def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
-    body = _unsealed(read_regular(directory / MANIFEST))
+    body = _unseal(read_regular(directory / MANIFEST))
     if body["format"] != _FORMAT:
         raise ValueError(f"format {body['format']} is unknown; this version reads format {_FORMAT}")
     array_files = {file: key for key, file in body["arrays"].items()}
@@ -182,18 +182,18 @@ def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
     arrays: dict[str, Array] = {}
     for file, expected in body["files"].items():
         path = directory / _plain(file)
-        if check and (found := _described(path)) != expected:
+        if check and (found := _describe(path)) != expected:
             raise ValueError(f"{file} is now {found}, and was {expected}")
         if file in array_files:
             arrays[array_files[file]] = _load(path)
         else:
-            documents[file.removesuffix(".json")] = _parsed(read_regular(path))
+            documents[file.removesuffix(".json")] = _parse(read_regular(path))
     if missing := body["arrays"].keys() - arrays.keys():
         raise ValueError(f"arrays are missing: {', '.join(sorted(missing))}")
     parts = []
     for part, expected in body.get("parts", {}).items():
         _plain(part)
-        if check and (found := _described(directory / part / MANIFEST)) != expected:
+        if check and (found := _describe(directory / part / MANIFEST)) != expected:
             raise ValueError(f"{part} is now {found}, and was {expected}")
         parts.append(_read(directory / part, f"{name}/{part}", check=check))
     taken = Moment(**body["taken"])
@@ -210,11 +210,11 @@ def _load(path: Path) -> Array:
     return large
 
 
-def _described(path: Path) -> dict[str, int]:
+def _describe(path: Path) -> dict[str, int]:
     return {"bytes": path.stat().st_size, "crc32": _crc32_of(path)}
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
         return json.loads(content)
     except RecursionError:
@@ -238,17 +238,17 @@ def _write_array(path: Path, array: Array | ArrayConvertible | PiecewiseArray) -
         file.flush()
         os.fsync(file.fileno())
     # Read back: the checksum is that of the file, not of what was meant to be in it.
-    return _described(path)
+    return _describe(path)
 
 
 def _save_pieces(file: IO[bytes], array: PiecewiseArray) -> None:
-    """As ``np.save``, with no more memory than for one piece."""
-    described = {
+    """Write the file that ``np.save`` would, in the memory of one piece."""
+    header = {
         "descr": np.lib.format.dtype_to_descr(array.dtype),
         "fortran_order": False,
         "shape": (array.size,),
     }
-    np.lib.format.write_array_header_1_0(file, described)
+    np.lib.format.write_array_header_1_0(file, header)
     for piece in array.pieces():
         file.write(piece.view(np.uint8).data)
 
@@ -270,12 +270,12 @@ def _canonical(body: Any) -> bytes:
     return json.dumps(body, sort_keys=True).encode()
 
 
-def _sealed(body: Mapping[str, Any]) -> bytes:
+def _seal(body: Mapping[str, Any]) -> bytes:
     return json.dumps({"crc32": zlib.crc32(_canonical(body)), "body": body}, indent=1).encode()
 
 
-def _unsealed(content: bytes) -> dict[str, Any]:
-    sealed = _parsed(content)
+def _unseal(content: bytes) -> dict[str, Any]:
+    sealed = _parse(content)
     if sealed["crc32"] != zlib.crc32(_canonical(sealed["body"])):
         raise ValueError(f"{MANIFEST} does not match its checksum")
     body: dict[str, Any] = sealed["body"]

@@ -242,7 +242,7 @@ class LocalCheckpoints:
 
 
 def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
-    """What it means for a person that no checkpoint is whole."""
+    """Return the error that says that every checkpoint is damaged."""
     return EdlError(
         ErrorCode.CHECKPOINT_DAMAGED,
         f"none of the {count} checkpoints of {job} is intact: {problem}",
@@ -252,7 +252,7 @@ def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
 
 
 def stale(job: str, where: str) -> EdlError:
-    """What it means for a person that a later master has the place."""
+    """Return the error that says that a later master has taken over the directory."""
     return EdlError(
         ErrorCode.STALE_INCARNATION,
         f"another master of {job} has begun to write checkpoints here; this one is fenced off",

@@ -82,7 +82,7 @@ class EventLog:
                 raise storage_error(error, self._path) from error
 
     def after(self, number: int, limit: int = 1000) -> list[Event]:
-        """At most ``limit`` events with numbers above ``number``, oldest first."""
+        """Return up to ``limit`` events with numbers above ``number``, oldest first."""
         with self._changed:
             remembered = self._recent[0].number if self._recent else self._number + 1
             if number + 1 >= remembered:
@@ -122,7 +122,7 @@ class EventLog:
 
 
 def read_events(path: Path, after: int, limit: int) -> list[Event]:
-    """At most ``limit`` events of a file with numbers above ``after``, oldest first.
+    """Return up to ``limit`` events of a file with numbers above ``after``, oldest first.
 
     Raises:
         OSError: the file is not there, or cannot be read.

@@ -1,6 +1,6 @@
 """Trained models that workers have written, and the one that becomes the job's output.
 
-Whoever holds the export task writes to a place of its own next to the output. Only the master puts
+The holder of the export task writes to a place of its own next to the output. Only the master puts
 a model into the output's place, and of masters there is one. So a worker that was given up while it
 wrote, and continues, can neither damage nor replace what counts.
 """
@@ -65,7 +65,7 @@ class ExportOutput:
             self._accepted = self.part_of(lease)
 
     def flush(self) -> None:
-        """Nothing: a model that no output was made of is written again by the next master."""
+        """Do nothing: the next master repeats an export that has not become the output."""
 
     def finish(self, dead: int = 0) -> None:
         """Put the model into the output's place, instead of one of this job's earlier masters.
@@ -89,7 +89,7 @@ class ExportOutput:
         try:
             if os.path.lexists(output):
                 if model_of(output) != self._job:
-                    raise _appeared(self._output, self._job)
+                    raise _output_appeared(self._output, self._job)
                 os.rename(output, f"{self._prefix}{self._incarnation}-before.tmp")
             os.rename(part, output)
             flush(output.parent)
@@ -102,7 +102,7 @@ class ExportOutput:
             raise _not_whole(part)
         if object_stores.exists(self._output, persistently=True):
             if not is_of(self._job, self._output):
-                raise _appeared(self._output, self._job)
+                raise _output_appeared(self._output, self._job)
             object_stores.remove(self._output)
         object_stores.move(part, self._output, self._job, last=TRAINED_MODEL)
 
@@ -116,7 +116,7 @@ class ExportOutput:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _appeared(output: str, job: str) -> EdlError:
+def _output_appeared(output: str, job: str) -> EdlError:
     return output_exists(
         output,
         what=f"{output} appeared while the job ran",

@@ -21,10 +21,10 @@ from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, Kub
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
 
-MOST_FAILURES = 6
+MAX_FAILURES = 6
 """As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""
 
-_SOON_S = 120.0
+_EARLY_FAILURE_S = 120.0
 """A master that has lived longer has worked."""
 
 _LOG_LINES = 15
@@ -44,7 +44,7 @@ def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | N
         for pod in listing.items
         if any(it["uid"] == owner.uid for it in pod["metadata"].get("ownerReferences", ()))
     )
-    if len(failed) < MOST_FAILURES:
+    if len(failed) < MAX_FAILURES:
         return None
     last = failed[0]
     name, end = last["metadata"]["name"], pod_status.pod_end(last, objects.CONTAINER)
@@ -64,7 +64,7 @@ def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | N
 
 
 def failed_starts(pods: Iterable[JsonObject]) -> list[JsonObject]:
-    """Those masters, the last one first, that failed soon after their start; in a row.
+    """Return the latest masters, newest first, that all failed soon after their start.
 
     Neither a disruption counts nor a signal from outside, nor that another master was there: such
     an end says nothing about the next start.
@@ -74,7 +74,7 @@ def failed_starts(pods: Iterable[JsonObject]) -> list[JsonObject]:
         end = pod_status.pod_end(pod, objects.CONTAINER)
         if end is None or _is_from_outside(end):
             continue
-        if _lived_s(pod) > _SOON_S:
+        if _lived_s(pod) > _EARLY_FAILURE_S:
             break
         found.append(pod)
     return found

@@ -1,4 +1,4 @@
-"""The job's page, the same figures as JSON, and metrics, over plain HTTP. Read only.
+"""The job's page, the same data as JSON, and metrics, over plain HTTP. Read only.
 
 ``page_access`` decides who gets them. Besides, on a loopback address the page answers only to names
 of this machine, and not to a name of a web site that leads to 127.0.0.1 (DNS rebinding).
@@ -60,7 +60,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
-_MOST_CONNECTIONS = 128
+_MAX_CONNECTIONS = 128
 """At a time; each costs a thread of the master."""
 
 _CLOSE_S = 5.0
@@ -116,7 +116,7 @@ class StatusServer:
             only_by_own_names = _is_loopback(host)
 
         try:
-            self._server = BoundedHttpServer(host, port, PageHandler, _MOST_CONNECTIONS)
+            self._server = BoundedHttpServer(host, port, PageHandler, _MAX_CONNECTIONS)
         except OSError as error:
             raise address_in_use(error, host, port, "--dashboard-port") from error
         self.port: int = self._server.server_address[1]
@@ -133,7 +133,7 @@ class StatusServer:
 
 
 class _Answers:
-    """What there is to get: path and query to type and content."""
+    """The answers to requests: from path and query to content type and content."""
 
     def __init__(self, source: StatusSource, page: Traversable) -> None:
         self._source = source
@@ -142,7 +142,7 @@ class _Answers:
             "/api/status": self._status,
             "/api/events": self._events,
             "/api/timeline": lambda _: (_JSON, timeline_json(self._source.times()).encode()),
-            "/saved": self._saved,
+            "/saved": self._saved_page,
             METRICS: lambda _: (_METRICS, self._source.metrics()),
             HEALTH: lambda _: (TEXT, b"ok\n"),
         }
@@ -166,7 +166,7 @@ class _Answers:
     def _status(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         return _JSON, to_json(self._source.status()).encode()
 
-    def _saved(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
+    def _saved_page(self, _: dict[str, list[str]]) -> tuple[str, bytes]:
         source = self._source
         return HTML, saved_page(source.status(), source.events, source.times(), self._page)
 
@@ -249,7 +249,7 @@ class _Handler(RequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests have secrets in them."""
+        """Log nothing: requests have secrets in them."""
 
 
 def _is_loopback(host: str) -> bool:

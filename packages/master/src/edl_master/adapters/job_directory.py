@@ -109,7 +109,7 @@ class JobDirectory:
         return written_after and self.read_status().state in FINAL_STATES
 
     def read_spec(self) -> job_pb2.JobSpec:
-        """What the user submitted.
+        """Return the job that the user submitted.
 
         Raises:
             EdlError: JOB_NOT_FOUND or USAGE.
@@ -155,7 +155,7 @@ class JobDirectory:
                 replace_file(path, content, durable=True)
 
     def read_requests(self) -> dict[str, Any]:
-        """What ``write_requests`` wrote; empty if there is nothing."""
+        """Return what ``write_requests`` wrote; empty if it has written nothing."""
         try:
             found = json.loads((self.path / job_directory.REQUESTS).read_bytes())
         except (OSError, ValueError):
@@ -222,7 +222,7 @@ class JobDirectory:
             replace_file(self.path / job_directory.END, to_json(status).encode(), durable=True)
 
     def read_end(self) -> job_pb2.JobStatus | None:
-        """What ``write_end`` wrote, if that master did not live to write the status."""
+        """Return what ``write_end`` wrote, if that master died before it wrote the status."""
         return _status_in(self.path / job_directory.END)
 
     @contextlib.contextmanager

@@ -1,15 +1,15 @@
 """The number of a master among all masters of its job, taken by compare and swap of a Lease.
 
-``leaseTransitions`` of the job's Lease counts the masters. Whoever increases it by one, against the
-version that it has read, is the newest master; a Job may run two pods for a while, and only one of
-them can have the highest number. Nothing expires: no clock decides who is the master.
+``leaseTransitions`` of the job's Lease counts the masters. The pod that increases it by one,
+against the version that it has read, is the newest master; a Job may run two pods for a while, and
+only one of them can have the highest number. Nothing expires: no clock decides who is the master.
 
 What this protects, and what not:
 
 - A master that can reach the API server learns of a newer one within ``_CHECK_INTERVAL_S``,
   and ends.
 - A master asks before it makes anything final: the output, the final status, the exit code.
-- A master whose pod was deleted, but whose process nobody ends since its kubelet has stopped,
+- A master whose pod was deleted, but whose process runs on since its kubelet has stopped,
   cannot read the Lease (``api_retry.TokenRejected``). It ends as if it had seen a newer master, and
   its end releases the lock of the job's directory to the next one.
 - A master that is cut off from the API server, but neither from its workers nor from the state

@@ -256,7 +256,7 @@ def move(source: str, uri: str, job: str, last: str) -> None:
 
 
 def _copy(system: Any, source: str, to: str, *, recursive: bool) -> None:
-    """Not with ``mv``: where a store can rename, that leaves half of the objects at each place."""
+    """Copy objects; ``mv`` would rename them one by one, and could stop half-way."""
     # With the slash, a client that takes the target for a directory copies into it, not below it.
     system.copy(f"{source}/" if recursive else source, to, recursive=recursive)
 

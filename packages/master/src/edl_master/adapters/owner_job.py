@@ -47,7 +47,7 @@ class OwnerJob:
 
     @property
     def reference(self) -> JsonObject:
-        """By which an object says that it is deleted with the Job."""
+        """The owner reference that makes Kubernetes delete an object along with the Job."""
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",

@@ -1,7 +1,7 @@
 """Who may see the page of a job, and its metrics: decided before anything is looked up.
 
-A link (``edl_runtime.identity.page_key``) is exchanged for a cookie once. Whoever clicks the same
-link again is sent to the page, where the cookie of his browser decides.
+A link (``edl_runtime.identity.page_key``) is exchanged for a cookie once. A second click on the
+same link leads to the page, where the cookie of the browser decides.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ used, or it is too old.</p>
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What decides about a request.
+    """The parts of a request that decide whether it is allowed.
 
     Attributes:
         target: path and query.
@@ -114,11 +114,11 @@ class PageAccess:
 
     @property
     def metrics_token(self) -> str:
-        """What a scraper says to get the metrics of the job's processes."""
+        """The token with which a scraper gets the metrics of the job's processes."""
         return self._key.metrics_token
 
     def decide(self, request: PageRequest, now: float) -> Granted | Answer:
-        """What becomes of a request whose host is right.
+        """Decide whether to grant a request whose host is right.
 
         Args:
             now: seconds since the epoch.
@@ -126,7 +126,7 @@ class PageAccess:
         try:
             url = urlsplit(request.target)
         except ValueError:  # as //[, by which strangers would fill the log with tracebacks
-            return self._closed("NAME")
+            return self._deny("NAME")
         if url.path in (HEALTH, READINESS):
             return Granted(url.path)
         if _is_foreign(request.headers):
@@ -136,7 +136,7 @@ class PageAccess:
         if url.path == "/" and (tokens := parse_qs(url.query).get("token")):
             return self._exchange(tokens[-1], request, now)
         if not url.path.startswith(self._home):
-            return self._closed("NAME")
+            return self._deny("NAME")
         cookie = _cookie(request.headers)
         if self._key.is_session(cookie, now):
             return Granted(request.target[len(self._home) - 1 :])
@@ -144,7 +144,7 @@ class PageAccess:
             return _TOO_MANY
         # A browser keeps the cookie back if the link was on a page of another site. It gives it to
         # this very page, which asks again.
-        return self._closed(self._job, again=request.headers.get("Sec-Fetch-Site") == "cross-site")
+        return self._deny(self._job, again=request.headers.get("Sec-Fetch-Site") == "cross-site")
 
     def _metrics(self, request: PageRequest, now: float) -> Granted | Answer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -163,7 +163,7 @@ class PageAccess:
 
     def _exchange(self, token: str, request: PageRequest, now: float) -> Answer:
         if not self._key.is_link(token):
-            return self._closed("NAME") if self._guesses.may_fail(now) else _TOO_MANY
+            return self._deny("NAME") if self._guesses.may_fail(now) else _TOO_MANY
         headers = {"Location": self._home}
         fresh = request.is_get and self._key.is_fresh_link(token, now)
         if fresh and self._used.use(token):
@@ -175,7 +175,7 @@ class PageAccess:
             )
         return Answer(HTTPStatus.SEE_OTHER, headers=headers)
 
-    def _closed(self, job: str, *, again: bool = False) -> Answer:
+    def _deny(self, job: str, *, again: bool = False) -> Answer:
         refresh = '<meta http-equiv="refresh" content="0">' if again else ""
         text = _CLOSED.format(job=html.escape(job), again=refresh)
         return Answer(HTTPStatus.FORBIDDEN, HTML, text.encode())

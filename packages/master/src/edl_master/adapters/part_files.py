@@ -121,7 +121,7 @@ class PartFiles:
             self._write_files(write, tasks, to, form.name)
 
     def _writer(self, tasks: list[tuple[int, Range]], form: OutputFormat) -> _Write:
-        """What joins parts into a file of the format, and returns the number of predictions."""
+        """Return a function that joins the parts into one file and counts the predictions."""
         if form.name == RECORDIO:
             return lambda numbers, path: recordio.concatenate(
                 [str(self.path(number)) for number in numbers], str(path)
@@ -178,7 +178,7 @@ class PartFiles:
 
 
 def _name(number: int) -> str:
-    """Of the part that was taken for a task."""
+    """Return the file name of a part that was accepted for a task."""
     return f"{number:010d}.{RECORDIO}"
 
 

@@ -64,7 +64,7 @@ class LogsOfPods:
         return worker_logs.append(path, pod.worker, pod.attempt, text)
 
     def log_summary(self, pod: PodRecord) -> str:
-        """What a pod says that runs, as a clause."""
+        """Summarize the log of a running pod in a clause."""
         try:
             return worker_logs.log_summary("pod", readable(self._read(pod, _LAST_LINES)))
         except (ApiError, ApiUnavailable) as error:

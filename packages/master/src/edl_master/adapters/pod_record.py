@@ -62,7 +62,7 @@ class PodRecord:
 
 
 def decode_pod(item: Mapping[str, Any]) -> PodRecord:
-    """A pod that an earlier master has made; its worker is -1 if somebody took its labels away."""
+    """A pod that an earlier master has made; its worker is -1 if its labels were removed."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     try:

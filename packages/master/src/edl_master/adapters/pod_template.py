@@ -37,7 +37,7 @@ class PriorityMix:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What the pods of one role have in common.
+    """The properties that the pods of one role have in common.
 
     Attributes:
         namespace: of all objects of the job.
@@ -58,7 +58,7 @@ class PodTemplate:
 
     @property
     def selector(self) -> str:
-        """Of the pods of this role."""
+        """The label selector of the pods of this role."""
         return f"{objects.LABEL_JOB_UID}={self.owner[1]},{objects.LABEL_ROLE}={self.role}"
 
     def render(

@@ -37,7 +37,7 @@ _WATCH_S = 240
 """Length of one watch; then the pods are listed again."""
 
 _CREATED_PER_S = 10.0
-_LONGEST_RETRY_S = 60.0
+_MAX_RETRY_S = 60.0
 _LOST_MARGIN_S = 15.0
 """How long after its grace period a pod that is being deleted counts as lost with its node."""
 
@@ -130,8 +130,8 @@ class KubernetesPods:
                     self._pods[instance] = pod
                     found.append(pod)
                 else:
-                    # It has ended, waits for a place, or is nobody's: the new master decides what
-                    # it needs. A worker may run there still, and returns its tasks.
+                    # It has ended, waits for a place, or belongs to no worker: the new master
+                    # decides what it needs. A worker may run there still, and returns its tasks.
                     self._ends.submit(self._remove, pod, None)
         return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
 
@@ -177,7 +177,7 @@ class KubernetesPods:
             try:
                 self._send(request.pod)
             except (ApiError, ApiUnavailable) as error:
-                self._refused(request, error)
+                self._handle_refusal(request, error)
 
     def _next_request(self) -> Request | None:
         """The next one that is due; None when the platform is closed."""
@@ -203,7 +203,9 @@ class KubernetesPods:
         if given_up is not None:
             self._give_up(pod, given_up)
         elif is_lost or (create and grace_s is not None):
-            self._report_end(pod, pod_status.given_up() if is_lost else pod_status.vanished())
+            self._report_end(
+                pod, pod_status.given_up() if is_lost else pod_status.vanished_pod_end()
+            )
         elif create:
             self._create(pod)
         elif grace_s is not None:
@@ -243,7 +245,7 @@ class KubernetesPods:
             if error.status != 404:
                 raise
 
-    def _refused(self, request: Request, error: ApiError | ApiUnavailable) -> None:
+    def _handle_refusal(self, request: Request, error: ApiError | ApiUnavailable) -> None:
         """Try again later, or report that the pod cannot be created."""
         pod = request.pod
         if isinstance(error, ApiError) and not pod_record.may_pass(error, request.retry_s):
@@ -257,7 +259,7 @@ class KubernetesPods:
             reason = "QuotaExceeded" if is_quota else "ApiUnavailable"
             self._observations.put(InstancePending(pod.worker, reason, str(error)))
         again = Request(pod, time.monotonic() + request.retry_s, 2 * request.retry_s)
-        again.retry_s = min(again.retry_s, _LONGEST_RETRY_S)
+        again.retry_s = min(again.retry_s, _MAX_RETRY_S)
         with self._changed:
             self._requests.append(again)
 
@@ -275,7 +277,7 @@ class KubernetesPods:
                 if error.status != 410:  # the version has expired: list again
                     log.warning("the pods cannot be watched: %s", error.message)
             self._over.wait(retry_s)
-            retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
+            retry_s = min(2 * retry_s, _MAX_RETRY_S)
 
     def _list_and_watch(self) -> None:
         with self._changed:
@@ -347,7 +349,7 @@ class KubernetesPods:
         if pod is None:
             return
         end = pod_status.pod_end(last, objects.CONTAINER) if last else None
-        self._report_end(pod, end or pod_status.vanished())
+        self._report_end(pod, end or pod_status.vanished_pod_end())
 
     # --- reports ---------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class CellKind(IntEnum):
-    """What the values of a column are; of several kinds, the greatest holds all."""
+    """The kind of a column's values; the greatest of several kinds can hold all of them."""
 
     INT = 0
     FLOAT = 1
@@ -81,7 +81,7 @@ _DOUBLE = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 @dataclass(slots=True)
 class _Found:
-    """What the values of a feature were so far."""
+    """The kinds of values that a feature has had so far."""
 
     kinds: set[CellKind] = field(default_factory=set)
     lengths: set[int] = field(default_factory=set)
@@ -127,7 +127,7 @@ def _is_text(content: bytes) -> bool:
 def columns_of(
     blocks: Iterable[Rows], first: Sequence[str], *, typed: bool
 ) -> tuple[TableColumn, ...]:
-    """What the features of all rows are.
+    """Return the columns that hold the features of all rows.
 
     Args:
         first: names of the features that come first, in this order; the others follow by name.
@@ -181,16 +181,18 @@ def _values(column: TableColumn, value: Value) -> list[Any]:
     """The values of a feature as the numbers, texts or bytes that its column has."""
     match column.kind:
         case CellKind.INT:
-            return [int(one) for one in _filled(value)]
+            return [int(one) for one in _drop_empty(value)]
         case CellKind.FLOAT | CellKind.DOUBLE:
-            return [float(one if isinstance(one, bytes) else str(one)) for one in _filled(value)]
+            return [
+                float(one if isinstance(one, bytes) else str(one)) for one in _drop_empty(value)
+            ]
         case CellKind.TEXT:
             return [one.decode() if isinstance(one, bytes) else str(one) for one in value]
         case CellKind.BINARY:
             return [one if isinstance(one, bytes) else str(one).encode() for one in value]
 
 
-def _filled(value: Value) -> Iterator[Any]:
+def _drop_empty(value: Value) -> Iterator[Any]:
     """The numbers of a feature; an empty cell is none."""
     return (one for one in value if not isinstance(one, bytes) or one)
 

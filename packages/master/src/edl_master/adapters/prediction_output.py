@@ -125,7 +125,7 @@ class PredictionOutput:
         return noted if isinstance(noted, dict) else {}
 
     def _complete_note(self) -> dict[str, Any] | None:
-        """What the note says when the output is complete; None if there is no output."""
+        """Return the note for a complete output, or None if there is no output."""
         if is_uri(self._output):
             return (
                 _store_note(self._output, is_complete=True)
@@ -173,12 +173,12 @@ class PredictionOutput:
         """
         if self._staging:
             return f"{self._staging}/{self._part_name(lease)}"
-        return str(self._written(lease))
+        return str(self._local_part(lease))
 
     def _part_name(self, lease: HeldLease) -> str:
         return f"{lease.task.number:010d}-{self._incarnation}-{lease.token}.{RECORDIO}"
 
-    def _written(self, lease: HeldLease) -> Path:
+    def _local_part(self, lease: HeldLease) -> Path:
         """The part of this holder, as it is in the directory before it is taken."""
         return self._parts.directory / self._part_name(lease)
 
@@ -199,12 +199,12 @@ class PredictionOutput:
         number = lease.task.number
         if self._staging:
             # Before the job decides: what it has counted as done must not wait for a store.
-            object_stores.download(self.part_of(lease), self._written(lease))
+            object_stores.download(self.part_of(lease), self._local_part(lease))
         with self._completing:
             yield
             if records == self._parts.expected_records(number):
                 try:
-                    os.replace(self._written(lease), self._parts.path(number))
+                    os.replace(self._local_part(lease), self._parts.path(number))
                 except FileNotFoundError:
                     # Reported twice, since an answer was lost; or ``finish`` finds it missing.
                     return
@@ -282,11 +282,11 @@ class PredictionOutput:
 
 
 def _store_note(output: str, *, is_complete: bool) -> dict[str, Any]:
-    """What the note says of an output in a store: its objects appear one by one."""
+    """Return the note for an output in a store, where objects appear one by one."""
     return {"uri": output, "complete": is_complete}
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    """What stays the same when a file or directory is renamed."""
+    """Return the attributes of a file or directory that survive renaming."""
     found = path.stat(follow_symlinks=False)
     return {"device": found.st_dev, "inode": found.st_ino}

@@ -291,7 +291,7 @@ class LocalProcesses:
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             for pidfd in ready & processes.keys():
-                self._ended(processes[pidfd])
+                self._report_end(processes[pidfd])
             now = time.monotonic()
             for pidfd, process in processes.items():
                 if pidfd not in ready and process.kill_at <= now:
@@ -305,7 +305,7 @@ class LocalProcesses:
             return None
         return max(0.0, kill_at - time.monotonic()) * 1000 + 1
 
-    def _ended(self, process: _Process) -> None:
+    def _report_end(self, process: _Process) -> None:
         # Before the leader is reaped, while no other process can have its number.
         process_identity.kill_group(process.pid)
         # Its pidfd says that it has ended: this does not wait.

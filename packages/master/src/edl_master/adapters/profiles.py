@@ -10,12 +10,12 @@ from edl_master.adapters.storage_errors import storage_error
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import replace_file
 
-_MOST_PACKED = 1 << 26
-_MOST_UNPACKED = 1 << 28
+_MAX_PACKED_NBYTES = 1 << 26
+_MAX_UNPACKED_NBYTES = 1 << 28
 """Bytes of one profile: TensorBoard reads no larger ones in a reasonable time."""
 
 _FEWER = "Profile fewer steps."
-_AGAIN = "Profile the steps once more."
+_REMEDY = "Profile the steps once more."
 
 
 class ProfileFiles:
@@ -51,9 +51,9 @@ class ProfileFiles:
                 received.clear()
             if offset > len(received):
                 del self._received[worker]
-                raise _refusal(ErrorCode.DATA_DAMAGED, worker, "lacks a piece", _AGAIN)
+                raise _refusal(ErrorCode.DATA_DAMAGED, worker, "lacks a piece", _REMEDY)
             received[offset:] = content
-            if len(received) > _MOST_PACKED:
+            if len(received) > _MAX_PACKED_NBYTES:
                 del self._received[worker]
                 raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large", _FEWER)
             if not last:
@@ -73,13 +73,15 @@ class ProfileFiles:
     def _write(self, worker: int, packed: bytes) -> Path:
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
         try:
-            profile = unpack.decompress(packed, _MOST_UNPACKED)
+            profile = unpack.decompress(packed, _MAX_UNPACKED_NBYTES)
         except zlib.error as error:
-            raise _refusal(ErrorCode.DATA_DAMAGED, worker, f"is damaged: {error}", _AGAIN) from None
+            raise _refusal(
+                ErrorCode.DATA_DAMAGED, worker, f"is damaged: {error}", _REMEDY
+            ) from None
         if unpack.unconsumed_tail:
             raise _refusal(ErrorCode.LIMIT_EXCEEDED, worker, "is too large", _FEWER)
         if not unpack.eof:
-            raise _refusal(ErrorCode.DATA_DAMAGED, worker, "is cut short", _AGAIN)
+            raise _refusal(ErrorCode.DATA_DAMAGED, worker, "is cut short", _REMEDY)
         path = self._folder / f"worker-{worker}.xplane.pb"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _DATA = '<script type="application/json" id="saved-job">'
 """What ``page/saved.js`` reads."""
 
-_MOST_EVENTS = 5000
+_MAX_EVENTS = 5000
 _EVENTS_AT_ONCE = 1000
 
 _STYLE = re.compile(r'<link rel="stylesheet" href="([^"]+)">')
@@ -112,7 +112,7 @@ def save_page(output: str, page: bytes) -> None:
 
 
 def _latest_events(read_events: ReadEvents) -> Sequence[job_pb2.Event]:
-    latest: deque[job_pb2.Event] = deque(maxlen=_MOST_EVENTS)
+    latest: deque[job_pb2.Event] = deque(maxlen=_MAX_EVENTS)
     after = 0
     while batch := read_events(after, _EVENTS_AT_ONCE):
         latest.extend(batch)

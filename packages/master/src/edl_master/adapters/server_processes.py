@@ -63,7 +63,7 @@ class ServerProcesses:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """None waits for a place."""
+        """Always empty: processes start at once, with no scheduler to wait for."""
         return ("",) * len(self._processes)
 
     def _watch(self, number: int, process: subprocess.Popen[bytes]) -> None:

@@ -16,7 +16,7 @@ def is_full(error: OSError) -> bool:
 
 
 def storage_error(error: OSError, path: Path | str) -> EdlError:
-    """What a failed write means for a person."""
+    """Translate a failed write into an error for the user."""
     if is_full(error):
         return EdlError(
             ErrorCode.DISK_FULL,

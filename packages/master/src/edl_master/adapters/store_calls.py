@@ -36,7 +36,7 @@ class StoreTimeouts:
 
 
 TIMEOUTS = StoreTimeouts()
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 15.0
 
 
 def store_error(uri: str, error: Exception) -> EdlError:
@@ -117,7 +117,7 @@ def run_persistently(uri: str, act: Callable[[StoreCall], T]) -> T:
             if is_over or not isinstance(cause, Exception) or not is_transient(cause):
                 raise
         time.sleep(pause * random.uniform(0.5, 1.5))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        pause = min(2 * pause, _MAX_PAUSE_S)
 
 
 def run_call(uri: str, act: Callable[[StoreCall], T]) -> T:

@@ -101,11 +101,11 @@ class ObjectStoreCheckpoints:
         return _whole(self._objects())
 
     def expect(self, label: str) -> None:
-        """As ``LocalCheckpoints``: parts are written on this machine."""
+        """Prepare for parts, which are written on this machine as in ``LocalCheckpoints``."""
         self._here.expect(label)
 
     def parts(self, label: str, count: int) -> list[Path]:
-        """As ``LocalCheckpoints``."""
+        """Return the directories for parts, on this machine as in ``LocalCheckpoints``."""
         return self._here.parts(label, count)
 
     def write(self, checkpoint: Checkpoint, parts: Sequence[Path] = ()) -> str:
@@ -201,12 +201,12 @@ class ObjectStoreCheckpoints:
             object_stores.remove(f"{self._uri}/{name}")
 
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
-        """As ``LocalCheckpoints``; the one that is returned has been fetched.
+        """Return the newest whole checkpoint, after fetching it.
 
         Raises:
             EdlError: CHECKPOINT_DAMAGED when there are some, and all are damaged;
-                OUTPUT_UNWRITABLE when the store does not serve, or DISK_FULL: then nobody
-                knows, and no older one is taken.
+                OUTPUT_UNWRITABLE when the store does not serve, or DISK_FULL: the newest
+                one is unknown then, and no older one is taken.
         """
         objects = self._objects()
         names = _whole(objects)
@@ -222,7 +222,7 @@ class ObjectStoreCheckpoints:
         raise damaged_all(len(names), self._job, self._uri, problem)
 
     def newest_at(self) -> float:
-        """As ``LocalCheckpoints``.
+        """Return when the newest checkpoint was taken, in seconds since 1970; 0 if there is none.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.

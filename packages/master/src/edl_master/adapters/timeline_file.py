@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edl_runtime.local import job_directory
 
-MOST_BYTES = 32 << 20
+MAX_NBYTES = 32 << 20
 """Of one file. Then it becomes the former one, and takes that one's place."""
 
 
@@ -17,13 +17,13 @@ class TimelineFile:
 
     Args:
         directory: of the job. Nothing is made before the first line.
-        most_bytes: of one of both files.
+        max_nbytes: of one of both files.
     """
 
-    def __init__(self, directory: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, directory: Path, max_nbytes: int = MAX_NBYTES) -> None:
         self._path = directory / job_directory.TIMELINE
         self._former = directory / job_directory.FORMER_TIMELINE
-        self._most_bytes = most_bytes
+        self._max_nbytes = max_nbytes
 
     def append(self, lines: str) -> None:
         """Add whole lines.
@@ -38,7 +38,7 @@ class TimelineFile:
                 if file.read(1) != b"\n":  # a master was killed, or the disk was full
                     file.write(b"\n")
             file.write(lines.encode())
-        if size + len(lines) >= self._most_bytes:
+        if size + len(lines) >= self._max_nbytes:
             self._path.replace(self._former)
 
     def chunks(self, nbytes: int = 256 << 10) -> Iterator[bytes]:

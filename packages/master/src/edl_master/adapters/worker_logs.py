@@ -35,7 +35,7 @@ def append(path: Path, worker: WorkerId, attempt: int, text: str) -> str:
 
 
 def log_summary(kind: str, log_tail: str) -> str:
-    """What an instance that does not register says, as a clause.
+    """Summarize the log of an instance that does not register in a clause.
 
     Args:
         kind: such as ``process``.

@@ -187,7 +187,7 @@ def _take_page_key(file: Path, folder: Path) -> None:
 
 
 def _keep_log(folder: Path) -> None:
-    """Also write the log to a file of the directory: that of a pod is gone with the pod."""
+    """Copy the log to a file in the directory, as Kubernetes deletes it along with the pod."""
     path = folder / job_directory.LOGS / "master.log"
     path.parent.mkdir(exist_ok=True)
     copy = logging.FileHandler(path)

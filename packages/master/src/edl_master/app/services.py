@@ -324,8 +324,8 @@ class MasterServices:
             self.metrics.add(SpansCollector(lambda: self.span_export.counts))
         if self.servers is not None:
             group = self.servers.group
-            self.metrics.add(ServersCollector(self.servers.status, lambda: group.figures))
-            roles["parameter_server"] = lambda: usage_of_servers(group.figures)
+            self.metrics.add(ServersCollector(self.servers.status, lambda: group.statistics))
+            roles["parameter_server"] = lambda: usage_of_servers(group.statistics)
         self.metrics.add(UsageCollector(roles))
 
     def _build_servicers(self) -> Services:
@@ -387,7 +387,7 @@ def reachable(host: str, *, bare: bool = False) -> str:
 
 
 def stale_master(job: str) -> EdlError:
-    """What it means for a person that a later master has the job."""
+    """Return the error that says that a later master has taken over the job."""
     return EdlError(
         ErrorCode.STALE_INCARNATION,
         f"another master of {job} has taken over; this one writes no result",

@@ -121,7 +121,7 @@ def _fail(
     if not host_environment.confirm():
         end_at_once(job_directory.DIRECTORY_TAKEN)
     output_reservation.release(spec.output, directory.path)
-    # What an earlier master has done is done: its figures stay.
+    # What an earlier master has done is done: its counts stay.
     status = directory.read_status()
     status.MergeFrom(failed_status(spec, failure, time.time()))
     try:

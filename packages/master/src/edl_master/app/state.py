@@ -67,7 +67,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What stage 1 opened.
+    """The files and the job that the first stage of the start has opened.
 
     Attributes:
         settings: of the job's core.

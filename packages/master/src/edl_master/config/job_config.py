@@ -100,7 +100,7 @@ class Config:
         return IdentityFolder(path, self.spec.name) if path.is_dir() else None
 
     def identity_arguments(self, role: Role, number: int) -> list[str]:
-        """What tells a process of the job, which starts now, where its identity is.
+        """Return the arguments that tell a new process of the job where its identity is.
 
         Raises:
             EdlError: SYSTEM; it cannot be signed.
@@ -154,7 +154,7 @@ class Config:
         )
 
     def job_settings(self, records: int) -> JobSettings:
-        """What the core needs, for data of so many records.
+        """Return the settings of the core, for data of ``records`` records.
 
         Raises:
             EdlError: USAGE; a number is out of range.

@@ -46,7 +46,7 @@ _PARTS_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class EffectTargets:
-    """What effects act on.
+    """The objects that effects act on.
 
     Attributes:
         platform: runs instances.

@@ -73,10 +73,10 @@ def run_in_background(
 ) -> None:
     """Run a function in a thread of its own; ``on_error`` takes what it raises."""
 
-    def guarded() -> None:
+    def run_guarded() -> None:
         try:
             act()
         except Exception as error:
             on_error(error)
 
-    threading.Thread(target=guarded, name=name, daemon=True).start()
+    threading.Thread(target=run_guarded, name=name, daemon=True).start()

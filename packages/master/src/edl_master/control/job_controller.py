@@ -270,7 +270,7 @@ class JobController:
                             self._plane.finish()
                         events.append(ParametersFrozen(name, self._plane.freeze(name)))
                     case CountApplied(task):
-                        events.append(AppliedCounted(task, self._plane.applied(task)))
+                        events.append(AppliedCounted(task, self._plane.count_applied(task)))
                     case WriteSnapshot():
                         if (state := self._capture_state(SNAPSHOTS)) is None:
                             events.append(SnapshotSkipped())

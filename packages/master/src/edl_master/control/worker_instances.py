@@ -92,7 +92,7 @@ def adopt_instances(platform: Platform, *, keep: bool) -> tuple[LiveInstance, ..
 
 
 def exit_reason(exited: InstanceExited) -> str:
-    """In one word, for metrics."""
+    """Return the reason of an exit in one word, for metrics."""
     if exited.preempted:
         return "preempted"
     if exited.signal is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """A screen shows no more, and a status stays well below a hundred kilobytes."""
 
 
@@ -24,7 +24,7 @@ class Curve:
     the mean of fewer.
     """
 
-    def __init__(self, most: int = MOST_POINTS) -> None:
+    def __init__(self, most: int = MAX_POINTS) -> None:
         self._most = most
         self._points: list[Point] = []
         self._per_point = 1

@@ -32,7 +32,7 @@ from edl_master.core.tasks import OpenTask
 from edl_master.core.worker import Worker
 from edl_master.core.workflow import FINAL
 
-_MOST_EXAMPLES_OF_A_RECORD = 1 << 20
+_MAX_EXAMPLES_PER_RECORD = 1 << 20
 """That are counted, whatever a worker says: the sum over a job fits into 64 bits."""
 
 
@@ -76,9 +76,9 @@ class Dispatcher:
         if lease is None:
             self._emit(WaitForWork(wait_s, self._why_wait()))
         else:
-            self._emit(self._granted(lease))
+            self._emit(self._make_grant(lease))
 
-    def _granted(self, lease: Lease) -> LeaseGranted:
+    def _make_grant(self, lease: Lease) -> LeaseGranted:
         key = lease.task.key
         match key.type:
             case TaskType.EVALUATION | TaskType.EVALUATION_SUMMARY:
@@ -137,7 +137,7 @@ class Dispatcher:
         weight = event.records if task is None else min(event.records, task.length)
         done = weight if task is None else min(weight, task.length - task.records_applied)
         self._progress.records(done, now)
-        self._callbacks.applied(event.loss, weight)
+        self._callbacks.record_applied(event.loss, weight)
         self._recovery.progress_made()
         if task is not None:
             self._ledger.advance(task, event.records, event.minibatches)
@@ -145,11 +145,11 @@ class Dispatcher:
         if lease is not None:
             self._ledger.leases.renew(lease, now)
             worker = self._workers.work_done(event.worker, event.records, event.minibatches, now)
-            self._detector.stepped(worker.watch, now)
+            self._detector.record_step(worker.watch, now)
         if (point := self._progress.loss_point(now)) is not None:
             self._emit(point)
         if not self._outcome.decided:
-            self._workflow.updated(before, self._progress.version)
+            self._workflow.on_update(before, self._progress.version)
 
     def applied_after_end(self, event: MinibatchApplied) -> None:
         """Count a minibatch that is in the model, and so in the last checkpoint, of a job's end."""
@@ -191,7 +191,7 @@ class Dispatcher:
             before, records = self._ledger.examples(type_)
             if before == records:
                 self._examples_differ(task, examples)
-        most = task.length * _MOST_EXAMPLES_OF_A_RECORD
+        most = task.length * _MAX_EXAMPLES_PER_RECORD
         self._ledger.close(task, examples=min(examples, most))
 
     def _examples_differ(self, task: OpenTask, examples: int) -> None:

@@ -74,7 +74,7 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class CallbackCall:
-    """What a worker needs to call the callbacks; the task's round counts the ended epochs."""
+    """The arguments of a call of the callbacks; the task's round counts the ended epochs."""
 
     state: bytes
     logs: dict[str, float]
@@ -137,7 +137,7 @@ class RevokeLease:
 
 @dataclass(frozen=True, slots=True)
 class CountApplied:
-    """Say what of a training task that nobody holds is in the model: ``AppliedCounted``."""
+    """Ask how much of a training task without a holder is in the model: ``AppliedCounted``."""
 
     task: TaskKey
 
@@ -156,7 +156,7 @@ class FlushGradients:
 
 @dataclass(frozen=True, slots=True)
 class ChangeLearningRate:
-    """From now on updates have this learning rate, whatever the optimizer's configuration says."""
+    """The request to override the learning rate of the optimizer's configuration from now on."""
 
     rate: float
 

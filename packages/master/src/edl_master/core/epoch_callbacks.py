@@ -79,7 +79,7 @@ class EpochCallbacks:
             "use another name or checkpoint directory.",
         )
 
-    def applied(self, loss: float, records: int) -> None:
+    def record_applied(self, loss: float, records: int) -> None:
         """A minibatch of the present epoch is in the model."""
         if self.wanted and math.isfinite(loss):
             total, count = self._loss
@@ -100,7 +100,7 @@ class EpochCallbacks:
             self._ledger.open_round(Round(TaskType.CALLBACKS, self.called, None))
 
     def next_call(self, metrics: Mapping[str, float]) -> CallbackCall:
-        """What the holder of the task needs.
+        """Return the arguments that the holder of the task calls the callbacks with.
 
         Args:
             metrics: of the last evaluation.

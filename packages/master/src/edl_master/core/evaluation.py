@@ -172,7 +172,7 @@ class Evaluations:
 
     @property
     def addends(self) -> tuple[MetricStates, ...]:
-        """What the tasks of the running evaluation counted; only the sum of all matters."""
+        """Return the metric states of the running evaluation's tasks; only their sum matters."""
         return self._running.addends if isinstance(self._running, Evaluating) else ()
 
     def replace_addends(self, addends: tuple[MetricStates, ...], total: MetricStates) -> None:

@@ -190,7 +190,7 @@ class TaskCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CallbackReply:
-    """What the callbacks of the model file have asked for at the end of an epoch.
+    """The requests of the model file's callbacks at the end of an epoch.
 
     ``state`` is opaque: the next call gets it, whichever worker makes it.
     """
@@ -232,7 +232,7 @@ class LeasesReturned:
 
 @dataclass(frozen=True, slots=True)
 class AppliedCounted:
-    """What of a task is in the model, as asked by ``CountApplied``."""
+    """The answer to ``CountApplied``: how much of a task is in the model."""
 
     task: TaskKey
     count: AppliedCount
@@ -319,7 +319,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInspected:
-    """What a platform knows of an instance that runs and has not registered.
+    """A platform's report on an instance that runs and has not registered.
 
     ``summary`` is a clause, such as one with the last line of the instance's log.
     """

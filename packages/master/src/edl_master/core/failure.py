@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed, where, and what to do; ``code`` is a name of ``edl.v1.ErrorCode``."""
+    """A failure: what, where, and what to do; ``code`` is a name of ``edl.v1.ErrorCode``."""
 
     code: str
     what: str

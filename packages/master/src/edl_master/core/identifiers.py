@@ -29,7 +29,7 @@ CHECKPOINTS, SNAPSHOTS = "checkpoints", "snapshots"
 
 
 class TaskType(StrEnum):
-    """What a task asks of a worker."""
+    """The kind of work that a task asks of a worker."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"
@@ -71,7 +71,7 @@ class TaskKey:
 
 
 class AppliedCount(NamedTuple):
-    """What of a task is in the model, as the parameters count it."""
+    """The part of a task that is in the model, as the parameters count it."""
 
     minibatches: int = 0
     records: int = 0
@@ -80,7 +80,7 @@ class AppliedCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParameterCounts:
-    """What the parameters of a snapshot count; they may be minibatches ahead of its ledger."""
+    """The counts of a snapshot's parameters, which may be minibatches ahead of its ledger."""
 
     version: Version = Version(0)
     applied: Mapping[TaskKey, AppliedCount] = field(default_factory=dict)

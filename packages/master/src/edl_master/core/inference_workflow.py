@@ -36,7 +36,7 @@ class _InferenceWorkflow:
     def unopened(self) -> int:
         return 0 if self._opened else self._partition.count
 
-    def updated(self, before: Version, after: Version) -> None:
+    def on_update(self, before: Version, after: Version) -> None:
         pass
 
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:

@@ -138,7 +138,7 @@ class InstanceControl:
         worker.killed_at = now
         self._emit(StopWorker(worker.id, kill=True))
 
-    def ended(
+    def handle_end(
         self, worker: Worker, kind: ExitKind, how: str, log_tail: str, now: float
     ) -> InstanceEnd:
         """Account for the end of an instance, and schedule the next one of a wanted worker."""
@@ -209,12 +209,12 @@ class InstanceControl:
             case WorkerState.LEAVING if now - (worker.killed_at or now) > timings.exit_wait_s:
                 how = f"{worker.leave_reason}; its end was never reported"
                 kind = worker.leaving_as or ExitKind.LEFT
-                overdue.given_up.append((worker, self.ended(worker, kind, how, "", now)))
+                overdue.given_up.append((worker, self.handle_end(worker, kind, how, "", now)))
             case _:
                 pass
 
     def _check_starting(self, worker: Worker, now: float) -> None:
-        """Of an instance that runs, as far as its platform knows, and has not registered."""
+        """Check an instance that runs, as far as its platform knows, but has not registered."""
         timings = self._timings
         looked_at = worker.since if worker.inspected_at is None else worker.inspected_at
         if now - worker.since > timings.start_timeout_s:

@@ -19,10 +19,10 @@ from edl_master.core.failure_policy import ExitKind, classify_exit, describe_exi
 from edl_master.core.identifiers import InstanceId, WorkerId, WorkerState
 from edl_master.core.instance_control import InstanceControl, InstanceEnd, worker_event
 from edl_master.core.interruption import WorkersSeen
-from edl_master.core.worker import MOST_INSTANCES, Worker
+from edl_master.core.worker import MAX_INSTANCES, Worker
 from edl_master.core.worker_pool import WorkerPool
 
-_MOST_CHARACTERS = 500
+_MAX_CHARACTERS = 500
 """Of what a platform says of one instance: the status of a job has it for each of a thousand."""
 
 
@@ -48,7 +48,7 @@ class InstanceReports:
             self._pool.preemptions, self._pool.failures = seen.preemptions, seen.failures
             self._pool.running_before = dict(seen.running)
 
-    def registered(self, event: WorkerRegistered, now: float) -> Worker | str | None:
+    def handle_registration(self, event: WorkerRegistered, now: float) -> Worker | str | None:
         """Make an instance its worker's current one; return the worker, or why it must leave.
 
         A new instance replaces the current one: nothing starts a second one without reason.
@@ -66,7 +66,7 @@ class InstanceReports:
             self.message_received(worker.id, event.instance, now)
             return None
         worker.registered += 1
-        if worker.registered > MOST_INSTANCES:
+        if worker.registered > MAX_INSTANCES:
             self._refuse_instance(worker)
             return "replaced"
         if worker.instance is not None or worker.state is WorkerState.GONE:
@@ -82,24 +82,24 @@ class InstanceReports:
 
     def _refuse_instance(self, worker: Worker) -> None:
         """Say that an instance is one too many, once for each start of its worker."""
-        if worker.registered == MOST_INSTANCES + 1:
+        if worker.registered == MAX_INSTANCES + 1:
             line = (
-                f"{worker.name} has registered as {MOST_INSTANCES} instances since it was started;"
+                f"{worker.name} has registered as {MAX_INSTANCES} instances since it was started;"
                 " further ones are refused. Another program starts it, or it invents their names."
             )
             self._emit(worker_event("InstanceRefused", line, worker, Severity.WARNING))
 
-    def observed(self, event: InstanceSeen, now: float) -> None:
+    def handle_seen(self, event: InstanceSeen, now: float) -> None:
         """The platform has seen an instance that has not been heard yet."""
         match event:
             case InstanceFound():
-                self.found(event, now)
+                self.handle_found(event, now)
             case InstancePending():
                 self.pending(event, now)
             case InstanceInspected():
-                self.inspected(event, now)
+                self.handle_inspection(event, now)
 
-    def found(self, event: InstanceFound, now: float) -> None:
+    def handle_found(self, event: InstanceFound, now: float) -> None:
         """An instance of an earlier master is alive.
 
         It is the current one of its worker unless another one has registered. The master has
@@ -168,13 +168,13 @@ class InstanceReports:
     def leaving(self, worker: Worker, reason: str, now: float) -> None:
         """The instance announced its end, for a reason of its own or of its platform.
 
-        One that nobody here has asked, and that a signal terminates, is preempted.
+        An instance that a signal terminates without a request of this master is preempted.
         """
         if worker.state not in (WorkerState.LEAVING, WorkerState.GONE):
             kind = ExitKind.PREEMPTED if reason == "terminated" else ExitKind.LEFT
             worker.leave(reason, kind, now)
 
-    def exited(self, event: InstanceExited, now: float) -> tuple[Worker, InstanceEnd] | None:
+    def handle_exit(self, event: InstanceExited, now: float) -> tuple[Worker, InstanceEnd] | None:
         """The platform saw an instance end; None when it was not its worker's current one."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is WorkerState.GONE or not worker.is_current(event):
@@ -192,7 +192,7 @@ class InstanceReports:
         how = describe_exit(event.exit_code, event.signal, event.cause)
         if leaving is not None:
             how = f"{how}, {worker.leave_reason}"
-        return worker, self._control.ended(worker, kind, how, event.log_tail, now)
+        return worker, self._control.handle_end(worker, kind, how, event.log_tail, now)
 
     def pending(self, event: InstancePending, now: float) -> None:
         """An instance waits for a place, or has one now; meanwhile it has no deadline."""
@@ -209,7 +209,7 @@ class InstanceReports:
         worker.since = now
         worker.silence, worker.inspected_at = "", None
 
-    def inspected(self, event: InstanceInspected, now: float) -> None:
+    def handle_inspection(self, event: InstanceInspected, now: float) -> None:
         """The platform was asked about an instance that runs and does not register."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING or worker.pending:
@@ -234,9 +234,9 @@ class InstanceReports:
         if worker is None or worker.instance is not None or worker.state is WorkerState.GONE:
             return None
         how = f"could not be started: {event.reason}"
-        end = self._control.ended(worker, ExitKind.CRASHED, how, "", now)
+        end = self._control.handle_end(worker, ExitKind.CRASHED, how, "", now)
         return worker, replace(end, permanent=event.permanent)
 
 
 def _brief(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

@@ -63,7 +63,7 @@ from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.metric_states import MetricStates
 from edl_master.core.periodic_checks import PeriodicChecks
 from edl_master.core.save_reports import SaveReports
-from edl_master.core.settings import MOST_WORKERS, JobSettings, JobType, is_worker_range
+from edl_master.core.settings import MAX_WORKERS, JobSettings, JobType, is_worker_range
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
@@ -184,11 +184,11 @@ class JobStateMachine:
     def _take_worker_event(self, event: WorkerEvent, now: float) -> None:
         reports = self._components.reports
         if isinstance(event, InstanceSeen):
-            reports.observed(event, now)
+            reports.handle_seen(event, now)
             return
         match event:
             case WorkerRegistered():
-                worker = reports.registered(event, now)
+                worker = reports.handle_registration(event, now)
                 if isinstance(worker, Worker):
                     self._recovery.instance_replaced(worker, now)
                 elif worker is not None:
@@ -199,7 +199,7 @@ class JobStateMachine:
                 if isinstance(reports.message_received(worker_id, instance, now), Worker):
                     self._outcome.fail(failure)
             case InstanceExited():
-                self._instance_ended(reports.exited(event, now), now)
+                self._instance_ended(reports.handle_exit(event, now), now)
             case InstanceNotStarted():
                 self._instance_ended(reports.not_started(event, now), now)
             case _:
@@ -294,7 +294,7 @@ class JobStateMachine:
         if self._outcome.decided:
             self._emit(Refused("the job is ending"))
         elif not is_worker_range(minimum, maximum):
-            why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MOST_WORKERS}"
+            why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MAX_WORKERS}"
             self._emit(Refused(why))
         else:
             before = describe_range(self._workers.minimum, self._workers.maximum)
@@ -346,7 +346,7 @@ class JobStateMachine:
 
     @property
     def metric_addends(self) -> tuple[MetricStates, ...]:
-        """What the tasks of the running evaluation counted, for the owner to add up."""
+        """Return the metric states of the running evaluation's tasks, for the owner to add up."""
         return self._components.evaluations.addends
 
     @property

@@ -75,7 +75,7 @@ def restore_snapshot(
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
     rounds = []
     for entry in saved["ledger"]["rounds"]:
-        round_ = _made(components, TaskType(entry["type"]), entry["number"])
+        round_ = _make_round(components, TaskType(entry["type"]), entry["number"])
         round_.restore(entry)
         rounds.append(round_)
     components.ledger.restore(saved["ledger"], rounds)
@@ -90,12 +90,12 @@ def restore_snapshot(
     components.reports.take_over(interruption.workers)
     minimum, maximum = components.workers.minimum, components.workers.maximum
     components.worker_count.scale(minimum, maximum)
-    components.progress.interrupted(interruption, maximum)
+    components.progress.record_interruption(interruption, maximum)
     components.ledger.count_undone(*interruption.records)
     components.snapshots.saved_version = components.progress.version
 
 
-def _made(components: JobComponents, type_: TaskType, number: int) -> Round:
+def _make_round(components: JobComponents, type_: TaskType, number: int) -> Round:
     """A round at its beginning: of the main work, or of one task that follows from it."""
     if type_ is components.workflow.main:
         return components.workflow.make_round(number)

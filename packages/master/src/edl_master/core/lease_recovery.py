@@ -62,7 +62,7 @@ class LeaseRecovery:
 
     def leases_expired(self, now: float) -> None:
         """Take back the leases that were not renewed in time."""
-        expired = self._ledger.leases.expired(now)
+        expired = self._ledger.leases.find_expired(now)
         begun = [self._ledger.leases.is_begun(lease) for lease in expired]
         for lease, redo in zip(expired, begun, strict=True):
             place = self._ledger.place(lease.task)
@@ -140,7 +140,7 @@ class LeaseRecovery:
                 line = f"Trying {place} again ({reason}): {failure.what}"
                 self._emit(LogEvent("TaskRetried", line, Severity.WARNING, facts))
             case DeadLetterTask(reason) if type_ is TaskType.TRAINING:
-                # A report may still be on its way. Nobody can push for the task any more.
+                # A report may still be on its way. No worker can push for the task any more.
                 self._dead[task.key] = (failure, reason, facts)
                 self._emit(CountApplied(task.key))
             case DeadLetterTask(reason):

@@ -79,7 +79,7 @@ class Leases:
         """Count the time to live from now."""
         lease.deadline = now + self._ttl_s
 
-    def expired(self, now: float) -> list[Lease]:
+    def find_expired(self, now: float) -> list[Lease]:
         """Return the leases whose holders let the deadline pass."""
         return [lease for lease in self._by_token.values() if lease.deadline < now]
 

@@ -17,7 +17,7 @@ from edl_master.core.leases import Lease, Leases
 from edl_master.core.tasks import OpenTask, Round
 from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
 
-MOST_DEAD_LETTERS_KEPT = 100
+MAX_DEAD_LETTERS = 100
 """In detail; beyond them they are counted. Each is an event of its own anyway."""
 
 
@@ -58,7 +58,7 @@ class Ledger:
     def has_leasable(self, type_: TaskType, number: int) -> bool:
         """Whether a round has a task that no worker holds."""
         round_ = self._rounds.get((type_, number))
-        return round_ is not None and (round_.has_new or bool(self._returned([round_])))
+        return round_ is not None and (round_.has_new or bool(self._find_returned([round_])))
 
     # --- leases ----------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Ledger:
     def _pick(
         self, rounds: list[Round], worker: WorkerId, now: float, alone: bool
     ) -> OpenTask | None:
-        for task in self._returned(rounds):
+        for task in self._find_returned(rounds):
             if alone or task.not_for != worker or now >= task.not_for_until:
                 return task
         for round_ in rounds:
@@ -97,7 +97,7 @@ class Ledger:
                 return round_.take_new()
         return None
 
-    def _returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
+    def _find_returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
         """Open tasks that no worker holds, in the order of their return."""
         among = {(round_.type, round_.number) for round_ in rounds} if self._waiting else ()
         return [t for t in self._waiting.values() if (t.key.type, t.key.round) in among]
@@ -179,13 +179,13 @@ class Ledger:
 
     def add_dead_letter(self, task: OpenTask, failure: Failure) -> None:
         """Add a task and its failure to the dead letters."""
-        if len(self._dead_letters) < MOST_DEAD_LETTERS_KEPT:
+        if len(self._dead_letters) < MAX_DEAD_LETTERS:
             letter = DeadLetter(task.key, task.records, failure, task.records_applied)
             self._dead_letters.append(letter)
 
     @property
     def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """The first ``MOST_DEAD_LETTERS_KEPT``, with what is in the model of each by now.
+        """The first ``MAX_DEAD_LETTERS``, with what is in the model of each by now.
 
         The task that a job fails by stays open: minibatches of it may still be reported.
         """
@@ -227,7 +227,7 @@ class Ledger:
         return self._closed[type_]["records"] + sum(r.records_done for r in rounds) + applied
 
     def examples(self, type_: TaskType) -> tuple[int, int]:
-        """What the input function has made of the records of done tasks, and these records."""
+        """Return the examples that the done tasks made of their records, and those records."""
         rounds = [r for r in self._rounds.values() if r.type is type_]
         closed = self._closed[type_]
         examples = closed["examples"] + sum(r.examples for r in rounds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edl_master.core.effects import Effect, JobPhase, LogEvent, Severity
 from edl_master.core.failure import Failure
 
-MOST_WARNINGS = 100
+MAX_WARNINGS = 100
 """A sound model has one or two; a worker can make up any number."""
 
 
@@ -65,6 +65,6 @@ class Outcome:
     def warn(self, warnings: Iterable[str]) -> None:
         """The result of the job lacks something; each warning counts once."""
         for text in warnings:
-            if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
+            if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
                 self.warnings.append(text)
                 self._emit(LogEvent("ModelIncomplete", text, Severity.WARNING))

@@ -126,7 +126,7 @@ def is_running(pod: Pod, container: str) -> bool:
 
 
 def start_problem(pod: Pod, container: str) -> StartProblem | None:
-    """What keeps the container from running, or None if nothing does so far."""
+    """Return what keeps the container from running, or None if nothing does so far."""
     for status in _statuses(pod, container):
         waiting = status.get("state", {}).get("waiting", {})
         reason = waiting.get("reason", "")
@@ -168,7 +168,7 @@ def pod_end(pod: Pod, container: str) -> PodEnd | None:
     return PodEnd(cause, exit_code, signal, detail)
 
 
-def vanished() -> PodEnd:
+def vanished_pod_end() -> PodEnd:
     """The end of a pod that is gone, and of which no status was seen."""
     return PodEnd(Cause.DELETED, None, _KILLED)
 
@@ -232,7 +232,7 @@ def _condition(pod: Pod, kind: str) -> Mapping[str, Any]:
 
 
 def _statuses(pod: Pod, container: str) -> Iterator[Mapping[str, Any]]:
-    """Of init containers, and of the container itself; a template's sidecars do not count."""
+    """Yield the statuses of init containers and the container itself, not of other sidecars."""
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or ()
     for one in status.get("containerStatuses") or ():

@@ -82,7 +82,7 @@ class Progress:
         self.goodput.add(self._elapsed_s - self._accounted_s, workers)
         self._accounted_s = self._elapsed_s
 
-    def interrupted(self, interruption: Interruption, workers: int) -> None:
+    def record_interruption(self, interruption: Interruption, workers: int) -> None:
         """Account for the time from the snapshot to the start of this master.
 
         Args:

@@ -27,16 +27,16 @@ class SaveReports:
         components = self._components
         match event:
             case SnapshotTaken():
-                components.snapshots.completed(event.version, event.seconds, now)
+                components.snapshots.record_completion(event.version, event.seconds, now)
                 self._pushes_paused(event.paused_s)
             case SnapshotSkipped():
-                components.snapshots.skipped(now)
+                components.snapshots.record_skip(now)
             case CheckpointTaken():
-                components.checkpoints.ended()
+                components.checkpoints.record_end()
                 self._pushes_paused(event.paused_s)
                 components.emit(_checkpoint_taken(event))
             case CheckpointFailed():
-                components.checkpoints.ended()
+                components.checkpoints.record_end()
                 components.emit(_checkpoint_failed(event))
             case _:
                 assert_never(event)

@@ -36,13 +36,13 @@ class SnapshotSchedule:
         self._pending = True
         return True
 
-    def completed(self, version: Version, seconds: float, now: float) -> None:
+    def record_completion(self, version: Version, seconds: float, now: float) -> None:
         """A snapshot is on the disk; it took ``seconds`` to write."""
         self.saved_version = version
         self._pending = False
         self._due_at = now + max(self._every_s, SHARE * seconds)
 
-    def skipped(self, now: float) -> None:
+    def record_skip(self, now: float) -> None:
         """There was nothing to save yet: the first one is due as soon as there is."""
         self._pending = False
         self._due_at = now + RETRY_S
@@ -72,6 +72,6 @@ class CheckpointSchedule:
         self._pending, self._missed = True, False
         return True
 
-    def ended(self) -> None:
+    def record_end(self) -> None:
         """A checkpoint is complete, or its storage did not take it."""
         self._pending = False

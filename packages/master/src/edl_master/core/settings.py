@@ -10,7 +10,7 @@ from edl_master.core.worker_count import WorkerCountRules
 
 
 class JobType(StrEnum):
-    """What a job is for."""
+    """The purpose of a job."""
 
     TRAIN = "train"
     EVALUATE = "evaluate"
@@ -81,7 +81,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What a job was asked to do and under which rules. Never changes while it runs.
+    """The work that a job was asked to do, and its rules. Never changes while the job runs.
 
     Raises:
         ValueError: a number makes no sense; the message names it.
@@ -138,13 +138,13 @@ class JobSettings:
             )
 
 
-MOST_WORKERS = 1000
+MAX_WORKERS = 1000
 """So many a running job can be scaled to, as the options allow no more at its start."""
 
 
 def is_worker_range(minimum: int, maximum: int) -> bool:
     """Whether a running job can be scaled to so many workers."""
-    return minimum >= 0 and max(1, minimum) <= maximum <= MOST_WORKERS
+    return minimum >= 0 and max(1, minimum) <= maximum <= MAX_WORKERS
 
 
 HEARTBEATS_PER_S = 400.0

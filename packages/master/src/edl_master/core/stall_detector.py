@@ -44,7 +44,7 @@ class StallTimeouts:
 
 
 class WorkerActivity(Enum):
-    """What a worker does, and so how its progress shows."""
+    """A worker's present activity, which determines how its progress shows."""
 
     STEPS = auto()
     """A task that reports every step."""
@@ -118,7 +118,7 @@ class StallDetector:
         self._timeouts = timeouts
         self._times = StepTimes()
 
-    def stepped(self, watch: ProgressWatch, now: float) -> None:
+    def record_step(self, watch: ProgressWatch, now: float) -> None:
         """An instance did a step; the time since its last progress is the step's length."""
         self._times.add(now - watch.since, first_of_task=not watch.stepped)
         watch.since, watch.stepped = now, True

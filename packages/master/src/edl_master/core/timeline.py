@@ -25,14 +25,14 @@ _REST = {"loading": LOADING, "idle": IDLE, "waiting": IDLE, "leaving": IDLE}
 
 _IN_A_STEP = ("computing", "exchanging")
 
-_LONGEST_STEP_S = 60.0
+_MAX_STEP_S = 60.0
 """A training step is counted when it ends. Until then, for at most this long, its time is not
 counted as other work."""
 
-_MOST_BETWEEN_HEARTBEATS_S = 1e7
+_MAX_HEARTBEAT_GAP_S = 1e7
 """No clock counts more between two heartbeats; a worker that says so makes it up."""
 
-_MOST_FINISHED = 50_000
+_MAX_FINISHED_SPANS = 50_000
 """Finished spans that are kept at most, while the disk does not take them."""
 
 
@@ -192,7 +192,7 @@ class Timeline:
         passed, counted = max(0.0, now - timing.heard), 0.0
         for phase, total in totals.items():
             more = total - timing.totals.get(phase, 0.0)
-            if 0 < more < _MOST_BETWEEN_HEARTBEATS_S:
+            if 0 < more < _MAX_HEARTBEAT_GAP_S:
                 timing.steps[phase] = timing.steps.get(phase, 0.0) + more
                 counted += more
         rest = _REST.get(reported, OTHER)
@@ -203,12 +203,12 @@ class Timeline:
         if age < self._interval(now):
             return
         in_a_step = reported in _IN_A_STEP and not timing.counted and self._trains(worker)
-        if in_a_step and age < _LONGEST_STEP_S:
+        if in_a_step and age < _MAX_STEP_S:
             return
         self._add(_phase_span(worker, timing))
         timing.since, timing.rest, timing.counted = timing.heard, {}, False
 
-    def unfinished(self, now: float) -> list[Span]:
+    def unfinished_spans(self, now: float) -> list[Span]:
         """What is in progress at the moment, as if it ended now; nothing changes."""
         spans: list[Span] = [
             self._task_span(now, task, grant, SpanOutcome.UNFINISHED)
@@ -250,7 +250,7 @@ class Timeline:
     def _add(self, span: Span) -> None:
         if span.seconds <= 0 and isinstance(span, PhaseSpan):
             return
-        if len(self._finished) < _MOST_FINISHED:
+        if len(self._finished) < _MAX_FINISHED_SPANS:
             self._finished.append(span)
         else:
             self.dropped += 1

@@ -30,15 +30,15 @@ _OF_USE = (COMPUTE, OTHER)
 
 _PLACES = {phase: place for place, phase in enumerate(PHASES)}
 
-_MOST_BUCKETS = 300
+_MAX_BUCKETS = 300
 """More than that is finer than a screen shows."""
 
-_MOST_CELLS = 60_000
+_MAX_CELLS = 60_000
 """Buckets of all workers; a job with more than 200 workers has fewer buckets."""
 
-_FEWEST_BUCKETS = 60
+_MIN_BUCKETS = 60
 
-_MOST_WORKERS_SHOWN = 50
+_MAX_WORKERS_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class JobTimes:
 
 @dataclass(slots=True)
 class _Record:
-    """Of one worker: seconds by phase, as a whole and by bucket."""
+    """The seconds that one worker spent by phase, as a whole and by bucket."""
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * len(PHASES))
     tasks: Counter[SpanOutcome] = field(default_factory=Counter)
@@ -105,11 +105,11 @@ class TimelineSummary:
             else:
                 self._record(span.worker).tasks[span.outcome] += 1
 
-    def times(self, most_workers: int = _MOST_WORKERS_SHOWN) -> JobTimes:
-        """What there is so far.
+    def times(self, max_workers: int = _MAX_WORKERS_SHOWN) -> JobTimes:
+        """Return the times up to now.
 
         Args:
-            most_workers: if there are more, those that worked for the smallest share of their time.
+            max_workers: if there are more, those that worked for the smallest share of their time.
         """
         heard = {worker: record for worker, record in self._records.items() if record.buckets}
         if not heard:
@@ -120,9 +120,9 @@ class TimelineSummary:
             width_s=self._width_s,
             buckets=self._last - self._first + 1,
             workers=tuple(
-                self._times_of(worker, heard[worker]) for worker in sorted(slowest[:most_workers])
+                self._times_of(worker, heard[worker]) for worker in sorted(slowest[:max_workers])
             ),
-            left_out=max(0, len(heard) - most_workers),
+            left_out=max(0, len(heard) - max_workers),
         )
 
     def _times_of(self, worker: WorkerId, record: _Record) -> WorkerTimes:
@@ -166,7 +166,7 @@ class TimelineSummary:
 
     def _make_room(self, at: float, end: float) -> None:
         """Have the buckets reach over this time."""
-        most = max(_FEWEST_BUCKETS, min(_MOST_BUCKETS, _MOST_CELLS // len(self._records)))
+        most = max(_MIN_BUCKETS, min(_MAX_BUCKETS, _MAX_CELLS // len(self._records)))
         while True:
             buckets = self._buckets(at, end)
             first, last = buckets[0], buckets[-1]

@@ -38,9 +38,9 @@ _MOVES: dict[WorkerState, frozenset[WorkerState]] = {
 FORMER_INSTANCES_KEPT = 8
 """They distinguish an instance that was replaced from a new one; older ones ended long ago."""
 
-MOST_INSTANCES = FORMER_INSTANCES_KEPT
-"""So many may register after one start of the worker. One does, and another one if somebody starts
-it; a worker that makes up ever new names fills events, metrics and timeline no further."""
+MAX_INSTANCES = FORMER_INSTANCES_KEPT
+"""So many may register after one start of the worker. Normally one does; a user may start
+another; a worker that makes up ever new names fills events, metrics and timeline no further."""
 
 
 WAITING = "waiting"
@@ -130,7 +130,7 @@ class Worker:
         self.inspected_at = None
 
     def time_use(self, holds: bool) -> TimeCategory:
-        """What the worker's time goes into at the moment.
+        """Return the category that the worker's time goes into at the moment.
 
         Args:
             holds: the worker holds a task.

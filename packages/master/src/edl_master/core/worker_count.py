@@ -32,7 +32,7 @@ class WorkerCountRules:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountDecision:
-    """What the policy has decided about the number of workers.
+    """The policy's decision about the number of workers.
 
     Attributes:
         kind: name of the event: WorkerCountTried, WorkerCountKept or WorkerCountReverted.

@@ -33,14 +33,14 @@ from edl_master.core.tasks import Round, TaskPartition
 
 
 class Workflow(Protocol):
-    """What the job state machine asks of every type of job."""
+    """The questions that the job state machine asks of every type of job."""
 
     main: TaskType
     """Type of the tasks that are the job's main work."""
 
     @property
     def records_total(self) -> int:
-        """Of the main work, over all epochs."""
+        """The number of records of the main work, over all epochs."""
 
     @property
     def finishing(self) -> bool:
@@ -65,11 +65,11 @@ class Workflow(Protocol):
     def advance(self) -> None:
         """Do what follows from the state of the ledger."""
 
-    def updated(self, before: Version, after: Version) -> None:
+    def on_update(self, before: Version, after: Version) -> None:
         """The parameters went from one version to another."""
 
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
-        """What keeps the state of a job that was stopped, or has failed."""
+        """Return the effects that save the state of a job that was stopped, or has failed."""
 
     def is_frozen(self, name: str, version: Version) -> bool:
         """A frozen version is there; False when it was not requested."""
@@ -234,7 +234,7 @@ class Training:
         if self._final is not None:
             self._emit(ReleaseFrozen(FINAL))
 
-    def updated(self, before: Version, after: Version) -> None:
+    def on_update(self, before: Version, after: Version) -> None:
         if self._stage is not Stage.TRAINING:
             return
         if crosses(self._settings.evaluation_steps, before, after):

@@ -21,7 +21,7 @@ def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> Gau
 
 
 def counters(name: str, what: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """The same of what only grows; the name has no ``_total`` here."""
+    """Return a family of counters, one for each label value; ``name`` lacks the ``_total``."""
     family = CounterMetricFamily(name, what, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)

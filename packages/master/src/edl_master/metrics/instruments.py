@@ -23,7 +23,7 @@ EXIT_REASONS = ("left", "failed", "signal", "preempted")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one process has served of the parameter plane.
+    """The traffic that one process has served of the parameter plane.
 
     Attributes:
         received_nbytes: of gradients and values.
@@ -128,8 +128,8 @@ class Metrics:
             registry=self.registry,
         ).set(time.time())
 
-    def served(self) -> Served:
-        """What this process has served of the parameter plane so far."""
+    def served_so_far(self) -> Served:
+        """Return the traffic that this process has served of the parameter plane so far."""
         requests: dict[str, float] = {"_count": 0.0, "_sum": 0.0}
         for family in self.parameter_request_duration.collect():
             for sample in family.samples:
@@ -144,7 +144,7 @@ class Metrics:
         return Served(nbytes["received"], nbytes["sent"], int(requests["_count"]), requests["_sum"])
 
     def add(self, collector: Collector) -> None:
-        """Also serve what this collector collects."""
+        """Serve what this collector collects, too."""
         self.registry.register(collector)
 
     def text(self) -> bytes:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskType, WorkerState
-from edl_master.core.parameters.figures import TableFigures
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView, TaskCounts
 from edl_master.metrics.families import counters, gauge, gauges
@@ -42,7 +42,7 @@ class JobCollector(Collector):
         self._view = view
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not look at the job."""
+        """Return nothing: registering must not look at the job."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -184,7 +184,7 @@ class TableCollector(Collector):
         tables: their sizes now.
     """
 
-    def __init__(self, tables: Callable[[], TableFigures]) -> None:
+    def __init__(self, tables: Callable[[], TableStatistics]) -> None:
         self._tables = tables
 
     def describe(self) -> list[Metric]:

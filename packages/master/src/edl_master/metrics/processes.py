@@ -1,4 +1,4 @@
-"""Figures of the processes of a job: workers, parameter servers, and the master itself."""
+"""Statistics of the processes of a job: workers, parameter servers, and the master itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from edl_master.core.parameters.figures import ServerFigures
+from edl_master.core.parameters.statistics import ServerStatistics
 from edl_master.metrics.families import counters, gauges
 from edl_proto.v1 import job_pb2
 from edl_runtime.monitoring.process_usage import ProcessUsage
@@ -32,8 +32,8 @@ A worker runs the code of a model file: with other names it could spoil the metr
 """
 
 _LABEL = re.compile(r'([a-z_]{1,30})="([A-Za-z0-9_.-]{1,40})"')
-_MOST_SERIES = 200
-_MOST_COUNTED = 2.0**63
+_MAX_SERIES = 200
+_MAX_COUNT = 2.0**63
 _MEMORY = "edl_worker_resident_memory_bytes"
 
 _Labels = tuple[tuple[str, str], ...]
@@ -41,14 +41,14 @@ _Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What an instance had counted when it was last heard."""
+    """The counters of an instance at its last heartbeat."""
 
     instance: str
     taken: Mapping[str, float]
 
 
 class WorkerCounters(Collector):
-    """What workers have counted, summed up and kept when they are gone.
+    """The sums of the workers' counters, kept when workers are gone.
 
     A worker sends its counters with every heartbeat, from 0 when its process starts. Only those in
     ``CARRIED`` are taken, and only so many; of each worker, those of one instance are remembered.
@@ -81,9 +81,9 @@ class WorkerCounters(Collector):
             taken = {}
             for series, value in counters.items():
                 key = _parse(series)
-                if not abs(value) < _MOST_COUNTED:  # nor is NaN
+                if not abs(value) < _MAX_COUNT:  # nor is NaN
                     continue
-                if key and (key in self._totals or len(self._totals) < _MOST_SERIES):
+                if key and (key in self._totals or len(self._totals) < _MAX_SERIES):
                     self._totals[key] += max(0.0, value - before.get(series, 0.0))
                     taken[series] = value
                 elif series == _MEMORY and value >= 0:
@@ -157,19 +157,19 @@ class ServersCollector(Collector):
 
     Args:
         servers: as they are.
-        figures: of each server, by its number.
+        statistics: of each server, by its number.
     """
 
     def __init__(
         self,
         servers: Callable[[], list[job_pb2.ParameterServerStatus]],
-        figures: Callable[[], Mapping[int, ServerFigures]],
+        statistics: Callable[[], Mapping[int, ServerStatistics]],
     ) -> None:
         self._servers = servers
-        self._figures = figures
+        self._statistics = statistics
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not look at them."""
+        """Return nothing: registering must not look at them."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -187,13 +187,13 @@ class ServersCollector(Collector):
             "Restarts of all parameter servers from a snapshot.",
             value=restarts,
         )
-        figures = {str(server): usage for server, usage in self._figures().items()}
+        statistics = {str(server): usage for server, usage in self._statistics().items()}
         traffic = CounterMetricFamily(
             "edl_parameter_server_bytes",
             "Bytes of parameters and gradients, seen from each parameter server.",
             labels=["server", "direction"],
         )
-        for server, usage in figures.items():
+        for server, usage in statistics.items():
             traffic.add_metric([server, "received"], usage.received_nbytes)
             traffic.add_metric([server, "sent"], usage.sent_nbytes)
         yield traffic
@@ -201,33 +201,33 @@ class ServersCollector(Collector):
             "edl_parameter_server_requests",
             "Requests that each parameter server has answered.",
             "server",
-            {server: usage.requests for server, usage in figures.items()},
+            {server: usage.requests for server, usage in statistics.items()},
         )
         yield counters(
             "edl_parameter_server_request_seconds",
             "Time that each parameter server took to answer requests.",
             "server",
-            {server: usage.requests_s for server, usage in figures.items()},
+            {server: usage.requests_s for server, usage in statistics.items()},
         )
         yield counters(
             "edl_parameter_server_cpu_seconds",
             "Processor time of each parameter server.",
             "server",
-            {server: usage.cpu_s for server, usage in figures.items()},
+            {server: usage.cpu_s for server, usage in statistics.items()},
         )
         yield gauges(
             "edl_parameter_server_resident_memory_bytes",
             "Memory of each parameter server.",
             "server",
-            {server: usage.resident_nbytes for server, usage in figures.items()},
+            {server: usage.resident_nbytes for server, usage in statistics.items()},
         )
 
 
-def usage_of_servers(figures: Mapping[int, ServerFigures]) -> ProcessUsage:
-    """What all parameter servers use together."""
+def usage_of_servers(statistics: Mapping[int, ServerStatistics]) -> ProcessUsage:
+    """Return what all parameter servers use together."""
     return ProcessUsage(
-        sum(usage.cpu_s for usage in figures.values()),
-        sum(usage.resident_nbytes for usage in figures.values()),
+        sum(usage.cpu_s for usage in statistics.values()),
+        sum(usage.resident_nbytes for usage in statistics.values()),
     )
 
 

@@ -20,7 +20,6 @@ from edl_master.config.installed_rules import find_installed_rule
 from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel
-from edl_master.core.parameters.figures import ServerFigures
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.optimizers import parse_optimizer
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
@@ -30,10 +29,11 @@ from edl_master.core.parameters.shard_layout import (
     shard_optimizer,
     shared_sum_count,
 )
+from edl_master.core.parameters.statistics import ServerStatistics
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.remote_files import RemoteFiles
-from edl_master.parameters.locked_shard import LONGEST_WAIT_S, LockedShard
+from edl_master.parameters.locked_shard import MAX_WAIT_S, LockedShard
 from edl_master.recovery import restore
 from edl_master.server import ShardServer
 from edl_master.server_group import command_codec, report_codec
@@ -107,9 +107,7 @@ class App:
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="plane")
         self._buffers = BufferPool()
         self._writer = SerialExecutor("snapshots", self._fail)
-        self._shard = LockedShard(
-            self._buffers, self._write_later, lambda error: None, LONGEST_WAIT_S
-        )
+        self._shard = LockedShard(self._buffers, self._write_later, lambda error: None, MAX_WAIT_S)
         self._metrics = Metrics()
         transfer = PayloadTransfer(self._buffers, self._metrics)
         servicer = ShardServicer(self._shard, transfer, incarnation)
@@ -144,7 +142,9 @@ class App:
 
     def _send_heartbeats(self) -> None:
         while not self._over.wait(_HEARTBEAT_INTERVAL_S):
-            report = servers_pb2.ServerReport(figures=report_codec.figures_to(self._figures()))
+            report = servers_pb2.ServerReport(
+                figures=report_codec.statistics_to(self._statistics())
+            )
             # Without waiting: an update may take longer than the master waits for a report.
             if (tables := self._shard.tables()) is not None and tables.rows:
                 report.tables.rows.update(tables.rows)
@@ -152,9 +152,9 @@ class App:
             self._report(report)
             self._buffers.trim(time.monotonic())
 
-    def _figures(self) -> ServerFigures:
-        served, usage = self._metrics.served(), usage_of_this_process()
-        return ServerFigures(
+    def _statistics(self) -> ServerStatistics:
+        served, usage = self._metrics.served_so_far(), usage_of_this_process()
+        return ServerStatistics(
             received_nbytes=served.received_nbytes,
             sent_nbytes=served.sent_nbytes,
             requests=served.requests,
@@ -181,7 +181,7 @@ class App:
         mode = command_codec.mode_from(begin)
         part = shard_layouts(model, begin.servers, optimizer, mode)[self._server]
 
-        def owned(ids: Array) -> Array:
+        def is_owned(ids: Array) -> Array:
             here: Array = server_of(ids, begin.servers) == self._server
             return here
 
@@ -189,7 +189,7 @@ class App:
         if begin.restore_from:
             folder = self._files.fetch() if self._files else Path(begin.restore_from)
             parts = restore.parts_of(folder)
-            saved = reshard(parts, model, part, optimizer, owned)
+            saved = reshard(parts, model, part, optimizer, is_owned)
             store = ParameterStore.restore(
                 saved, local_optimizer, mode, layout=part.layout, executor=self._threads
             )

@@ -1,7 +1,7 @@
 """The coordinator: the push ledger behind its lock, and the log of its decisions.
 
-Everything here is short: nothing is computed or copied under the lock. Whoever holds the job's lock
-may call every method but those that wait.
+Everything here is short: nothing is computed or copied under the lock. A thread that holds
+the job's lock may call every method but those that wait.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from edl_master.core.parameters.commands import (
     RestoreBestValues,
     SetLearningRate,
 )
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.shard_layout import ShardLayout
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 
@@ -75,14 +75,14 @@ class Coordinator:
 
     @property
     def fingerprint(self) -> str:
-        """Of the job's model."""
+        """The fingerprint of the job's model."""
         if self._model is None:
             raise not_ready()
         return self._model.layout.fingerprint
 
     @property
     def shard_layouts(self) -> tuple[ShardLayout, ...]:
-        """What each parameter server has; empty if there are none."""
+        """The layout of each parameter server's shard; empty if there are none."""
         return self._stores.shard_layouts
 
     @property
@@ -202,7 +202,7 @@ class Coordinator:
     # --- the job ---------------------------------------------------------------------------
 
     def grant(self, task: TaskKey, token: Token, holder: WorkerId | None = None) -> int:
-        """From now on only this token may push for the task; returns the minibatches to skip.
+        """Allow only this token to push for the task; return the number of minibatches to skip.
 
         Args:
             holder: the only worker that may use it; None: any.
@@ -222,8 +222,8 @@ class Coordinator:
             if ledger:
                 ledger.close(task)
 
-    def applied(self, task: TaskKey) -> AppliedCount:
-        """What of an open task has been applied; nothing of any other task."""
+    def count_applied(self, task: TaskKey) -> AppliedCount:
+        """Return how much of an open task has been applied; nothing for any other task."""
         with self._changed:
             counts = self._ledger.applied_counts() if self._ledger else {}
             return counts.get(task, AppliedCount())
@@ -293,11 +293,11 @@ class Coordinator:
             self._over = True
             self._changed.notify_all()
 
-    # --- figures ---------------------------------------------------------------------------
+    # --- statistics ---------------------------------------------------------------------------
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         """Sizes of the embedding tables; empty while there is no model."""
-        return self._stores.tables() if self._ledger else TableFigures()
+        return self._stores.tables() if self._ledger else TableStatistics()
 
     # --- inside ----------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class JobModel:
 
 @contextmanager
 def _translate_model_errors() -> Iterator[None]:
-    """What the core raises about optimizer, mode and checkpoint, as errors for workers."""
+    """Translate the core's errors about optimizer, mode and checkpoint into errors for workers."""
     try:
         yield
     except OptimizerUnsupported as error:

@@ -8,10 +8,10 @@ from typing import Any
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import Command, TakeSnapshot
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
 from edl_master.core.parameters.shard_layout import SavedParameters, ShardLayout, whole_model
 from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.parameters.locked_shard import LockedShard
 from edl_master.parameters.stores import Model, PendingSnapshot
@@ -66,7 +66,7 @@ class LocalStores:
         self._shard = shard
         self._futures = futures
         self._executor = executor
-        self._tables = TableFigures()
+        self._tables = TableStatistics()
 
     def begin(self, model: Model, saved: SavedParameters | None) -> Snapshot | None:
         layout, mode = model.layout, model.mode
@@ -99,7 +99,7 @@ class LocalStores:
 
         return PendingSnapshot(Version(ledger["version"]), "", get)
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         # Those of the last time while an update is being applied: the page need not wait.
         self._tables = self._shard.tables() or self._tables
         return self._tables

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.commands import Command
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.push import Gradient, MinibatchKey
 from edl_master.core.parameters.shard import Shard, ShardSnapshot
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.tables.group import ScannedRows
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
@@ -36,7 +36,7 @@ _WARM_UP_WAIT_S = 5.0
 """How long a call waits for loops that are being compiled. It is shorter than any deadline of a
 worker, so a worker hears NOT_READY and repeats the call, however long compiling takes."""
 
-LONGEST_WAIT_S = 4.0
+MAX_WAIT_S = 4.0
 """How long a call may wait for the first command, and for another one. Together shorter than any
 deadline of a worker: a server without an answer counts as lost, while a call that was NOT_READY is
 repeated."""
@@ -49,7 +49,7 @@ NOTHING = memoryview(b"")
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a worker wants to read, all of one moment.
+    """The values that a worker wants to read, all as of one moment.
 
     Attributes:
         have: the version that the caller has; it gets no values if there is none newer.
@@ -134,17 +134,17 @@ class LockedShard:
 
     @property
     def layout(self) -> Layout:
-        """Of this shard. Takes no lock: payloads are received while others are applied."""
+        """The layout of this shard; read without the lock, as payloads arrive during updates."""
         return self._served.store.layout
 
     @property
     def fingerprint(self) -> str:
-        """Of the job's model."""
+        """The fingerprint of the job's model."""
         return self._fingerprint
 
     @property
     def store(self) -> ParameterStore:
-        """For what may run at the same time as other calls."""
+        """The store without the lock, for work that may run in parallel to other calls."""
         return self._served.store
 
     @property
@@ -191,8 +191,8 @@ class LockedShard:
                 self._changed.notify_all()
 
     @contextmanager
-    def locked(self, log_index: int = 0) -> Iterator[Shard]:
-        """The shard as it is after all commands that were appended, and ``log_index`` at least.
+    def acquire(self, log_index: int = 0) -> Iterator[Shard]:
+        """Lock the shard, and yield it when the command ``log_index`` and all before are applied.
 
         Raises:
             EdlError: NOT_READY; the command has not come in time.
@@ -205,7 +205,7 @@ class LockedShard:
     def _wait_for(self, log_index: int) -> None:
         started = time.monotonic()
         while (applied := self._served.applied) < log_index:
-            left_s = started + LONGEST_WAIT_S - time.monotonic()
+            left_s = started + MAX_WAIT_S - time.monotonic()
             if left_s <= 0 or self._over:
                 raise not_ready(f"command {log_index} has not arrived; {applied} commands have")
             self._changed.wait(left_s)
@@ -231,7 +231,7 @@ class LockedShard:
 
     def propose(self, worker: WorkerId, values: memoryview) -> None:
         """Hold initial values until the coordinator says whose are used; they are not copied."""
-        with self.locked() as shard:
+        with self.acquire() as shard:
             shard.propose(worker, values)
 
     def prepare(
@@ -255,14 +255,14 @@ class LockedShard:
         if prepared.not_finite:
             return prepared.not_finite, ()
         squares = shard.store.squares(prepared) if shard.shares_sums else ()
-        with self.locked(log_index):  # the worker's previous gradient is applied
+        with self.acquire(log_index):  # the worker's previous gradient is applied
             shard.prepare(worker, key, prepared, release)
         return "", squares
 
     def put_rows(self, rows: RowPayload) -> bool:
         """Give rows of a table initial values; False if there are values already."""
         self.wait_until_warm()
-        with self.locked() as shard, translate_payload_errors():
+        with self.acquire() as shard, translate_payload_errors():
             return shard.store.put_rows(rows)
 
     # --- reading ---------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class LockedShard:
         if request.rows:
             self.wait_until_warm()
         with self.memory_for(request) as (values, rows):
-            with self.locked(log_index) as shard:
+            with self.acquire(log_index) as shard:
                 reading = copy_out(shard.store, request, values, rows)
             yield reading
 
@@ -310,13 +310,13 @@ class LockedShard:
             EdlError: VERSION_NOT_FOUND if nothing is frozen under that name.
         """
         with (
-            self.locked(log_index) as shard,
+            self.acquire(log_index) as shard,
             translate_missing_versions(),
             translate_payload_errors(),
         ):
             return shard.store.scan_rows(frozen, table, start, most)
 
-    def tables(self) -> TableFigures | None:
+    def tables(self) -> TableStatistics | None:
         """Sizes of embedding tables; None while that cannot be found out without waiting."""
         if not self._changed.acquire(blocking=False):
             return None

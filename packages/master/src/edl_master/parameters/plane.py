@@ -69,7 +69,7 @@ class Pushed:
 
 
 class ParameterPlane:
-    """What workers call of a master that has the values itself; for many threads.
+    """The calls of workers to a master that has the values itself; thread-safe.
 
     Args:
         coordinator: decides.
@@ -86,7 +86,7 @@ class ParameterPlane:
         Returns:
             Whether these are the initial values.
         """
-        with self._shard.locked() as shard:
+        with self._shard.acquire() as shard:
             shard.propose(worker, values)
             accepted = self._coordinator.commit_initial_values(worker)
             self._shard.apply_pending()
@@ -126,7 +126,7 @@ class ParameterPlane:
                 prepared = self._shard.store.prepare(gradient)
             reading = result = None
             try:
-                with self._shard.locked() as shard, translate_payload_errors():
+                with self._shard.acquire() as shard, translate_payload_errors():
                     result = self._commit(shard, worker, claim, prepared)
                     released.close()  # the answer may be copied to the same memory
                     goes_on = answer is not None and result.outcome in GOING_ON
@@ -174,7 +174,7 @@ class ParameterPlane:
         Args:
             request: what to read.
             permit_for: wait for a step permit for this lease first.
-            worker: that has this lease; None: whoever has it.
+            worker: that has this lease; None: its holder.
             waiting: for the permit, or without one for initial values; None: not at all.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from edl_master.codec import lease_from, malformed
+from edl_master.codec import lease_from, malformed_message
 from edl_master.core import events
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.layout import Layout
@@ -13,7 +13,7 @@ from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushOutcome
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.v1 import parameters_pb2, task_pb2
 
-_LONGEST_STEP_S = 1e6
+_MAX_STEP_S = 1e6
 """No step computes for longer; a worker that says so makes it up."""
 
 _OUTCOMES = {
@@ -27,13 +27,13 @@ _OUTCOMES = {
 
 
 def claim_from(message: parameters_pb2.PushClaim, worker: WorkerId) -> PushClaim:
-    """What a push of a worker says about its minibatch.
+    """Convert the claim of a worker's push.
 
     Raises:
         EdlError: USAGE; it claims no records, or its task is malformed.
     """
     if message.records < 1:
-        raise malformed("a gradient must be of at least one record")
+        raise malformed_message("a gradient must be of at least one record")
     lease = lease_from(message.lease)
     return PushClaim(
         task=lease.task,
@@ -48,7 +48,7 @@ def claim_from(message: parameters_pb2.PushClaim, worker: WorkerId) -> PushClaim
 
 def compute_s_from(step: parameters_pb2.StepReport) -> float:
     """How long a step has computed, in seconds; 0 for what is no such time, as NaN."""
-    return step.compute_s if 0 <= step.compute_s < _LONGEST_STEP_S else 0.0
+    return step.compute_s if 0 <= step.compute_s < _MAX_STEP_S else 0.0
 
 
 def key_from(lease: task_pb2.LeaseRef, minibatch: int) -> MinibatchKey:
@@ -64,7 +64,7 @@ def squares_from(squares: Sequence[float]) -> tuple[float, ...]:
         EdlError: USAGE; one is negative or not finite.
     """
     if not all(0 <= square < math.inf for square in squares):
-        raise malformed("a sum of squares must be a number, and not negative")
+        raise malformed_message("a sum of squares must be a number, and not negative")
     return tuple(squares)
 
 

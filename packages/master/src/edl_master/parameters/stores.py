@@ -8,17 +8,17 @@ from typing import Any, Protocol
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.shard_layout import SavedParameters, ShardLayout
 from edl_master.core.parameters.snapshot import Snapshot
+from edl_master.core.parameters.statistics import TableStatistics
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a job trains, as its first worker has described it.
+    """The model that a job trains, as its first worker has described it.
 
     Attributes:
         layout: variables and tables.
@@ -69,7 +69,7 @@ class Stores(Protocol):
 
     @property
     def shard_layouts(self) -> tuple[ShardLayout, ...]:
-        """What each parameter server has; empty if there are none."""
+        """The layout of each parameter server's shard; empty if there are none."""
         ...
 
     @property
@@ -95,6 +95,6 @@ class Stores(Protocol):
         """
         ...
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         """Sizes of embedding tables, of all stores together."""
         ...

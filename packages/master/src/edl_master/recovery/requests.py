@@ -38,7 +38,7 @@ class RecordedRequests:
         self._record(workers={"min": minimum, "max": maximum})
 
     def events(self, minimum: int, maximum: int) -> tuple[Event, ...]:
-        """What a new master has to do that its predecessors acknowledged.
+        """Return the requests that a new master must fulfil, as its predecessors acknowledged them.
 
         Args:
             minimum, maximum: workers that the job wants as it was restored.

@@ -51,7 +51,7 @@ class RestartCount:
 
     @classmethod
     def take(cls, environ: MutableMapping[str, str] = os.environ) -> RestartCount:
-        """What ``write`` gave to this program. Taken out: no process that it starts may have it."""
+        """Take the count that ``write`` left in the environment; no child process inherits it."""
         numbers = environ.pop(_RESTARTS, "").split()
         return cls(*map(int, numbers)) if len(numbers) == 3 else cls()
 
@@ -85,7 +85,7 @@ def restart_program(lock: int) -> NoReturn:
 
 
 def inherited_lock() -> int | None:
-    """What ``restart_program`` was given in this process; None if the process is new."""
+    """Return the lock that ``restart_program`` passed on; None if the process is new."""
     lock = os.environ.pop(_LOCK, "")
     return int(lock) if lock else None
 

@@ -106,7 +106,7 @@ def restore_job(
     }
     notes: list[LogEvent] = []
 
-    def damaged(name: str, problem: str) -> None:
+    def note_damage(name: str, problem: str) -> None:
         message = f"Checkpoint {name} is damaged and was skipped: {problem}."
         notes.append(LogEvent("CheckpointDamaged", message, Severity.WARNING))
 
@@ -121,7 +121,7 @@ def restore_job(
         )
         return RestoredJob(job, resumed=False, saved=None, notes=tuple(notes))
 
-    found = _newest(places, store, damaged)
+    found = _newest(places, store, note_damage)
     if found is None:
         return anew()
     ledger, plane = found.documents[LEDGER], found.documents.get(PLANE)
@@ -188,7 +188,7 @@ def _has_parts(job: JobStateMachine, predictions: PredictionOutput) -> bool:
 def _newest(
     places: Sequence[CheckpointStorage],
     store: CheckpointStorage | None,
-    damaged: Callable[[str, str], None],
+    on_damaged: Callable[[str, str], None],
 ) -> Checkpoint | None:
     """The newest whole one of all places; an error only if there are some, and none is whole.
 
@@ -201,7 +201,7 @@ def _newest(
         if place is store and found:
             break
         try:
-            newest = place.newest(damaged)
+            newest = place.newest(on_damaged)
         except EdlError as error:
             problems.append(error)
         else:
@@ -218,7 +218,7 @@ def _version(checkpoint: Checkpoint) -> int:
 
 
 def _interruption(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> Interruption:
-    undone_s, down_s = _lost(found, elapsed_s, last)
+    undone_s, down_s = _measure_loss(found, elapsed_s, last)
     if last is None:
         return Interruption(undone_s, down_s)
     records = (last.records_trained, last.records_replayed)
@@ -230,7 +230,9 @@ def _workers_seen(last: LastSeen, *, running: bool = True) -> WorkersSeen:
     return WorkersSeen(last.preemptions, last.worker_failures, found if running else {})
 
 
-def _lost(found: Checkpoint, elapsed_s: float, last: LastSeen | None) -> tuple[float, float]:
+def _measure_loss(
+    found: Checkpoint, elapsed_s: float, last: LastSeen | None
+) -> tuple[float, float]:
     """Seconds of work that are undone, and seconds without a master.
 
     The clocks are monotonic, unless the machine was restarted in between.

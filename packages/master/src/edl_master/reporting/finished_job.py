@@ -27,7 +27,7 @@ FAILED = 1
 
 
 class FinishedJob:
-    """What a job's master wrote last; implements ``adapters.http.StatusSource``.
+    """The last report of a job's master; implements ``adapters.http.StatusSource``.
 
     Args:
         directory: of the job; it is only read.
@@ -62,7 +62,7 @@ class FinishedJob:
         return summary.times()
 
     def metrics(self) -> bytes:
-        """Nothing: figures of a job that is over are no news for Prometheus."""
+        """Return nothing: metrics of a job that is over are no news for Prometheus."""
         return b""
 
     def is_ready(self) -> bool:

@@ -26,7 +26,7 @@ from edl_runtime.timestamps import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What does not change while a master runs a job.
+    """The facts about a job that do not change while a master runs it.
 
     Attributes:
         spec: what the job was asked for.
@@ -43,7 +43,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """What a job has recorded so far.
+    """The records of a job so far.
 
     Attributes:
         event_log: its events.

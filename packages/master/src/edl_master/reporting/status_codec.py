@@ -20,7 +20,7 @@ _JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class StatusContext:
-    """What a status shows beyond the view of the job.
+    """The parts of a status beyond the view of the job.
 
     Attributes:
         name: of the job.

@@ -98,7 +98,7 @@ class TimelineRecorder:
     def close(self) -> None:
         """Write everything; what is in progress is written as unfinished."""
         with self._lock:
-            spans = [*self._timeline.take(), *self._timeline.unfinished(self._clock())]
+            spans = [*self._timeline.take(), *self._timeline.unfinished_spans(self._clock())]
             dropped = self._timeline.dropped
         self._write(spans)
         if dropped:
@@ -109,7 +109,7 @@ class TimelineRecorder:
         self.flush()
         yield from self._file.chunks()
         with self._lock:
-            spans = self._timeline.unfinished(self._clock())
+            spans = self._timeline.unfinished_spans(self._clock())
         if spans:
             yield to_lines(spans).encode()
 
@@ -120,7 +120,7 @@ class TimelineRecorder:
             return self._summary.times()
 
     def _read_earlier(self) -> None:
-        """Add what earlier masters wrote: once, and only when somebody looks.
+        """Add what earlier masters wrote: once, and only when the timeline is requested.
 
         A master that takes over is not to wait for that.
         """

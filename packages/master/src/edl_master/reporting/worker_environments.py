@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from edl_proto.printable import visible
 from edl_runtime.monitoring.installed_versions import NAMES
 
-_LONGEST = 100
+_MAX_LENGTH = 100
 _WORKERS_NAMED = 8
 
 
 class WorkerEnvironments:
-    """What the latest instance of each worker has named; also of workers that are gone.
+    """The versions that the latest instance of each worker has named, gone workers included.
 
     A worker runs the code of a model file: other names and long texts are not taken.
     """
@@ -25,7 +25,7 @@ class WorkerEnvironments:
     def add(self, worker: int, environment: Mapping[str, str]) -> None:
         """A worker has registered, and named its versions."""
         taken = {
-            name: visible(" ".join(environment[name].split()))[:_LONGEST]
+            name: visible(" ".join(environment[name].split()))[:_MAX_LENGTH]
             for name in NAMES
             if environment.get(name)
         }

@@ -94,7 +94,7 @@ def command_from(  # noqa: C901  (one case for each command)
         case "take_snapshot":
             return commands.TakeSnapshot(message.take_snapshot.label, message.take_snapshot.place)
         case other:
-            raise codec.malformed(f"unknown command {other}")
+            raise codec.malformed_message(f"unknown command {other}")
 
 
 def begin_to(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from edl_master.core.parameters.figures import ServerFigures, TableFigures
+from edl_master.core.parameters.statistics import ServerStatistics, TableStatistics
 from edl_master.server_group.command_log import CommandLog
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, servers_pb2
@@ -37,8 +37,8 @@ class ParameterServerGroup:
         self._changed = threading.Condition()
         self._addresses: dict[int, str] = {}
         self._called_at: dict[int, float] = {}
-        self._tables: dict[int, TableFigures] = {}
-        self._figures: dict[int, ServerFigures] = {}
+        self._tables: dict[int, TableStatistics] = {}
+        self._statistics: dict[int, ServerStatistics] = {}
         # The last label of each server: it writes its parts in the order of their labels, and most
         # snapshots that a newer one overtakes are never waited for.
         self._written: dict[int, tuple[str, float]] = {}
@@ -73,14 +73,14 @@ class ParameterServerGroup:
             self._changed.notify_all()
         yield from self.log.entries(server, is_wanted)
 
-    def record_heartbeat(self, server: int, figures: ServerFigures | None = None) -> None:
-        """A server has called, perhaps with its figures."""
+    def record_heartbeat(self, server: int, statistics: ServerStatistics | None = None) -> None:
+        """A server has called, perhaps with its statistics."""
         with self._changed:
             self._called_at[server] = time.monotonic()
-            if figures is not None:
-                self._figures[server] = figures
+            if statistics is not None:
+                self._statistics[server] = statistics
 
-    def report_tables(self, server: int, tables: TableFigures) -> None:
+    def report_tables(self, server: int, tables: TableStatistics) -> None:
         """A server has reported the sizes of its parts of embedding tables."""
         with self._changed:
             self._tables[server] = tables
@@ -104,16 +104,16 @@ class ParameterServerGroup:
         with self._changed:
             return dict(sorted(self._addresses.items()))
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         """Sizes of embedding tables, as the servers have reported them last."""
         with self._changed:
-            return sum(self._tables.values(), TableFigures())
+            return sum(self._tables.values(), TableStatistics())
 
     @property
-    def figures(self) -> dict[int, ServerFigures]:
-        """What the servers have reported last of what they have done and use, by number."""
+    def statistics(self) -> dict[int, ServerStatistics]:
+        """Return the statistics that each server has reported last, by number."""
         with self._changed:
-            return dict(sorted(self._figures.items()))
+            return dict(sorted(self._statistics.items()))
 
     def silent(self, for_s: float) -> int | None:
         """A server that has not called for so long; None if there is none."""

@@ -41,7 +41,7 @@ class ServerInstances(Protocol):
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """What those without a place wait for, in the platform's words; empty: nothing."""
+        """The reasons why servers are not placed yet, in the platform's words; empty: all are."""
 
     def close(self, within_s: float) -> None:
         """End all of them; those that have not ended in time are killed."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.commands import Command, TakeSnapshot
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.shard_layout import (
     NO_SHARD,
@@ -16,6 +15,7 @@ from edl_master.core.parameters.shard_layout import (
     shared_sum_count,
 )
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.parameters.stores import Model, PendingSnapshot
 from edl_master.server_group.group import ParameterServerGroup
 
@@ -83,5 +83,5 @@ class RemoteStores:
         snapshot = Snapshot(meta, {})
         return PendingSnapshot(Version(ledger["version"]), label, lambda: snapshot)
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         return self._group.tables()

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from edl_master.core.parameters.figures import ServerFigures
+from edl_master.core.parameters.statistics import ServerStatistics
 from edl_proto.v1 import servers_pb2
 
 
-def figures_to(figures: ServerFigures) -> servers_pb2.ServerFigures:
-    """What a server has done and uses."""
+def statistics_to(statistics: ServerStatistics) -> servers_pb2.ServerFigures:
+    """Convert the statistics of a server into their message."""
     return servers_pb2.ServerFigures(
-        received_nbytes=figures.received_nbytes,
-        sent_nbytes=figures.sent_nbytes,
-        requests=figures.requests,
-        requests_s=figures.requests_s,
-        cpu_s=figures.cpu_s,
-        resident_nbytes=figures.resident_nbytes,
+        received_nbytes=statistics.received_nbytes,
+        sent_nbytes=statistics.sent_nbytes,
+        requests=statistics.requests,
+        requests_s=statistics.requests_s,
+        cpu_s=statistics.cpu_s,
+        resident_nbytes=statistics.resident_nbytes,
     )
 
 
-def figures_from(message: servers_pb2.ServerFigures) -> ServerFigures:
-    """Undo ``figures_to``."""
-    return ServerFigures(
+def statistics_from(message: servers_pb2.ServerFigures) -> ServerStatistics:
+    """Undo ``statistics_to``."""
+    return ServerStatistics(
         received_nbytes=message.received_nbytes,
         sent_nbytes=message.sent_nbytes,
         requests=message.requests,

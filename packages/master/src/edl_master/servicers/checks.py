@@ -11,7 +11,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_proto.v1 import parameters_pb2
 
-LONGEST_WAIT_S = 30.0
+MAX_WAIT_S = 30.0
 """A call occupies a thread while it waits; a caller that wants to wait longer calls again."""
 
 
@@ -31,7 +31,7 @@ def check_incarnation(mine: str, named: str) -> None:
 
 
 class Caller(Protocol):
-    """What every header says about its sender."""
+    """The part of a request header that names its sender."""
 
     worker_id: int
     incarnation: str
@@ -70,7 +70,7 @@ def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
 
 def bounded_wait(wait_s: float) -> float:
     """How long a call may wait."""
-    return min(max(wait_s, 0.0), LONGEST_WAIT_S)
+    return min(max(wait_s, 0.0), MAX_WAIT_S)
 
 
 def check_table(table: int, layout: Layout) -> None:

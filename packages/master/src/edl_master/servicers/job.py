@@ -12,12 +12,12 @@ from edl_master.adapters.event_log import EventLog
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
-from edl_master.core.settings import MOST_WORKERS, is_worker_range
+from edl_master.core.settings import MAX_WORKERS, is_worker_range
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 
-_LOOK_S = 1.0
+_WATCHER_CHECK_S = 1.0
 """How long a watcher that has left may go unnoticed."""
 
 
@@ -78,7 +78,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
             if not found:
                 if over or not request.follow:
                     return
-                self._event_log.wait(seen, _LOOK_S)
+                self._event_log.wait(seen, _WATCHER_CHECK_S)
 
     def ReadTimeline(
         self, request: job_pb2.ReadTimelineRequest, context: grpc.ServicerContext
@@ -133,7 +133,7 @@ def _asked_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:
             ErrorCode.USAGE,
             f"a job cannot have {minimum} to {maximum} workers",
             where="edl scale",
-            remedy=f"Ask for 1 to {MOST_WORKERS} workers, with a minimum that does not exceed "
+            remedy=f"Ask for 1 to {MAX_WORKERS} workers, with a minimum that does not exceed "
             "the maximum.",
         )
     return minimum, maximum

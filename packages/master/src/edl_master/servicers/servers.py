@@ -11,8 +11,8 @@ import grpc
 from edl_master.adapters.checkpoints import part_path
 from edl_master.adapters.file_pieces import read_pieces, write_pieces
 from edl_master.adapters.storage_errors import storage_error
-from edl_master.codec import malformed
-from edl_master.core.parameters.figures import TableFigures
+from edl_master.codec import malformed_message
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.server_group import report_codec
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation
@@ -56,10 +56,10 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext
     ) -> servers_pb2.ServerReportReply:
         check_incarnation(self._incarnation, request.incarnation)
-        figures = (
-            report_codec.figures_from(request.figures) if request.HasField("figures") else None
+        statistics = (
+            report_codec.statistics_from(request.figures) if request.HasField("figures") else None
         )
-        self._group.record_heartbeat(request.server, figures)
+        self._group.record_heartbeat(request.server, statistics)
         match request.WhichOneof("what"):
             case "snapshot_written":
                 self._group.report_written(
@@ -70,7 +70,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
                 self._on_failed(failure)
                 self._group.report_failed(failure)
             case "tables":
-                tables = TableFigures(dict(request.tables.rows), request.tables.nbytes)
+                tables = TableStatistics(dict(request.tables.rows), request.tables.nbytes)
                 self._group.report_tables(request.server, tables)
             case _:
                 pass
@@ -83,7 +83,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         check_incarnation(self._incarnation, first.incarnation)
         log = self._group.log
         if not log.is_place(first.place) or not _LABEL.fullmatch(first.label):
-            raise malformed(f"no part of {first.label!r} belongs to {first.place!r}")
+            raise malformed_message(f"no part of {first.label!r} belongs to {first.place!r}")
         folder = part_path(Path(first.place), log.job, first.label, first.server)
 
         def pieces() -> Iterator[tuple[str, bytes]]:
@@ -95,7 +95,7 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         try:
             write_pieces(folder, pieces())
         except ValueError as error:
-            raise malformed(str(error)) from error
+            raise malformed_message(str(error)) from error
         except OSError as error:
             raise storage_error(error, folder) from error
         return servers_pb2.WritePartReply()

@@ -69,7 +69,7 @@ class TaskFiles:
 
 @dataclass(frozen=True, slots=True)
 class JobParameters:
-    """What workers learn about the parameters of a training job outside of parameter calls.
+    """The facts about a training job's parameters that workers learn outside of parameter calls.
 
     Attributes:
         coordinator: counts the minibatches of open tasks.
@@ -199,9 +199,9 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         held = codec.lease_from(request.lease)
         applied = None
         if held.task.type is TaskType.TRAINING and self._parameters is not None:
-            applied = self._parameters.coordinator.applied(held.task)
+            applied = self._parameters.coordinator.count_applied(held.task)
         worker = WorkerId(request.worker_id)
-        # What a holder has written is fetched before the job decides, and for nobody else.
+        # What a holder has written is fetched before the job decides, and for no other worker.
         is_its = self._controller.may_complete(worker, held)
         with self._files.completing(held, request.records) if is_its else nullcontext():
             _check(self._controller.handle(codec.completion_from(request, applied)))

@@ -100,7 +100,7 @@ def test_pieces_are_given_once() -> None:
     view = views.take(array)
     assert [piece.tolist() for piece in view.pieces()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     views.preserve([array])
-    assert view.unpreserved() == [], "what was read need not be copied any more"
+    assert view.find_unpreserved() == [], "what was read need not be copied any more"
     with pytest.raises(ValueError, match="was read"):
         np.asarray(view)
 
@@ -113,9 +113,9 @@ def test_only_what_changes_and_is_held_is_copied() -> None:
     gc.collect()
     assert gone() is None, "the set holds no reference to its views"
     views.preserve([numbers(10)])
-    assert kept.unpreserved() == [0, 1, 2], "another array was changed"
+    assert kept.find_unpreserved() == [0, 1, 2], "another array was changed"
     views.preserve([array])
-    assert kept.unpreserved() == []
+    assert kept.find_unpreserved() == []
 
 
 def test_a_snapshot_keeps_values_slots_and_what_was_accumulated() -> None:

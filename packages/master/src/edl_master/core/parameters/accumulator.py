@@ -67,6 +67,6 @@ class GradientAccumulator:
 
 
 def counts_of(accumulator: GradientAccumulator | None) -> dict[str, int]:
-    """What snapshots say of accumulated gradients: how many there are, and of how many records."""
+    """Count the accumulated gradients, and their records, for a snapshot."""
     count, records = (accumulator.count, accumulator.records) if accumulator else (0, 0)
     return {"accumulated": count, "accumulated_records": records}

@@ -29,7 +29,7 @@ class _Entry:
 
 
 class AppliedCounts:
-    """For each open task: how many of its minibatches were applied, and the token of its lease.
+    """The applied minibatches of each open task, and the token of its lease.
 
     The counts survive leases, so that the next holder begins where the last one ended; tokens
     only grow, so that an earlier holder can never push again.
@@ -68,19 +68,19 @@ class AppliedCounts:
         return None in (entry.holder, worker) or entry.holder == worker
 
     def has_lease(self, task: TaskKey) -> bool:
-        """Whether anybody may push for ``task``."""
+        """Return whether a worker may push for ``task``."""
         entry = self._entries.get(task)
         return entry is not None and entry.live
 
     def revoke(self, task: TaskKey, token: Token) -> bool:
-        """Nobody may push for ``task`` until it is granted again; say whether anybody could."""
+        """Reject pushes for ``task`` until it is granted again; tell whether they were allowed."""
         if not self.is_live(task, token):
             return False
         self._entries[task].live = False
         return True
 
     def revoke_all(self) -> None:
-        """Nobody may push for any task until it is granted again."""
+        """Reject pushes for every task until it is granted again."""
         for entry in self._entries.values():
             entry.live = False
 

@@ -19,13 +19,13 @@ Job = Callable[[], T]
 
 
 class Handle(Protocol):
-    """What an executor gives for a job: ``concurrent.futures.Future``."""
+    """A submitted call that can be waited for, such as a ``concurrent.futures.Future``."""
 
     def result(self) -> Any: ...
 
 
 class Executor(Protocol):
-    """What runs slices at the same time: ``concurrent.futures.Executor``.
+    """A pool that runs slices in parallel, such as a ``concurrent.futures.Executor``.
 
     It must be the plane's own: a job that waits for the plane while it occupies the last
     thread would wait forever.

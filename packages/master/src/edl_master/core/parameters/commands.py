@@ -32,7 +32,7 @@ class CommitPush:
         version: the version after the command; the present one if the gradient is accumulated.
         minibatches: number of minibatches that the gradient is of, with local steps.
         squares: the ``clipping.shared_sums`` of the whole gradient; empty if no store needs them.
-        worker: who has prepared it; None: whoever has.
+        worker: who has prepared it; None: any worker.
     """
 
     task: TaskKey
@@ -59,7 +59,7 @@ class FlushAccumulated:
 
 @dataclass(frozen=True, slots=True)
 class SetLearningRate:
-    """From now on updates have this learning rate, whatever the optimizer's schedule says."""
+    """The command to override the optimizer's schedule with this learning rate from now on."""
 
     rate: float
 

@@ -1,7 +1,7 @@
 """Views of arrays as they were at one moment, copied on write, piece by piece.
 
 The thread that writes a snapshot to a disk reads without a lock, and no update waits for it. An
-update first copies the pieces that it is about to change and that nobody has read yet.
+update first copies the pieces that it is about to change and that have not been read yet.
 
 There is no lock between the two. An update preserves a piece *before* it changes the array; a
 reader looks for a preserved piece *after* it has copied the array's. Without a preserved piece
@@ -71,8 +71,8 @@ class CopyOnWriteView:
         """Whether this is a view of the array."""
         return self._living is array
 
-    def unpreserved(self) -> list[int]:
-        """Numbers of the pieces that only the array itself holds."""
+    def find_unpreserved(self) -> list[int]:
+        """Return the numbers of the pieces that only the array itself holds."""
         return [number for number in self._numbers() if number not in self._preserved]
 
     def preserve(self, number: int) -> None:
@@ -131,6 +131,10 @@ class CopyOnWriteViews:
         held = list(self._held)
         views = [view for array in arrays for view in held if view.is_of(array)]
         run_all(
-            [partial(view.preserve, number) for view in views for number in view.unpreserved()],
+            [
+                partial(view.preserve, number)
+                for view in views
+                for number in view.find_unpreserved()
+            ],
             self._executor,
         )

@@ -32,7 +32,7 @@ Clipping: TypeAlias = ClipValue | ClipNorm | ClipGlobalNorm | None
 
 
 def shrink(sum_of_squares: float, limit: float) -> float:
-    """What to multiply a gradient with so that its norm is at most ``limit``; never above 1."""
+    """Return the factor, at most 1, that reduces a gradient's norm to at most ``limit``."""
     return limit / max(math.sqrt(sum_of_squares), limit)
 
 

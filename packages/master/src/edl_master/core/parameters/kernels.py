@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
+def compile_lazily(function: Callable[P, R]) -> Callable[P, R]:
     """Compile on first call, once per machine where a folder for the cache can be written."""
     # Division by zero gives infinity as in numpy; the check for it would forbid vectorising.
     options = {"nogil": True, "error_model": "numpy"}
@@ -40,12 +40,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return result
 
 
-@compiled
+@compile_lazily
 def _ready(g: float, scale: float, limit: float) -> float:
     return min(max(g * scale, -limit), limit)
 
 
-@compiled
+@compile_lazily
 def sgd(
     w: Array,
     g: Array,
@@ -70,7 +70,7 @@ def sgd(
         w[i] = w[i] - w[i] * decay + step
 
 
-@compiled
+@compile_lazily
 def adam(
     w: Array,
     g: Array,
@@ -99,7 +99,7 @@ def adam(
         w[i] = w[i] - w[i] * decay - mi * alpha / (sqrt(vi) + epsilon)
 
 
-@compiled
+@compile_lazily
 def adagrad(
     w: Array,
     g: Array,
@@ -118,7 +118,7 @@ def adagrad(
         w[i] = w[i] - w[i] * decay - lr * x / sqrt(ai + epsilon)
 
 
-@compiled
+@compile_lazily
 def adadelta(
     w: Array,
     g: Array,
@@ -142,7 +142,7 @@ def adadelta(
         w[i] = w[i] - w[i] * decay + lr * step
 
 
-@compiled
+@compile_lazily
 def rmsprop(
     w: Array,
     g: Array,
@@ -176,7 +176,7 @@ def rmsprop(
         w[i] = w[i] - w[i] * decay - step
 
 
-@compiled
+@compile_lazily
 def adamax(
     w: Array,
     g: Array,
@@ -201,7 +201,7 @@ def adamax(
         w[i] = w[i] - w[i] * decay - lr * mi / (correction * (ui + epsilon))
 
 
-@compiled
+@compile_lazily
 def nadam(
     w: Array,
     g: Array,
@@ -229,7 +229,7 @@ def nadam(
         w[i] = w[i] - w[i] * decay - step
 
 
-@compiled
+@compile_lazily
 def ftrl(
     w: Array,
     g: Array,
@@ -260,7 +260,7 @@ def ftrl(
         w[i] = (min(max(zi, -l1), l1) - zi) / (new / lr + l2_twice)
 
 
-@compiled
+@compile_lazily
 def lion(
     w: Array,
     g: Array,
@@ -283,7 +283,7 @@ def lion(
         w[i] = w[i] - w[i] * decay - step
 
 
-@compiled
+@compile_lazily
 def schedule_free_adamw(
     w: Array,
     g: Array,
@@ -312,7 +312,7 @@ def schedule_free_adamw(
         d[i] = z - wi
 
 
-@compiled
+@compile_lazily
 def moving_average(a: Array, w: Array, momentum: float, rest: float, overwrite: bool) -> None:
     """``a`` follows ``w``; with ``overwrite``, ``w`` then becomes ``a``."""
     for i in range(w.size):
@@ -322,7 +322,7 @@ def moving_average(a: Array, w: Array, momentum: float, rest: float, overwrite: 
             w[i] = ai
 
 
-@compiled
+@compile_lazily
 def accumulate(total: Array, g: Array, weight: float, first: bool) -> None:
     """``total`` becomes ``weight * g`` if it is the ``first``, else that is added to it."""
     for i in range(total.size):
@@ -330,9 +330,9 @@ def accumulate(total: Array, g: Array, weight: float, first: bool) -> None:
         total[i] = x if first else total[i] + x
 
 
-@compiled
+@compile_lazily
 def sum_of_squares(g: Array) -> float:
-    """In double precision; eight partial sums, so that it vectorises without reordering."""
+    """Sum in double precision; eight partial sums let it vectorise without reordering."""
     partial = np.zeros(8, np.float64)
     whole = g.size - g.size % 8
     for i in range(0, whole, 8):
@@ -345,7 +345,7 @@ def sum_of_squares(g: Array) -> float:
     return float(partial.sum())
 
 
-@compiled
+@compile_lazily
 def largest_magnitude(bits: Array, mask: int) -> int:
     """The largest of ``bits & mask``, where ``mask`` (of the same unsigned dtype) drops the sign.
 

@@ -81,7 +81,7 @@ class DifferenceUpdater:
         return False
 
     def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
-        """Nothing: differences are not clipped."""
+        """Return nothing to clip by: differences are not clipped."""
         return ()
 
     def warm_up(self) -> None:

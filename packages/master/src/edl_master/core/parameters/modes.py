@@ -40,7 +40,7 @@ class Async:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """As async, but a gradient more than ``max_staleness`` updates old is computed again."""
+    """Asynchronous, but gradients more than ``max_staleness`` updates old are computed again."""
 
     max_staleness: int
 

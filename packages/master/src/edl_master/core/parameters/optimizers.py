@@ -68,7 +68,7 @@ EXCLUDED_FROM_DECAY = "excluded_from_weight_decay"
 _DEFAULT_RATES = {"SGD": 0.01, "ScheduleFreeAdamW": 0.0025}
 _DEFAULT_DECAYS = {"AdamW": 0.004, "Muon": 0.004}
 
-_INSTEAD = {
+_ALTERNATIVES = {
     "MultiOptimizer": "give one optimizer, or a model of your own whose train_step uses several",
     "LossScaleOptimizer": "give its inner optimizer; for mixed precision use mixed_bfloat16",
     "loss_scale_factor": "leave it out; for mixed precision use mixed_bfloat16, which needs none",
@@ -200,7 +200,7 @@ def parse_optimizer(serialized: Mapping[str, Any], find_rule: FindRule = find_no
     rule: Rule = kind(**read_fields(name, kind, own))
     for option in ("loss_scale_factor", "gradient_accumulation_steps"):
         if value := getattr(shared, option):
-            raise OptimizerUnsupported(f"{name}.{option}", str(value), _INSTEAD[option])
+            raise OptimizerUnsupported(f"{name}.{option}", str(value), _ALTERNATIVES[option])
     rate = shared.learning_rate
     decay = config.get("weight_decay", _DEFAULT_DECAYS.get(name))
     return Optimizer(
@@ -228,7 +228,7 @@ def _find_class(
     given = serialized.get("class_name")
     remedy = f"use one of {', '.join(RULES)}, or install a package with a rule for it"
     if isinstance(given, str):
-        remedy = _INSTEAD.get(given, remedy)
+        remedy = _ALTERNATIVES.get(given, remedy)
     name, config, is_keras = unwrap(serialized, "optimizer", "keras.optimizers", remedy)
     kind = RULES.get(name) if is_keras else None
     kind = kind or find_rule(name)

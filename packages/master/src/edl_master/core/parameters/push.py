@@ -16,7 +16,7 @@ MinibatchKey: TypeAlias = tuple[TaskKey, Token, int]
 
 @dataclass(frozen=True, slots=True)
 class PushClaim:
-    """What a push claims to have computed. The ledger decides on this alone.
+    """The minibatches that a push claims to have computed. The ledger decides on this alone.
 
     Attributes:
         task: the task that the minibatch belongs to.
@@ -26,7 +26,7 @@ class PushClaim:
         base_version: version of the values it was computed from.
         minibatches: number of minibatches, ``minibatch`` being the first; above 1 only with
             local steps.
-        worker: who computed it; None: whoever holds the lease.
+        worker: who computed it; None: the holder of the lease.
     """
 
     task: TaskKey
@@ -45,7 +45,7 @@ class PushClaim:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """What a push wants applied. The store works on this alone.
+    """The change that a push asks for. The store works on this alone.
 
     Attributes:
         values: gradients of the trainable variables, packed in wire order. With local steps: by

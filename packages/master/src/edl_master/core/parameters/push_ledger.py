@@ -133,7 +133,7 @@ class PushLedger:
         self._counts.close(task)
 
     def applied_counts(self) -> dict[TaskKey, AppliedCount]:
-        """What of each open task has been applied."""
+        """Return how much of each open task has been applied."""
         return self._counts.counts()
 
     # --- step permits ----------------------------------------------------------------------

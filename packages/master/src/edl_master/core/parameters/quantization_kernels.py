@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edl_master.core.parameters.kernels import compiled
+from edl_master.core.parameters.kernels import compile_lazily
 from edl_master.core.parameters.layout import Array
 
 u = np.uint32
@@ -18,7 +18,7 @@ f = np.float32
 # Each step stays in 32 bits explicitly: numba would use 64, half as many at a time.
 
 
-@compiled
+@compile_lazily
 def quantize_float16(bits: Array, out: Array) -> None:
     """float32, as uint32, to float16, as uint16."""
     for i in range(bits.size):
@@ -35,7 +35,7 @@ def quantize_float16(bits: Array, out: Array) -> None:
         out[i] = found | u(u(x >> u(16)) & u(0x8000))
 
 
-@compiled
+@compile_lazily
 def dequantize_float16(bits: Array, out: Array) -> None:
     """float16, as uint16, to float32, as uint32; exact."""
     for i in range(bits.size):
@@ -50,7 +50,7 @@ def dequantize_float16(bits: Array, out: Array) -> None:
         out[i] = found | u(u(x & u(0x8000)) << u(16))
 
 
-@compiled
+@compile_lazily
 def quantize_bfloat16(bits: Array, out: Array) -> None:
     """float32, as uint32, to bfloat16, as uint16."""
     for i in range(bits.size):
@@ -60,7 +60,7 @@ def quantize_bfloat16(bits: Array, out: Array) -> None:
         out[i] = u(u(x >> u(16)) | u(0x40)) if is_nan else found
 
 
-@compiled
+@compile_lazily
 def dequantize_bfloat16(bits: Array, out: Array) -> None:
     """bfloat16, as uint16, to float32, as uint32; exact."""
     for i in range(bits.size):

@@ -32,7 +32,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same rate at every step."""
+    """A schedule with one rate for all steps."""
 
     learning_rate: float
 
@@ -136,14 +136,14 @@ class CosineDecay:
         s, d, warm = F(step), F(self.decay_steps), F(self.warmup_steps)
         initial = F(self.initial_learning_rate)
         if self.warmup_target is None:
-            return self._decayed(min(s, d) / d, initial)
+            return self._decay(min(s, d) / d, initial)
         target = F(self.warmup_target)
         s = min(s, d + warm)
         if s < warm:
             return F((target - initial) * (s / warm) + initial)
-        return self._decayed((s - warm) / d, target)
+        return self._decay((s - warm) / d, target)
 
-    def _decayed(self, fraction: np.float32, start: np.float32) -> np.float32:
+    def _decay(self, fraction: np.float32, start: np.float32) -> np.float32:
         cosine = F(0.5) * (1 + np.cos(F(math.pi) * fraction))
         return F(start * (F(1 - self.alpha) * cosine + F(self.alpha)))
 

@@ -14,7 +14,6 @@ from edl_master.core.parameters.accumulator import GradientAccumulator, counts_o
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
-from edl_master.core.parameters.figures import TableFigures
 from edl_master.core.parameters.frozen import FrozenVersions
 from edl_master.core.parameters.layout import Arenas, Array, Layout
 from edl_master.core.parameters.local_steps import make_updater
@@ -25,6 +24,7 @@ from edl_master.core.parameters.payload import Payload
 from edl_master.core.parameters.prepared_gradient import PreparedGradient
 from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
+from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.table_warm_up import warm_up
 from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
@@ -142,9 +142,9 @@ class ParameterStore:
         _, _, view = self._frozen.get(frozen)
         return self._tables.scan(table, view, start, most)
 
-    def tables(self) -> TableFigures:
+    def tables(self) -> TableStatistics:
         """Sizes of the embedding tables."""
-        return TableFigures(self._tables.rows(), self._tables.nbytes)
+        return TableStatistics(self._tables.rows(), self._tables.nbytes)
 
     # --- before a commit: may fail, changes no value -----------------------------------------
 
@@ -363,7 +363,7 @@ class ParameterStore:
             accumulator.state,
             accumulator.gradient_scale,
             accumulator.state_scale,
-            rows=self._tables.resolve(self._accumulated_rows.merged()),
+            rows=self._tables.resolve(self._accumulated_rows.merge()),
         )
         accumulator.reset()
         self._accumulated_rows.reset()

@@ -10,12 +10,12 @@ from typing import Any
 
 from edl_master.core.parameters.layout_error import LayoutError
 
-WIDEST = 1 << 16
+MAX_DIM = 1 << 16
 """Numbers of a row, at most: wider ones are no embeddings."""
 
 
 class Distribution(IntEnum):
-    """What the numbers of a new row are drawn from; the values are those of the kernels."""
+    """The distribution of the numbers of a new row; its values are those of the kernels."""
 
     CONSTANT = 0
     UNIFORM = 1
@@ -63,7 +63,7 @@ class TableSpec:
         if not self.name:
             raise LayoutError("an embedding table has no name")
         for what, value, least, most in (
-            ("dim", self.dim, 1, WIDEST),
+            ("dim", self.dim, 1, MAX_DIM),
             ("seed", self.seed, 0, (1 << 64) - 1),
             ("min_count", self.min_count, 1, 255),
             ("max_age", self.max_age, 0, (1 << 31) - 1),
@@ -113,7 +113,7 @@ def mismatch(mine: Sequence[TableSpec], theirs: Sequence[TableSpec]) -> str | No
 
 
 def checked_initial(distribution: int, center: float, spread: float, name: str) -> Initial:
-    """What a worker says of a new row.
+    """Validate a worker's description of new rows.
 
     Raises:
         LayoutError: there is no such distribution, or a number is not finite.

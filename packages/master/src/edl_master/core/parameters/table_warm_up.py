@@ -10,7 +10,7 @@ from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.table_spec import TableSpec
-from edl_master.core.parameters.tables.group import has_duplicates, merged
+from edl_master.core.parameters.tables.group import has_duplicates, merge
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
 
@@ -27,7 +27,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     def update(once: RowGradient) -> None:
         updater.apply({}, {}, rows=[(table, table.resolve(once))])
 
-    update(merged([gradient, gradient]))
+    update(merge([gradient, gradient]))
     has_duplicates(ids)
     table.put(ids, gradient.values)
     view = table.take_view()

@@ -72,7 +72,7 @@ class Values:
         arithmetic.accumulate(self.state, delta, scale, first=False, executor=self._executor)
 
     def groups(self) -> dict[str, Arenas]:
-        """What snapshots have of this, by name: the values, and the best ones if they are kept."""
+        """Return the arrays of a snapshot by name: the values, and the best ones if kept."""
         values: dict[str, Arenas] = {"values": self.arenas}
         return values if self.best is None else {**values, "best": self.best}
 

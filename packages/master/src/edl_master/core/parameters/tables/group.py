@@ -192,11 +192,11 @@ class Tables:
     # --- snapshots -------------------------------------------------------------------------
 
     def describe(self) -> list[dict[str, Any]]:
-        """What a snapshot holds of the tables besides arrays."""
+        """Return what a snapshot holds of the tables besides arrays."""
         return [{"spec": table.spec.describe(), **table.describe()} for table in self._all]
 
     def arrays(self) -> dict[str, Array | RowsChunk]:
-        """What a snapshot holds of arrays; rows are copied when they are written."""
+        """Return the arrays of a snapshot; rows are copied when they are written."""
         found: dict[str, Array | RowsChunk] = {}
         for number, table in enumerate(self._all):
             for at, chunk in enumerate(chunks(table.take_view())):
@@ -256,18 +256,18 @@ class AccumulatedRows:
                 RowGradient(gradient.ids.copy(), gradient.values * np.float32(weight))
             )
 
-    def merged(self) -> dict[int, RowGradient]:
+    def merge(self) -> dict[int, RowGradient]:
         """The sums of the gradients of each row."""
-        return {number: merged(parts) for number, parts in enumerate(self._parts) if parts}
+        return {number: merge(parts) for number, parts in enumerate(self._parts) if parts}
 
     def reset(self) -> None:
         for accumulated in self._parts:
             accumulated.clear()
 
     def arrays(self) -> dict[str, Array]:
-        """What a snapshot holds."""
+        """Return the arrays of a snapshot."""
         found = {}
-        for number, gradient in self.merged().items():
+        for number, gradient in self.merge().items():
             found[f"accumulated/tables/{number}/ids"] = gradient.ids
             found[f"accumulated/tables/{number}/values"] = gradient.values
         return found
@@ -289,7 +289,7 @@ def _places(ids: int) -> Array:
     return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
 
 
-def merged(gradients: Sequence[RowGradient]) -> RowGradient:
+def merge(gradients: Sequence[RowGradient]) -> RowGradient:
     """One gradient for each id: the sum of all, in their order."""
     if len(gradients) == 1:
         return gradients[0]

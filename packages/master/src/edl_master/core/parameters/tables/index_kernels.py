@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from edl_master.core.parameters.kernels import compiled
+from edl_master.core.parameters.kernels import compile_lazily
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables.index import BUCKET_BITS
 from edl_master.core.parameters.tables.kernel_primitives import GOLDEN, int32_at, int64_at, mix
@@ -24,7 +24,7 @@ _BUCKET_SHIFT = np.uint64(64 - BUCKET_BITS)
 # --- the index -----------------------------------------------------------------------------
 
 
-@compiled
+@compile_lazily
 def find(ids: Array, buckets: Array, masks: Array, rows: Array) -> int:
     """``rows[i]`` becomes the row of ``ids[i]``, or -1; return how many have none."""
     missing = 0
@@ -43,7 +43,7 @@ def find(ids: Array, buckets: Array, masks: Array, rows: Array) -> int:
     return missing
 
 
-@compiled
+@compile_lazily
 def count_missing(ids: Array, rows: Array, needed: Array) -> None:
     """Add to ``needed``, by bucket, the ids whose row is -1."""
     for i in range(ids.size):
@@ -51,7 +51,7 @@ def count_missing(ids: Array, rows: Array, needed: Array) -> None:
             needed[mix(ids[i]) >> _BUCKET_SHIFT] += 1
 
 
-@compiled
+@compile_lazily
 def insert(
     ids: Array, rows: Array, fresh: Array, buckets: Array, masks: Array, counts: Array
 ) -> int:
@@ -80,7 +80,7 @@ def insert(
     return used
 
 
-@compiled
+@compile_lazily
 def move_bucket(old: int, old_mask: int, new: int, new_mask: int) -> None:
     """Copy the entries of a bucket into a larger one."""
     old_keys = carray(int64_at(old), old_mask + 1)
@@ -99,7 +99,7 @@ def move_bucket(old: int, old_mask: int, new: int, new_mask: int) -> None:
         places[at] = old_places[i]
 
 
-@compiled
+@compile_lazily
 def remove(ids: Array, buckets: Array, masks: Array, counts: Array) -> None:
     """Forget ids that are there, closing the gaps that they leave."""
     for i in range(ids.size):
@@ -135,7 +135,7 @@ def remove(ids: Array, buckets: Array, masks: Array, counts: Array) -> None:
 # --- gradients -----------------------------------------------------------------------------
 
 
-@compiled
+@compile_lazily
 def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Array) -> int:
     """Add the gradients of equal ids, in their order; return how many ids there are.
 
@@ -159,7 +159,7 @@ def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Arra
     return found
 
 
-@compiled
+@compile_lazily
 def has_duplicates(ids: Array, places: Array) -> bool:
     """Whether any id does; ``places`` as in ``merge``."""
     mask = places.size - 1
@@ -173,7 +173,7 @@ def has_duplicates(ids: Array, places: Array) -> bool:
     return False
 
 
-@compiled
+@compile_lazily
 def admit(ids: Array, rows: Array, counters: Array, min_count: int) -> int:
     """Count ids without a row; ``rows[i]`` becomes -2 where this was not the last one needed.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from edl_master.core.parameters.kernels import compiled
+from edl_master.core.parameters.kernels import compile_lazily
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: the increment of SplitMix64."""
@@ -41,7 +41,7 @@ int32_at = _pointer(types.int32)
 uint32_at = _pointer(types.uint32)
 
 
-@compiled
+@compile_lazily
 def mix(x):
     """Spread 64 bits over 64 bits, one to one: the last steps of SplitMix64 (Steele 2014)."""
     z = np.uint64(x)

@@ -9,7 +9,7 @@ from edl_master.core.parameters.payload import Payload
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """Rows that somebody asks for.
+    """A request for rows.
 
     Attributes:
         table: number of the table.

@@ -16,7 +16,7 @@ from math import log, sqrt
 import numpy as np
 from numba import carray
 
-from edl_master.core.parameters.kernels import compiled
+from edl_master.core.parameters.kernels import compile_lazily
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.tables.kernel_primitives import (
     GOLDEN,
@@ -34,7 +34,7 @@ _CUT = 0.9544997361036416  # of the standard normal distribution lies between -2
 # --- initial rows --------------------------------------------------------------------------
 
 
-@compiled
+@compile_lazily
 def _inverse_error_function(x):
     """Giles, "Approximating the erfinv function" (2010), in single precision."""
     w = -log((1.0 - x) * (1.0 + x))
@@ -63,7 +63,7 @@ def _inverse_error_function(x):
     return p * x
 
 
-@compiled
+@compile_lazily
 def _fill(row, dim, key, seed, kind, center, spread):
     """The initial row of an id, a function of nothing but the arguments."""
     if kind == 0:
@@ -85,7 +85,7 @@ def _fill(row, dim, key, seed, kind, center, spread):
 # --- rows ----------------------------------------------------------------------------------
 
 
-@compiled
+@compile_lazily
 def read(
     ids: Array,
     rows: Array,
@@ -124,7 +124,7 @@ def read(
             out[i, j] = numbers[j]
 
 
-@compiled
+@compile_lazily
 def make(
     ids: Array,
     rows: Array,
@@ -157,7 +157,7 @@ def make(
         carray(uint32_at(end + 8 * (inside + 1)), inside + 1)[at] = now
 
 
-@compiled
+@compile_lazily
 def stamp(rows: Array, blocks: Array, shift: int, width: int, now: int) -> bool:
     """Mark rows as used now; return whether one of them appears twice."""
     inside = (1 << shift) - 1
@@ -173,7 +173,7 @@ def stamp(rows: Array, blocks: Array, shift: int, width: int, now: int) -> bool:
     return twice
 
 
-@compiled
+@compile_lazily
 def touch(rows: Array, shift: int, touched: Array) -> None:
     """Mark the blocks that hold these rows."""
     for i in range(rows.size):
@@ -181,7 +181,7 @@ def touch(rows: Array, shift: int, touched: Array) -> None:
             touched[rows[i] >> shift] = True
 
 
-@compiled
+@compile_lazily
 def gather(rows: Array, out: Array, blocks: Array, shift: int, width: int) -> None:
     """Copy rows, values and slots, to ``out`` of shape (values and slots, rows, dim)."""
     inside = (1 << shift) - 1
@@ -194,7 +194,7 @@ def gather(rows: Array, out: Array, blocks: Array, shift: int, width: int) -> No
                 out[s, i, j] = numbers[s * dim + j]
 
 
-@compiled
+@compile_lazily
 def scatter(rows: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
     """Copy rows back from where ``gather`` has put them."""
     inside = (1 << shift) - 1
@@ -207,7 +207,7 @@ def scatter(rows: Array, given: Array, blocks: Array, shift: int, width: int) ->
                 numbers[s * dim + j] = given[s, i, j]
 
 
-@compiled
+@compile_lazily
 def collect(
     start: int,
     stop: int,
@@ -237,7 +237,7 @@ def collect(
     return found
 
 
-@compiled
+@compile_lazily
 def restore(rows: Array, used: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
     """Write rows as ``collect`` has read them; ``given`` may hold less than whole rows."""
     inside = (1 << shift) - 1
@@ -251,7 +251,7 @@ def restore(rows: Array, used: Array, given: Array, blocks: Array, shift: int, w
         carray(uint32_at(end), inside + 1)[at] = used[i]
 
 
-@compiled
+@compile_lazily
 def expire(
     start: int,
     stop: int,

@@ -20,8 +20,8 @@ BLOCK_BYTES = 1 << 17
 CLOCK = (1 << 32) - 1
 """Moments count updates: from 1 to this, and then from 1 again; 0 marks a free row."""
 
-_FEWEST_SHIFT, _MOST_SHIFT = 4, 12
-_MOST_ROWS = (1 << 31) - 1
+_MIN_SHIFT, _MAX_SHIFT = 4, 12
+_MAX_ROWS = (1 << 31) - 1
 
 
 def next_moment(now: int) -> int:
@@ -51,7 +51,7 @@ class Blocks:
     def __init__(self, width: int) -> None:
         self.width = width
         per_row = 4 * width + 12
-        self.shift = min(max((BLOCK_BYTES // per_row).bit_length() - 1, _FEWEST_SHIFT), _MOST_SHIFT)
+        self.shift = min(max((BLOCK_BYTES // per_row).bit_length() - 1, _MIN_SHIFT), _MAX_SHIFT)
         self.blocks: list[Array] = []
         self.addresses = np.zeros(16, np.int64)
         self.limit = 0
@@ -124,8 +124,8 @@ class RowStore(Blocks):
         if n <= self._free.size:
             return self._free[self._free.size - n :][::-1].copy()
         new = n - self._free.size
-        if self.limit + new > _MOST_ROWS:
-            raise RowsExhausted(f"a server can hold at most {_MOST_ROWS} rows of a table")
+        if self.limit + new > _MAX_ROWS:
+            raise RowsExhausted(f"a server can hold at most {_MAX_ROWS} rows of a table")
         numbers = np.arange(self.limit, self.limit + new, dtype=np.int32)
         while len(self.blocks) << self.shift < self.limit + new:
             self._grow()

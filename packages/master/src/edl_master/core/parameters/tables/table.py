@@ -248,7 +248,7 @@ class Table:
         return self._admission.counters if self._admission else None
 
     def describe(self) -> dict[str, int]:
-        """What a snapshot holds besides arrays."""
+        """Return what a snapshot holds besides arrays."""
         added = self._admission.added if self._admission else 0
         return {"now": self._now, "swept": self._swept, "added": added}
 

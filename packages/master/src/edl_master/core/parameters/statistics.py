@@ -1,4 +1,4 @@
-"""Figures of tables and parameter servers, for the job's page and metrics."""
+"""Statistics of tables and parameter servers, for the job's page and metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class TableFigures:
+class TableStatistics:
     """Sizes of embedding tables.
 
     Attributes:
@@ -18,18 +18,18 @@ class TableFigures:
     rows: Mapping[str, int] = field(default_factory=dict)
     nbytes: int = 0
 
-    def __add__(self, other: TableFigures) -> TableFigures:
-        """The figures of both together."""
+    def __add__(self, other: TableStatistics) -> TableStatistics:
+        """Return the sums over both."""
         rows = {
             name: self.rows.get(name, 0) + other.rows.get(name, 0)
             for name in dict.fromkeys((*self.rows, *other.rows))
         }
-        return TableFigures(rows, self.nbytes + other.nbytes)
+        return TableStatistics(rows, self.nbytes + other.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFigures:
-    """What one parameter server has done and uses.
+class ServerStatistics:
+    """The work and the resources of one parameter server.
 
     Attributes:
         received_nbytes: of gradients and values.
