@@ -74,7 +74,7 @@ _MAX_LEASES, _MAX_WARNINGS, _MAX_METRICS, _MAX_CALLBACKS = 1000, 100, 500, 100
 
 
 def _truncate(text: str, most: int = _MAX_TEXT_LENGTH) -> str:
-    """A text of a worker; of one that is too long, the beginning and the end."""
+    """Truncate a worker's text that is too long to its beginning and its end."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -82,7 +82,7 @@ def _truncate(text: str, most: int = _MAX_TEXT_LENGTH) -> str:
 
 
 def malformed_message(what: str) -> EdlError:
-    """A message that no worker of this version sends."""
+    """Return the error for a message that no worker of this version sends."""
     return EdlError(
         ErrorCode.USAGE,
         what,
@@ -94,7 +94,7 @@ def malformed_message(what: str) -> EdlError:
 
 
 def failure_of(error: EdlError) -> Failure:
-    """An error as the core keeps it."""
+    """Convert an error to the core's failure."""
     return failure_from(error.to_proto())
 
 
@@ -111,7 +111,7 @@ def failure_from(message: error_pb2.Error) -> Failure:
 
 
 def error_to(failure: Failure) -> error_pb2.Error:
-    """A failure as a message; a code that the protocol lacks becomes INTERNAL."""
+    """Convert a failure to a message; a code that the protocol lacks becomes INTERNAL."""
     return error_pb2.Error(
         code=dict(ErrorCode.items()).get(failure.code, ErrorCode.INTERNAL),
         what=failure.what,
@@ -125,7 +125,7 @@ def error_to(failure: Failure) -> error_pb2.Error:
 
 
 def task_from(message: task_pb2.TaskKey) -> TaskKey:
-    """The key of a task.
+    """Convert the message of a task's key.
 
     Raises:
         EdlError: USAGE; the type of the task is unknown.
@@ -136,24 +136,24 @@ def task_from(message: task_pb2.TaskKey) -> TaskKey:
 
 
 def task_to(task: TaskKey) -> task_pb2.TaskKey:
-    """The key of a task, as a message."""
+    """Convert the key of a task to a message."""
     return task_pb2.TaskKey(type=_TASK_TYPES_OUT[task.type], round=task.round, number=task.number)
 
 
 def lease_from(message: task_pb2.LeaseRef) -> HeldLease:
-    """A lease that a worker names; raises as ``task_from``."""
+    """Convert a lease that a worker names; raises as ``task_from``."""
     return HeldLease(task_from(message.task), Token(message.token))
 
 
 def leases_from(messages: Sequence[task_pb2.LeaseRef]) -> tuple[HeldLease, ...]:
-    """Leases that a worker names; raises as ``task_from``."""
+    """Convert leases that a worker names; raises as ``task_from``."""
     if len(messages) > _MAX_LEASES:
         raise malformed_message(f"a worker names {len(messages)} leases, more than {_MAX_LEASES}")
     return tuple(map(lease_from, messages))
 
 
 def lease_ref_to(lease: HeldLease) -> task_pb2.LeaseRef:
-    """A held lease, as a message."""
+    """Convert a held lease to a message."""
     return task_pb2.LeaseRef(task=task_to(lease.task), token=lease.token)
 
 
@@ -164,7 +164,7 @@ def lease_to(
     part_path: str,
     export: task_pb2.ExportInfo | None,
 ) -> task_pb2.Lease:
-    """A lease as its holder gets it; the parts that the core does not know are given."""
+    """Convert a lease for its holder; the arguments are what the core does not know."""
     return task_pb2.Lease(
         task=task_to(lease.task),
         token=lease.token,
@@ -222,7 +222,7 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
 def completion_from(
     message: task_pb2.CompleteRequest, applied: AppliedCount | None
 ) -> events.TaskCompleted:
-    """A completed task.
+    """Convert the report of a completed task.
 
     Args:
         message: the worker's request.
@@ -278,7 +278,7 @@ def failed_from(
 
 
 def metric_state_from(message: task_pb2.MetricState) -> MetricState:
-    """The variables of one metric.
+    """Convert the message of one metric's variables.
 
     Raises:
         EdlError: USAGE; a variable is malformed or too large.
@@ -297,7 +297,7 @@ def _addable_from(message: task_pb2.Tensor) -> Addable:
 
 
 def metric_state_to(state: MetricState) -> task_pb2.MetricState:
-    """The variables of one metric, as a message."""
+    """Convert the variables of one metric to a message."""
     variables = [tensor.encode(variable.narrow) for variable in state.variables]
     return task_pb2.MetricState(name=state.name, variables=variables)
 
@@ -306,7 +306,7 @@ def metric_state_to(state: MetricState) -> task_pb2.MetricState:
 
 
 def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...]:
-    """The dense variables of a model, in the order of its layout."""
+    """Return the dense variables of a model, in the order of its layout."""
     return tuple(
         Variable(message.name, tuple(message.shape), message.dtype, message.trainable)
         for message in messages
@@ -314,7 +314,7 @@ def variables_from(messages: Repeated[task_pb2.Variable]) -> tuple[Variable, ...
 
 
 def registered_from(message: task_pb2.RegisterRequest) -> events.WorkerRegistered:
-    """An instance that has started; raises as ``task_from``."""
+    """Convert the registration of an instance; raises as ``task_from``."""
     if max(len(message.instance), len(message.host)) > _MAX_NAME_LENGTH:
         raise malformed_message(
             f"the name of an instance or a host has over {_MAX_NAME_LENGTH} characters"
@@ -325,7 +325,7 @@ def registered_from(message: task_pb2.RegisterRequest) -> events.WorkerRegistere
 
 
 def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
-    """An instance that has loaded the model; raises as ``task_from``."""
+    """Convert the report that an instance has loaded the model; raises as ``task_from``."""
     worker, instance = WorkerId(message.worker_id), InstanceId(message.instance)
     callbacks, warnings = tuple(message.model.callbacks), _warnings_from(message.warnings)
     _check_names(callbacks, "callbacks", _MAX_CALLBACKS)
@@ -333,7 +333,7 @@ def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
 
 
 def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:
-    """The leases that a worker gives back; raises as ``task_from``."""
+    """Convert the leases that a worker gives back; raises as ``task_from``."""
     return events.LeasesReturned(
         WorkerId(message.worker_id),
         leases_from(message.leases),
@@ -344,7 +344,7 @@ def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:
 
 
 def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceived:
-    """A worker's heartbeat; raises as ``task_from``."""
+    """Convert a worker's heartbeat; raises as ``task_from``."""
     phases = {phase: name.lower() for name, phase in task_pb2.WorkerPhase.items()}
     return events.HeartbeatReceived(
         WorkerId(message.worker_id),
@@ -375,7 +375,7 @@ def tables_from(messages: Repeated[task_pb2.EmbeddingTable]) -> tuple[TableSpec,
 
 
 def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
-    """The precision of numbers on the wire.
+    """Convert the message of the wire precision.
 
     Raises:
         EdlError: USAGE; the precision is unknown.
@@ -386,14 +386,14 @@ def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
 
 
 def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
-    """The precision of numbers on the wire, as a message."""
+    """Convert the wire precision to a message."""
     return _PRECISIONS_OUT[precision]
 
 
 def servers_to(
     addresses: Sequence[str], layouts: Sequence[ShardLayout]
 ) -> list[task_pb2.ParameterServer]:
-    """The parameter servers, each with its part of the parameters."""
+    """Convert the parameter servers, each with its part of the parameters, to messages."""
     return [
         task_pb2.ParameterServer(address=address, start=layout.start, stop=layout.stop)
         for address, layout in zip(addresses, layouts, strict=True)

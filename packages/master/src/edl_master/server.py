@@ -232,7 +232,7 @@ class ShardServer:
 def _after(
     access_control: AccessControl | None, *others: grpc.ServerInterceptor
 ) -> list[grpc.ServerInterceptor]:
-    """The interceptors of a server, behind its access control."""
+    """Return the interceptors of a server that follow its access control."""
     return [access_control.interceptor, *others] if access_control is not None else [*others]
 
 

@@ -37,7 +37,7 @@ def retry_until_answered(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """The answer of a call that may be repeated; silence has no limit, since nothing else helps.
+    """Repeat a call until it is answered, without a limit, since nothing else helps.
 
     Args:
         call: what to do; an earlier one may have had an effect without being answered.

@@ -36,7 +36,7 @@ class BufferPool:
 
     @contextmanager
     def borrow(self, nbytes: int) -> Iterator[memoryview]:
-        """A writable buffer of exactly so many bytes, for as long as the context lasts."""
+        """Lend a writable buffer of exactly ``nbytes`` bytes until the context ends."""
         with self._lock:
             free = self._free[nbytes]
             buffer = free.pop() if free else None

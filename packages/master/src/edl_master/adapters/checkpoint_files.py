@@ -70,7 +70,7 @@ class Moment:
 
     @classmethod
     def now(cls) -> Moment:
-        """This moment."""
+        """Return the present moment."""
         try:
             boot = _BOOT_ID.read_text().strip()
         except OSError:
@@ -101,7 +101,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, *, check: bool = False) -> Checkpoint:
-    """A checkpoint in a directory.
+    """Read the checkpoint in a directory.
 
     Args:
         check: its checksums, too; not needed where another process has found it to be whole.
@@ -113,7 +113,7 @@ def read_checkpoint(path: Path, *, check: bool = False) -> Checkpoint:
 
 
 def described_files(manifest: Path) -> tuple[dict[str, int], list[str]]:
-    """Octets of the files that a manifest names, and its parts.
+    """Return the sizes in bytes of the files that a manifest names, and its parts.
 
     Raises:
         OSError, ValueError, KeyError, TypeError, AttributeError: it is damaged.
@@ -124,7 +124,7 @@ def described_files(manifest: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def taken_at(manifest: bytes) -> float:
-    """When the checkpoint with this manifest was complete, in seconds since 1970.
+    """Return when the checkpoint with this manifest was complete, in seconds since 1970.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError: it is damaged.
@@ -133,7 +133,7 @@ def taken_at(manifest: bytes) -> float:
 
 
 def _plain(name: str) -> str:
-    """A name that leads nowhere else."""
+    """Return the name, unless it leads out of its directory."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"{MANIFEST} contains the invalid name {name!r}")
     return name
@@ -201,7 +201,7 @@ def _read(directory: Path, name: str, *, check: bool = True) -> Checkpoint:
 
 
 def _load(path: Path) -> Array:
-    """An array of a file, read when it is used if it is large."""
+    """Load the array of a file; a large one is memory-mapped."""
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size <= _CRC_CHUNK:
             small: Array = np.load(file, allow_pickle=False)

@@ -143,11 +143,11 @@ class LocalCheckpoints:
             raise stale(self._job, str(self._owner))
 
     def _draft(self, name: str) -> Path:
-        """A place that no other master chooses, even one that takes itself for the newest."""
+        """Return a path that no other master chooses, even one that takes itself for the newest."""
         return self._directory / f".{name}.{secrets.token_hex(4)}.tmp"
 
     def names(self) -> list[str]:
-        """Names of this job's checkpoints, oldest first."""
+        """Return the names of this job's checkpoints, oldest first."""
         if not self._directory.is_dir():
             return []
         return sorted(
@@ -159,7 +159,7 @@ class LocalCheckpoints:
         self._ordered.append(label)
 
     def parts(self, label: str, count: int) -> list[Path]:
-        """The parts that were written for a label; those of earlier labels are removed."""
+        """Return the parts that were written for a label; those of earlier labels are removed."""
         while self._ordered and (one := self._ordered.popleft()) != label:
             for number in range(count):
                 shutil.rmtree(part_path(self._directory, self._job, one, number), True)
@@ -209,11 +209,11 @@ class LocalCheckpoints:
         return name
 
     def publish(self, name: str) -> bool:
-        """Let it count: here it does so since it was written."""
+        """Do nothing: on this machine a checkpoint counts as soon as it is written."""
         return True
 
     def newest(self, on_damaged: Callable[[str, str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole; None if there is none at all.
+        """Return the newest checkpoint that is whole; None if there is none at all.
 
         Args:
             on_damaged: called with name and fault of each one that is passed over.
@@ -234,7 +234,7 @@ class LocalCheckpoints:
         raise damaged_all(len(names), self._job, str(self._directory), problem)
 
     def newest_at(self) -> float:
-        """When the newest one was complete, in seconds since 1970; 0 if there is none."""
+        """Return when the newest one was complete, in seconds since 1970; 0 if there is none."""
         for name in reversed(self.names()):
             with contextlib.suppress(*DAMAGE):
                 return taken_at(read_regular(self._directory / name / MANIFEST))
@@ -262,7 +262,7 @@ def stale(job: str, where: str) -> EdlError:
 
 
 def part_path(directory: Path, job: str, label: str, number: int) -> Path:
-    """Where the part of a process is until the whole is written."""
+    """Return where the part of a process is until the whole is written."""
     return directory / f".{job}-{label}-part-{number}.tmp"
 
 

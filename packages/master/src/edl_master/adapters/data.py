@@ -54,7 +54,7 @@ class DataSet:
         return any(file.columns for file in self._files)
 
     def locate(self, records: Range) -> task_pb2.RecordRange:
-        """A range of records as a worker needs it: with the block to begin at."""
+        """Return a range of records as a worker needs it: with the block to begin at."""
         file = self._files[records.file]
         first_record, offset = file.index.block(records.start)
         return task_pb2.RecordRange(
@@ -135,5 +135,5 @@ def _unreadable(what: str, option: str, error: Exception) -> EdlError:
 
 
 def _absolute(uri: str) -> str:
-    """Workers may have another current directory."""
+    """Make a path absolute, as workers may have another current directory."""
     return uri if "://" in uri else os.path.abspath(uri)

@@ -137,7 +137,7 @@ def read_events(path: Path, after: int, limit: int) -> list[Event]:
 
 
 def make_event(kind: str, severity: str, message: str, facts: dict[str, str], at_s: float) -> Event:
-    """An event that happens now, ``at_s`` seconds after the job started."""
+    """Return an event that happens now, ``at_s`` seconds after the job started."""
     return Event(
         at=rfc3339(time.time()),
         at_s=at_s,
@@ -158,7 +158,7 @@ def _read(path: Path) -> Iterator[Event]:
 
 
 def _last_number(path: Path) -> tuple[int, int]:
-    """Size of the file without a torn last line, and the number of its last event."""
+    """Return the size of the file without a torn last line, and the number of its last event."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - (1 << 20)), os.SEEK_SET)

@@ -48,7 +48,7 @@ class ExportOutput:
         self._prefix = f"{parent}/.{name}.edl-{job}."
 
     def part_of(self, lease: HeldLease) -> str:
-        """Where the holder of a lease writes. No other holder ever writes there.
+        """Return where the holder of a lease writes. No other holder ever writes there.
 
         Tokens alone would not do: after the loss of a master they continue from its snapshot.
         """
@@ -56,7 +56,7 @@ class ExportOutput:
 
     @contextmanager
     def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
-        """The holder of a lease says that its model is whole, and the job is asked within.
+        """Accept the model of a lease's holder; the job is asked within the context.
 
         Unless that raises, it is the one that ``finish`` puts in its place.
         """

@@ -15,7 +15,7 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def read_pieces(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Names below the folder, each with the next piece of its content.
+    """Yield the names below the folder, each with the next piece of its content.
 
     Raises:
         OSError: a file cannot be read.

@@ -31,7 +31,7 @@ _LOG_LINES = 15
 
 
 def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | None:
-    """Why no further master can help; None if one may. Waits until the API server answers.
+    """Return why no further master can help; None if one may. Waits until the API server answers.
 
     Raises:
         ApiError: the service account may not list pods.

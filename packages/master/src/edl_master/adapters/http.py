@@ -71,19 +71,19 @@ class StatusSource(Protocol):
     """Where the answers come from."""
 
     def status(self) -> job_pb2.JobStatus:
-        """The job as it is now."""
+        """Return the present status of the job."""
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
-        """Events with numbers above ``after``, oldest first."""
+        """Return the events with numbers above ``after``, oldest first."""
 
     def times(self) -> JobTimes:
-        """Where the time of the workers went."""
+        """Return where the time of the workers went."""
 
     def metrics(self) -> bytes:
         """Prometheus's text format."""
 
     def is_ready(self) -> bool:
-        """Whether workers can work."""
+        """Return whether workers can work."""
 
 
 class StatusServer:
@@ -253,7 +253,7 @@ class _Handler(RequestHandler):
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -261,7 +261,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_own_name(header: str) -> bool:
-    """Whether a Host header names this machine in a way that no other site can.
+    """Return whether a Host header names this machine in a way that no other site can.
 
     An address is as good as a name: a browser has it from the user, and not from a name server.
     """

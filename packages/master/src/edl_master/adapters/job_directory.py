@@ -48,7 +48,7 @@ class LastSeen:
 
 
 def to_json(message: Message) -> str:
-    """A message as the JSON that every reader of a job's directory expects: all fields named.
+    """Convert a message to the JSON of the job's directory, which names all fields.
 
     In one line: indenting would take seven times as long, and a status is written every second.
     """
@@ -133,7 +133,7 @@ class JobDirectory:
             ) from error
 
     def write_master(self, facts: Mapping[str, str | int]) -> None:
-        """Where the running master is."""
+        """Write the address of the running master."""
         with self._writing(job_directory.MASTER):
             replace_file(
                 self.path / job_directory.MASTER, json.dumps(dict(facts), indent=2).encode()
@@ -168,7 +168,7 @@ class JobDirectory:
             replace_file(self.path / job_directory.RESERVE, bytes(_RESERVED_BYTES))
 
     def former_port(self, fact: str = "address") -> int:
-        """A port of the master that last wrote where it is; 0 if none did.
+        """Return a port of the master that last wrote where it is; 0 if none did.
 
         Args:
             fact: ``dashboard_url`` for that of the page.
@@ -180,7 +180,7 @@ class JobDirectory:
             return 0
 
     def last_seen(self) -> LastSeen | None:
-        """When an earlier master last wrote its status.
+        """Return when an earlier master last wrote its status.
 
         None if there was none, or if the job had ended meanwhile: the time until it was resumed
         does not count.
@@ -203,11 +203,11 @@ class JobDirectory:
         )
 
     def read_status(self) -> job_pb2.JobStatus:
-        """The last status that was written; an empty one if there is none."""
+        """Return the last status that was written; an empty one if there is none."""
         return _status_in(self.path / job_directory.STATUS) or job_pb2.JobStatus()
 
     def write_status(self, status: job_pb2.JobStatus, *, final: bool = False) -> None:
-        """The present state of the job; the final one is safe on the disk when this returns."""
+        """Write the present status of the job; the final one is durable when this returns."""
         if final:
             (self.path / job_directory.RESERVE).unlink(missing_ok=True)
         with self._writing(job_directory.STATUS):
@@ -216,7 +216,7 @@ class JobDirectory:
             (self.path / job_directory.END).unlink(missing_ok=True)
 
     def write_end(self, status: job_pb2.JobStatus) -> None:
-        """The final status: on the disk before anything of the job is removed."""
+        """Write the final status durably, before anything of the job is removed."""
         (self.path / job_directory.RESERVE).unlink(missing_ok=True)
         with self._writing(job_directory.END):
             replace_file(self.path / job_directory.END, to_json(status).encode(), durable=True)

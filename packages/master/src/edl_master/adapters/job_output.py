@@ -26,7 +26,7 @@ class JobOutput(Protocol):
         """Return where the holder of a lease writes. No other holder ever writes there."""
 
     def completing(self, lease: HeldLease, records: int) -> AbstractContextManager[None]:
-        """The context in which the job decides about a holder that reports a complete part.
+        """Open the context in which the job decides about a holder that reports a complete part.
 
         Unless the block raises, the part is the task's when the context ends; ``finish`` waits
         for that.
@@ -78,7 +78,7 @@ def _remedy(resumed_job: str) -> str:
 
 
 def model_of(path: Path) -> str:
-    """The job that wrote the trained model in this directory; empty if there is none."""
+    """Return the job that wrote the trained model in a directory; empty if there is none."""
     try:
         return model_pb2.TrainedModel.FromString(read_description(path)).job
     except (OSError, ValueError, DecodeError):
@@ -86,7 +86,7 @@ def model_of(path: Path) -> str:
 
 
 def is_of(job: str, uri: str) -> bool:
-    """Whether a place in a store holds a trained model of this job, or a part of one."""
+    """Return whether a place in a store holds a trained model of this job, or a part of one."""
     if object_stores.writer_of(uri) == job:
         return True
     try:
@@ -103,7 +103,7 @@ def output_exists(
     where: str = "",
     remedy: str,
 ) -> EdlError:
-    """The error of a result whose place is taken."""
+    """Return the error of a result whose place is taken."""
     return EdlError(
         ErrorCode.OUTPUT_EXISTS,
         what or f"the output {output} exists",

@@ -144,7 +144,7 @@ class JobRecord:
 
 
 def collect(folder: Path) -> dict[str, str]:
-    """The content of a record: status, last events and spans, and the ends of all logs."""
+    """Return the content of a record: status, last events and spans, and the ends of all logs."""
     logs: dict[str, str] = {}
     left = _ALL_LOGS_BYTES
     for path in sorted((folder / job_directory.LOGS).glob("*.log"), key=_age):
@@ -168,7 +168,7 @@ def _age(path: Path) -> float:
 
 
 def _status(path: Path) -> str:
-    """The status, without as much of what is large as needed to make it fit."""
+    """Return the status, without as much of what is large as needed to make it fit."""
     try:
         text = path.read_text()
         if len(text.encode()) <= _STATUS_BYTES:
@@ -186,7 +186,7 @@ def _status(path: Path) -> str:
 
 
 def _end_of(path: Path, octets: int) -> str:
-    """The last whole lines of a file, in so many octets at most."""
+    """Return the last whole lines of a file, in so many octets at most."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -119,7 +119,7 @@ class MasterTerm:
             self._superseded.set()
 
     def _increase(self) -> int:
-        """The number that this call has taken; 0 if another one was faster."""
+        """Return the number that this call has taken; 0 if another one was faster."""
         try:
             lease = self._get()
         except ApiError as error:

@@ -32,7 +32,7 @@ def check_literal(uri: str, option: str) -> None:
 
 
 def exists(uri: str, *, persistently: bool = False) -> bool:
-    """Whether anything is at a URI.
+    """Return whether anything is at a URI.
 
     Args:
         persistently: wait for a store that is out of order; before a job has begun, an error at
@@ -66,7 +66,7 @@ def check_writable(uri: str) -> None:
 
 
 def read(uri: str, *, persistently: bool = False) -> bytes:
-    """The content of an object; empty if there is none.
+    """Return the content of an object; empty if there is none.
 
     Args:
         persistently: wait for a store that is out of order; before a job has begun, an error at
@@ -86,7 +86,7 @@ def read(uri: str, *, persistently: bool = False) -> bytes:
 
 
 def list_objects(uri: str) -> dict[str, int]:
-    """Sizes in bytes of all objects below a URI, by their paths from there.
+    """Return the sizes in bytes of all objects below a URI, by their paths from there.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
@@ -168,12 +168,12 @@ def remove(uri: str) -> None:
 
 
 def writer_of(uri: str) -> str:
-    """The job that writes a trained model to this URI, or was killed meanwhile; else empty."""
+    """Return the job that writes a trained model to this URI, or died doing so; else empty."""
     return read(_marker_of(uri)).decode(errors="replace")
 
 
 def _marker_of(place: str) -> str:
-    """The URI of the object that names a job while the job writes to ``place``.
+    """Return the URI of the object that names a job while the job writes to ``place``.
 
     A store cannot rename many objects atomically. If the writer is killed, its job recognises by
     this marker that the objects are its own, and incomplete.

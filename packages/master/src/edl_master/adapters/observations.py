@@ -20,7 +20,7 @@ class ObservationQueue:
         self._seen.put(observation)
 
     def take(self, timeout_s: float) -> tuple[Observation, ...]:
-        """All that is there; waits for the first, unless the queue is closed."""
+        """Return all that is there; waits for the first, unless the queue is closed."""
         seen: list[Observation | None] = []
         with contextlib.suppress(queue.Empty):
             wait_s = 0 if self._closed.is_set() else timeout_s

@@ -60,7 +60,7 @@ class OutputReservation:
         self._held = held
 
     def _is_of_another(self, held: int) -> bool:
-        """Whether the file names another job that continues by itself."""
+        """Return whether the file names another job that continues by itself."""
         owner = output_reservation.owner(held)
         return (
             owner is not None

@@ -28,7 +28,7 @@ class OwnerJob:
 
     @classmethod
     def of_pod(cls, api: KubernetesApi, namespace: str, pod: str) -> OwnerJob:
-        """The Job that has made a pod; waits until the API server answers.
+        """Return the Job that has made a pod; waits until the API server answers.
 
         Raises:
             EdlError: USAGE; no Job has made the pod, or it may not be read.

@@ -239,7 +239,7 @@ class _Guesses:
 
 
 def _is_foreign(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another origin made this request; that a user follows a link is allowed."""
+    """Return whether another origin's page made this request, other than by a link."""
     if (origin := headers.get("Origin")) is not None:
         try:
             if urlsplit(origin).netloc.lower() != headers.get("Host", "").lower():

@@ -61,11 +61,11 @@ class PartFiles:
         self._partition = partition
 
     def path(self, number: int) -> Path:
-        """Where the accepted part of a task is."""
+        """Return where the accepted part of a task is."""
         return self.directory / _name(number)
 
     def expected_records(self, number: int) -> int:
-        """Predictions that the part of a task must have."""
+        """Return the predictions that the part of a task must have."""
         return _length(self._partition.range(number))
 
     def keep_only(self, numbers: Iterable[int], missing: int) -> bool:
@@ -94,7 +94,7 @@ class PartFiles:
             remove(path)
 
     def tasks(self, dead: int) -> Iterator[tuple[int, Range]]:
-        """The tasks that have a part, in the order of the data.
+        """Yield the tasks that have a part, in the order of the data.
 
         Raises:
             EdlError: INTERNAL; other than ``dead`` parts are missing.
@@ -136,7 +136,7 @@ class PartFiles:
         )
 
     def _rows(self, numbers: Iterable[int]) -> Iterator[prediction_columns.Rows]:
-        """The predictions in blocks that fit the memory and are large enough for numpy."""
+        """Yield the predictions in blocks that fit the memory and are large enough for numpy."""
         records: list[bytes] = []
         size = 0
         for number in numbers:

@@ -44,7 +44,7 @@ class LogsOfPods:
 
     @classmethod
     def of_job(cls, api: KubernetesApi, pods_path: str, job_dir: Path, role: str) -> LogsOfPods:
-        """Logs that are saved where the job has the others; makes that folder."""
+        """Return logs that are saved where the job has the others; makes that folder."""
         folder = job_dir / job_directory.LOGS
         folder.mkdir(parents=True, exist_ok=True)
         return cls(api, pods_path, folder, role)

@@ -62,7 +62,7 @@ class PodRecord:
 
 
 def decode_pod(item: Mapping[str, Any]) -> PodRecord:
-    """A pod that an earlier master has made; its worker is -1 if its labels were removed."""
+    """Return a pod that an earlier master has made; its worker is -1 if its labels were removed."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
     try:
@@ -83,11 +83,11 @@ class Request:
 
 
 def readable_end(end: PodEnd) -> PodEnd:
-    """The end of a pod in words for people: of a container that failed it quotes the log."""
+    """Return the end of a pod in words for people: of a container that failed it quotes the log."""
     return replace(end, detail=readable(end.detail))
 
 
 def may_pass(error: ApiError, retry_s: float) -> bool:
-    """Whether a refused call is worth another attempt, before which ``retry_s`` goes by."""
+    """Return whether a refused call is worth another attempt, before which ``retry_s`` goes by."""
     is_early = error.is_denial and retry_s < _DENIED_S
     return error.is_quota or error.status == 409 or is_early

@@ -26,7 +26,7 @@ class PriorityMix:
     shares: tuple[tuple[str, int], ...] = ()
 
     def of(self, worker: int) -> str:
-        """The class of a worker; empty: as its pod says."""
+        """Return the class of a worker; empty: as its pod says."""
         before = 0
         for priority_class, count in self.shares:
             before += count
@@ -64,7 +64,7 @@ class PodTemplate:
     def render(
         self, instance: InstanceId, worker: WorkerId, attempt: int, command: Sequence[str]
     ) -> JsonObject:
-        """The pod of one instance."""
+        """Return the pod of one instance."""
         pod: JsonObject = deepcopy(dict(self.pod))
         metadata = pod.setdefault("metadata", {})
         metadata["name"] = instance

@@ -168,7 +168,7 @@ class KubernetesPods:
         self._changed.notify_all()
 
     def _expect_end(self, pod: PodRecord, grace_s: float) -> None:
-        """A pod that is being deleted and does not end is on a node that is lost."""
+        """Wait for the end of a deleted pod; one that does not end is on a lost node."""
         pod.lost_at = time.monotonic() + grace_s + _LOST_MARGIN_S
         self._request(pod, pod.lost_at)
 
@@ -180,7 +180,7 @@ class KubernetesPods:
                 self._handle_refusal(request, error)
 
     def _next_request(self) -> Request | None:
-        """The next one that is due; None when the platform is closed."""
+        """Return the next one that is due; None when the platform is closed."""
         with self._changed:
             while not self._over.is_set():
                 due = min(self._requests, key=lambda it: it.at, default=None)
@@ -329,7 +329,7 @@ class KubernetesPods:
             self._give_up(pod, problem)
 
     def _tell_unprepared(self, pod: PodRecord) -> None:
-        """Every pod waits for its volumes: only one that waits for long is worth a word."""
+        """Report a pod that has waited for its volumes for long; every pod waits for a while."""
         with self._changed:
             problem = None if pod.is_started else pod.problem
         if problem is not None and problem.is_preparing:
@@ -337,13 +337,13 @@ class KubernetesPods:
             self._observations.put(InstancePending(pod.worker, problem.reason, problem.detail))
 
     def _give_up(self, pod: PodRecord, problem: StartProblem) -> None:
-        """The pod will never run; every other one like it would end alike."""
+        """Give up a pod that will never run; every other one like it would end alike."""
         self._report_not_started(pod, str(problem), True)  # first: its deletion is no end
         with contextlib.suppress(RuntimeError):  # closed
             self._ends.submit(self._remove, pod, _FORCE)
 
     def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
-        """The pod is not there any more; its last state may still say that it ran."""
+        """Account for a pod that has disappeared; its last state may still say that it ran."""
         with self._changed:
             pod = self._pods.get(instance)
         if pod is None:

@@ -58,7 +58,7 @@ class Rows:
         self.groups = example_batch.decode(records)
 
     def cells(self, column: TableColumn) -> list[Any]:
-        """A value, a list of values, or None for each row."""
+        """Return a value, a list of values, or None for each row."""
         found: list[Any] = [None] * self.size
         for group in self.groups:
             if column.name not in group.features:
@@ -146,7 +146,7 @@ def columns_of(
 
 
 def _cells(column: TableColumn, values: Array | list[list[bytes]]) -> list[Any]:
-    """The cells of some rows that have the feature."""
+    """Return the cells of some rows that have the feature."""
     if isinstance(values, np.ndarray):
         converted = _numbers(column.kind, values)
         if converted is not None:
@@ -159,7 +159,7 @@ def _cells(column: TableColumn, values: Array | list[list[bytes]]) -> list[Any]:
 
 
 def _numbers(kind: CellKind, values: Array) -> Array | None:
-    """Numbers as the column has them; None if the column has texts."""
+    """Return the numbers as the column has them; None if the column has texts."""
     match kind, values.dtype.kind:
         case CellKind.INT, "i":
             return values
@@ -178,7 +178,7 @@ def _cell(column: TableColumn, value: Value) -> Any:
 
 
 def _values(column: TableColumn, value: Value) -> list[Any]:
-    """The values of a feature as the numbers, texts or bytes that its column has."""
+    """Return the values of a feature as the numbers, texts or bytes that its column has."""
     match column.kind:
         case CellKind.INT:
             return [int(one) for one in _drop_empty(value)]
@@ -193,7 +193,7 @@ def _values(column: TableColumn, value: Value) -> list[Any]:
 
 
 def _drop_empty(value: Value) -> Iterator[Any]:
-    """The numbers of a feature; an empty cell is none."""
+    """Yield the values of a feature without its empty cells."""
     return (one for one in value if not isinstance(one, bytes) or one)
 
 
@@ -204,7 +204,7 @@ _DIGITS = (6, 7, 8, 9)
 
 
 def shortest(values: Array) -> Array:
-    """Floats of 32 bits as floats of 64 bits that are as short to write: 0.1, not 0.10000000149.
+    """Widen floats of 32 bits so that they print as short as before: 0.1, not 0.10000000149.
 
     Each is ``float(str(value))``, without the text: the integer of its digits, divided or
     multiplied by an exact power of ten, is rounded once.

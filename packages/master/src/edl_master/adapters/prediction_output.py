@@ -167,7 +167,7 @@ class PredictionOutput:
     # --- parts -----------------------------------------------------------------------------
 
     def part_of(self, lease: HeldLease) -> str:
-        """Where the holder of a lease writes its part. No other holder ever writes there.
+        """Return where the holder of a lease writes its part. No other holder ever writes there.
 
         The token alone is not unique: a restarted master continues from the tokens of a snapshot.
         """
@@ -179,12 +179,12 @@ class PredictionOutput:
         return f"{lease.task.number:010d}-{self._incarnation}-{lease.token}.{RECORDIO}"
 
     def _local_part(self, lease: HeldLease) -> Path:
-        """The part of this holder, as it is in the directory before it is taken."""
+        """Return the path of a holder's part in the directory, before it is accepted."""
         return self._parts.directory / self._part_name(lease)
 
     @contextmanager
     def completing(self, lease: HeldLease, records: int) -> Iterator[None]:
-        """The context in which the job decides about a holder that reports a complete part.
+        """Open the context in which the job decides about a holder that reports a complete part.
 
         Unless the block raises, the part is the task's when the context ends; joining waits for
         that.

@@ -68,7 +68,7 @@ def _write_json_lines(
 
 
 def _of_json(column: TableColumn, cells: list[Any]) -> list[Any]:
-    """The cells as JSON has them: neither NaN nor infinity, no bytes."""
+    """Return the cells as JSON has them: neither NaN nor infinity, no bytes."""
     match column.kind:
         case CellKind.FLOAT | CellKind.DOUBLE:
             return [_finite(cell) for cell in cells]
@@ -84,7 +84,7 @@ def _finite(cell: Any) -> Any:
 
 
 def _printable(cell: Any) -> Any:
-    """Bytes that are no text are written as base64."""
+    """Return the bytes that are no text are written as base64."""
     if isinstance(cell, list):
         return [_printable(one) for one in cell]
     return cell if cell is None else base64.b64encode(cell).decode()
@@ -119,7 +119,7 @@ def _csv_names(column: TableColumn) -> list[str]:
 
 
 def _csv_cells(column: TableColumn, cells: list[Any], width: int) -> Iterable[Sequence[Any]]:
-    """The columns of the table that a column of ``width`` names has."""
+    """Return the columns of the table that a column of ``width`` names has."""
     if column.kind is CellKind.BINARY:
         cells = [_printable(cell) for cell in cells]
     if column.length == 1:

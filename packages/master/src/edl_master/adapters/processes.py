@@ -61,7 +61,7 @@ class _Process:
 def limit_threads(
     environ: Mapping[str, str], instances: int, cores: int | None = None
 ) -> dict[str, str]:
-    """An environment in which ``instances`` processes share the cores instead of fighting for them.
+    """Return variables with which ``instances`` processes share the cores without contention.
 
     TensorFlow starts a thread per core in every process. What the user has set is left alone.
     """
@@ -236,7 +236,7 @@ class LocalProcesses:
         replace_file(process.record, json.dumps(facts).encode())
 
     def _read_record(self, record: Path) -> _Process | None:
-        """The living process that a record is about; if there is none, clears up after it."""
+        """Return the living process of a record; if there is none, clean up after it."""
         try:
             facts = json.loads(record.read_bytes())
             worker, pid, started = int(facts["worker"]), int(facts["pid"]), int(facts["start_time"])
@@ -299,7 +299,7 @@ class LocalProcesses:
                     process_identity.send(pidfd, signal.SIGKILL)
 
     def _until_next_kill(self, processes: Mapping[int, _Process]) -> float | None:
-        """Milliseconds, for poll; None without a deadline."""
+        """Return the milliseconds until the next kill, for poll; None without a deadline."""
         kill_at = min((process.kill_at for process in processes.values()), default=math.inf)
         if math.isinf(kill_at):
             return None

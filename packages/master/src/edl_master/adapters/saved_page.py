@@ -51,7 +51,7 @@ def saved_page(
     times: JobTimes,
     page: Traversable | None = None,
 ) -> bytes:
-    """The page with this status of a job, its latest events and its workers' time.
+    """Return the page with this status of a job, its latest events and its workers' time.
 
     Args:
         status: of the job.
@@ -121,7 +121,7 @@ def _latest_events(read_events: ReadEvents) -> Sequence[job_pb2.Event]:
 
 
 def _bundle(files: Traversable, main: str) -> str:
-    """A module and those that it imports as one: a module in a file of its own has no address."""
+    """Bundle a module with its imports: in a saved file, modules have no addresses."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:

@@ -11,7 +11,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a write failed for lack of space."""
+    """Return whether a write failed for lack of space."""
     return error.errno in _FULL
 
 

@@ -40,7 +40,7 @@ _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.5, 15.0
 
 
 def store_error(uri: str, error: Exception) -> EdlError:
-    """The error of a store's client, for a user."""
+    """Return the error of a store's client, for a user."""
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"the store does not serve {uri}: {reason_of(error)}",
@@ -82,7 +82,7 @@ class StoreCall:
         self.until = self.since + TIMEOUTS.call_s + more_s
 
     def transfer_progress(self) -> Any:
-        """The callback that fsspec calls for bytes that were sent."""
+        """Return the callback that fsspec calls for bytes that were sent."""
         from fsspec.callbacks import Callback
 
         extend = self.extend_deadline

@@ -93,7 +93,7 @@ class ObjectStoreCheckpoints:
         self._here.close()
 
     def names(self) -> list[str]:
-        """Names of this job's checkpoints, oldest first.
+        """Return the names of this job's checkpoints, oldest first.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE; the store cannot be asked.
@@ -183,7 +183,7 @@ class ObjectStoreCheckpoints:
             raise stale(self._job, self._owner)
 
     def _objects(self) -> dict[str, dict[str, int]]:
-        """Octets of the objects of this job's checkpoints, whole or not, by name and path."""
+        """Return the sizes in bytes of the objects of this job's checkpoints, by name and path."""
         found: dict[str, dict[str, int]] = {}
         for path, nbytes in object_stores.list_objects(self._uri).items():
             name, _, file = path.partition("/")

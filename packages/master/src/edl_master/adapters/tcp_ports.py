@@ -9,7 +9,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 def address_in_use(error: OSError, host: str, port: int, option: str) -> EdlError:
-    """The error of a listener that could not be opened."""
+    """Return the error of a listener that could not be opened."""
     if error.errno == errno.EADDRINUSE:
         return EdlError(
             ErrorCode.PORT_IN_USE,
@@ -26,7 +26,7 @@ def address_in_use(error: OSError, host: str, port: int, option: str) -> EdlErro
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a listener could have this port now."""
+    """Return whether a listener could have this port now."""
     try:
         check_port(host, port, "")
     except EdlError:

@@ -42,7 +42,7 @@ class TimelineFile:
             self._path.replace(self._former)
 
     def chunks(self, nbytes: int = 256 << 10) -> Iterator[bytes]:
-        """All whole lines, oldest first, in chunks of about so many bytes."""
+        """Yield all whole lines, oldest first, in chunks of about so many bytes."""
         opened = []
         try:
             # Both at once, the present one first: it may become the former one at any moment.

@@ -15,12 +15,12 @@ _TAIL_BYTES = 32 << 10
 
 
 def path_of(logs: Path, worker: WorkerId, kind: str = "worker") -> Path:
-    """Where a worker's instances write; a ``server`` is a parameter server."""
+    """Return where a worker's instances write; a ``server`` is a parameter server."""
     return logs / f"{kind}-{worker}.log"
 
 
 def heading(worker: WorkerId, attempt: int) -> bytes:
-    """The line above what an instance writes."""
+    """Return the line above what an instance writes."""
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return f"--- {at} worker {worker}, start {attempt + 1}\n".encode()
 
@@ -48,7 +48,7 @@ def log_summary(kind: str, log_tail: str) -> str:
 
 
 def tail(path: Path, start: int) -> str:
-    """The last lines that an instance wrote; ``start`` is where its part of the file begins."""
+    """Return the last lines of an instance, whose part of the file begins at ``start``."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -125,12 +125,12 @@ def _run(
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """A signal handler for as long as there is no job to suspend."""
+    """Handle a signal while there is no job to suspend yet."""
     os._exit(_TERMINATED)
 
 
 def _identities(authority: Path, job: str) -> IdentityFolder | None:
-    """A folder of this pod for the master's own identity, which it signs itself.
+    """Return a folder of this pod for the master's own identity, which it signs itself.
 
     Not in the job's directory: the volume of that is not always this job's alone, and stays.
 

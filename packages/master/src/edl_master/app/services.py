@@ -202,7 +202,7 @@ class MasterServices:
         return self._host_environment.host or reachable(self._config.host)
 
     def _former_port(self) -> int:
-        """The port at which workers expect a restarted master; 0 for any."""
+        """Return the port at which workers expect a restarted master; 0 for any."""
         if not self._state.keeps_workers:
             return 0
         port = self._directory.former_port()
@@ -381,7 +381,7 @@ class MasterServices:
 
 
 def reachable(host: str, *, bare: bool = False) -> str:
-    """The address that a listener on ``host`` has for programs of the same machine."""
+    """Return the address that a listener on ``host`` has for programs of the same machine."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{local}]" if ":" in local and not bare else local
 

@@ -92,7 +92,7 @@ class MasterState:
     restarts: int
 
     def locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
-        """The file and records of a lease; None for tasks without records."""
+        """Return the file and records of a lease; None for tasks without records."""
         if lease.records is None:
             return None
         return self._data_of(lease.task.type).locate(lease.records)
@@ -196,7 +196,7 @@ def _predictions(
     incarnation: str,
     form: OutputFormat,
 ) -> PredictionOutput:
-    """The output of a prediction job, and where its workers write their parts.
+    """Return the output of a prediction job, and where its workers write their parts.
 
     Pods share no folder of the job with their master, but the place of the output: a volume or a
     store.
@@ -257,7 +257,7 @@ def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStora
 
 
 def _exported_state(config: Config) -> tuple[list[CheckpointStorage], CheckpointStorage | None]:
-    """The snapshots and checkpoints of the job whose model is exported; they are only read."""
+    """Return snapshots and checkpoints of the exported model's job, which are only read."""
     source, name = config.spec.export, config.spec.export.job
     snapshots = LocalCheckpoints(Path(source.snapshots), name, _SNAPSHOTS_KEPT)
     if config.checkpoint_dir is None:

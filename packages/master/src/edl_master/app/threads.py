@@ -61,7 +61,7 @@ class MasterThreads:
         self._signals.put(None)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """A signal handler."""
+        """Handle a signal."""
         # A handler runs between any two steps of the main thread, which may hold a lock.
         self._signals.put(signal.Signals(number))
 

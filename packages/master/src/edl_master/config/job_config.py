@@ -125,7 +125,7 @@ class Config:
         return Reduction(chosen) if chosen else None
 
     def update_mode(self, reduction: Reduction) -> UpdateMode:
-        """How gradients become updates.
+        """Return how gradients become updates.
 
         Args:
             reduction: how the loss reduces a minibatch.
@@ -140,7 +140,7 @@ class Config:
                 return Async(max(1, training.local_steps))
 
     def output_format(self, *, typed: bool) -> OutputFormat:
-        """How predictions are written.
+        """Return how predictions are written.
 
         Args:
             typed: whether kept texts that are all numbers become numbers.
@@ -268,13 +268,13 @@ def _check_training(training: job_pb2.TrainingSpec, *, is_given: bool) -> None:
 
 
 def _place(place: str) -> str:
-    """The URI of a store unchanged; a path made absolute."""
+    """Make a path absolute, and leave the URI of a store unchanged."""
     path = place.removeprefix("file://")
     return path if "://" in path else str(Path(path).absolute())
 
 
 def _local(place: str, option: str) -> Path:
-    """An absolute path on this machine; a URI is refused, before it becomes an odd directory."""
+    """Return an absolute path on this machine; refuse a URI before it names an odd directory."""
     path = place.removeprefix("file://")
     if "://" in path:
         raise _usage(f"{option} must be a path on this machine, not {place}")

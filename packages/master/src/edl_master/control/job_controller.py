@@ -209,7 +209,7 @@ class JobController:
                 self._waiting_requests -= 1
 
     def may_complete(self, worker: WorkerId, held: HeldLease) -> bool:
-        """Whether a worker has the lease that it names, or was the one to complete its task."""
+        """Return whether a worker has the lease that it names, or has completed its task."""
         with self._changed:
             return self._job.may_complete(worker, held)
 

@@ -25,7 +25,7 @@ _KILLED_S = 60.0
 
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
-    """Workers as processes of this machine."""
+    """Make the platform that runs workers as processes of this machine."""
 
     def command(worker: WorkerId) -> Sequence[str]:
         # -P: a file in the user's directory must not stand in for a module of the same name.
@@ -50,7 +50,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
 
 
 def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
-    """The platform that the job names.
+    """Return the platform that the job names.
 
     Raises:
         EdlError: USAGE; this master has no platform of that name.

@@ -159,7 +159,7 @@ class Dispatcher:
             self._ledger.advance(task, event.records, event.minibatches)
 
     def may_complete(self, worker: WorkerId, held: HeldLease) -> bool:
-        """Whether a worker has a lease, or has completed its task: an answer may be lost."""
+        """Return whether a worker has a lease, or has completed its task: an answer may be lost."""
         is_current = self._ledger.leases.current(worker, held) is not None
         return is_current or self._last_completed.get(worker) == held
 

@@ -80,13 +80,13 @@ class EpochCallbacks:
         )
 
     def record_applied(self, loss: float, records: int) -> None:
-        """A minibatch of the present epoch is in the model."""
+        """Record the loss of a minibatch of the present epoch that is in the model."""
         if self.wanted and math.isfinite(loss):
             total, count = self._loss
             self._loss = total + loss * records, count + records
 
     def due(self, ended: int) -> bool:
-        """Whether what comes after so many epochs waits for a call."""
+        """Return whether what comes after so many epochs waits for a call."""
         return self.wanted and (self.at_end or (not self.stopped and self.called <= ended))
 
     def advance(self, ended: int) -> None:
@@ -112,7 +112,7 @@ class EpochCallbacks:
         return CallbackCall(self._state, logs, self.learning_rate, self.at_end)
 
     def apply_reply(self, reply: CallbackReply) -> None:
-        """The call is made."""
+        """Apply the reply of the call that was made."""
         self._is_open, self._state = False, reply.state
         if self.at_end:
             self.at_end = False

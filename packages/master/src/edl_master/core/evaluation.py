@@ -187,7 +187,7 @@ class Evaluations:
             self._running.addends = (total, *self.addends[len(addends) :])
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """The summary of the running evaluation is done."""
+        """Finish the running evaluation, whose summary is done."""
         self._end(dict(metrics))
 
     def _end(self, metrics: dict[str, float] | None) -> None:
@@ -216,7 +216,7 @@ class Evaluations:
             self._emit(ReleaseFrozen(running.frozen))
 
     def task_input(self) -> tuple[str, Version | None, tuple[MetricStates, ...]]:
-        """The input of a task of the running evaluation: frozen name, version, addends."""
+        """Return the input of a task of the running evaluation: frozen name, version, addends."""
         match self._running:
             case Evaluating(frozen=frozen, version=version):
                 return frozen, version, ()
@@ -273,7 +273,7 @@ class Evaluations:
 def _survives_restart(
     running: AwaitingFreeze | Evaluating | Summarizing,
 ) -> TypeGuard[Evaluating | Summarizing]:
-    """Whether it can continue under another master: on a trained model, not a frozen version."""
+    """Return whether another master can continue it: only with a trained model."""
     return isinstance(running, (Evaluating, Summarizing)) and not running.frozen
 
 
@@ -293,10 +293,10 @@ def _running_from_json(saved: Mapping[str, Any]) -> Evaluating | Summarizing:
 
 
 def _numbers_to_json(values: Iterable[float]) -> list[float | str]:
-    """Numbers that JSON holds exactly; it has no NaN and infinity."""
+    """Convert numbers to what JSON holds exactly; it has no NaN and infinity."""
     return [value if isfinite(value) else str(value) for value in values]
 
 
 def _own_name(number: int) -> str:
-    """Name of the frozen version that evaluation ``number`` asks for itself."""
+    """Return the name of the frozen version that evaluation ``number`` asks for itself."""
     return f"evaluation-{number}"

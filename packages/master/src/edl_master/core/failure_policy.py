@@ -42,7 +42,7 @@ the model in which they happened, after the third one the other form, too: param
 
 
 def settings_of(settings: JobSettings, type_: TaskType, crashes: int) -> JobSettings:
-    """The rules for a task in which so many workers have crashed."""
+    """Return the rules for a task in which so many workers have crashed."""
     if type_ is TaskType.EXPORT and crashes:
         return replace(settings, task_attempts=max(settings.task_attempts, EXPORT_ATTEMPTS))
     return settings
@@ -197,7 +197,7 @@ class CrashLoopDetector:
 
 
 def cannot_start(who: str, how: str) -> Failure:
-    """The failure of a job whose instances cannot be started at all."""
+    """Return the failure of a job whose instances cannot be started at all."""
     return Failure(
         "SYSTEM",
         f"{who} {how}",
@@ -211,7 +211,7 @@ PREEMPTIONS_AT_ONCE = 3
 
 
 def restart_delay_s(kind: ExitKind, consecutive_failures: int, timings: Timings) -> float:
-    """Seconds to wait before a worker's next instance: none at first, then doubling.
+    """Return the seconds to wait before a worker's next instance: none at first, then doubling.
 
     Args:
         kind: why the last instance ended.

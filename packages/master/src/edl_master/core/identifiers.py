@@ -91,5 +91,5 @@ NO_COUNTS = ParameterCounts()
 
 
 def crosses(every: int, before: Version, after: Version) -> bool:
-    """Whether a multiple of ``every`` lies beyond ``before`` and not beyond ``after``."""
+    """Return whether a multiple of ``every`` lies beyond ``before`` and not beyond ``after``."""
     return every > 0 and after // every > before // every

@@ -56,7 +56,7 @@ class OverdueInstances:
 def worker_event(
     kind: str, line: str, worker: Worker, severity: Severity = Severity.INFO, **facts: str
 ) -> LogEvent:
-    """An event about one worker."""
+    """Return an event about one worker."""
     return LogEvent(kind, line, severity, {"worker": str(worker.id), **facts})
 
 

@@ -90,7 +90,7 @@ class InstanceReports:
             self._emit(worker_event("InstanceRefused", line, worker, Severity.WARNING))
 
     def handle_seen(self, event: InstanceSeen, now: float) -> None:
-        """The platform has seen an instance that has not been heard yet."""
+        """Handle an instance that the platform has seen, and that has not been heard yet."""
         match event:
             case InstanceFound():
                 self.handle_found(event, now)
@@ -100,7 +100,7 @@ class InstanceReports:
                 self.handle_inspection(event, now)
 
     def handle_found(self, event: InstanceFound, now: float) -> None:
-        """An instance of an earlier master is alive.
+        """Take over a living instance of an earlier master.
 
         It is the current one of its worker unless another one has registered. The master has
         not heard from it yet, so it is lost until its first message.
@@ -122,7 +122,7 @@ class InstanceReports:
             self._control.stop(worker, "scaled-down", now)
 
     def ready(self, worker: Worker, now: float) -> bool:
-        """The current instance has loaded the model; False when it was ready before."""
+        """Record that the current instance has loaded the model; False when it was ready before."""
         if worker.state is WorkerState.READY:
             return False
         worker.move(WorkerState.READY, now)
@@ -134,7 +134,7 @@ class InstanceReports:
     def message_received(
         self, worker_id: WorkerId, instance: InstanceId | None, now: float
     ) -> Worker | str:
-        """An instance sent a message; return its worker, or why the instance must leave.
+        """Find the worker of an instance that sent a message, or why the instance must leave.
 
         Args:
             worker_id: the worker that the message names.
@@ -166,7 +166,7 @@ class InstanceReports:
         return "replaced" if self._pool.wants(worker) else "scaled-down"
 
     def leaving(self, worker: Worker, reason: str, now: float) -> None:
-        """The instance announced its end, for a reason of its own or of its platform.
+        """Handle an instance's notice that it leaves, for its own or its platform's reason.
 
         An instance that a signal terminates without a request of this master is preempted.
         """
@@ -175,7 +175,7 @@ class InstanceReports:
             worker.leave(reason, kind, now)
 
     def handle_exit(self, event: InstanceExited, now: float) -> tuple[Worker, InstanceEnd] | None:
-        """The platform saw an instance end; None when it was not its worker's current one."""
+        """Handle the end of an instance; None when it was not its worker's current one."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is WorkerState.GONE or not worker.is_current(event):
             return None
@@ -195,7 +195,7 @@ class InstanceReports:
         return worker, self._control.handle_end(worker, kind, how, event.log_tail, now)
 
     def pending(self, event: InstancePending, now: float) -> None:
-        """An instance waits for a place, or has one now; meanwhile it has no deadline."""
+        """Record whether an instance waits for a place; meanwhile it has no deadline."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING:
             return
@@ -210,7 +210,7 @@ class InstanceReports:
         worker.silence, worker.inspected_at = "", None
 
     def handle_inspection(self, event: InstanceInspected, now: float) -> None:
-        """The platform was asked about an instance that runs and does not register."""
+        """Handle a platform's answer about an instance that runs and does not register."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING or worker.pending:
             return
@@ -229,7 +229,7 @@ class InstanceReports:
     def not_started(
         self, event: InstanceNotStarted, now: float
     ) -> tuple[Worker, InstanceEnd] | None:
-        """The platform could not start an instance; None when none was being started."""
+        """Handle an instance that could not be started; None when none was being started."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.instance is not None or worker.state is WorkerState.GONE:
             return None

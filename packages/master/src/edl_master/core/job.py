@@ -158,7 +158,7 @@ class JobStateMachine:
         return self._effects
 
     def _extend_deadlines(self, pause_s: float) -> None:
-        """The master was paused: it does not count that time as silence of workers."""
+        """Extend deadlines by a pause of the master, which is no silence of workers."""
         if self._begun and not self._phases.final:
             if pause_s > PAUSE_REPORTED_S:
                 line = f"The master was paused for {pause_s:.1f} s; deadlines are extended."
@@ -355,7 +355,7 @@ class JobStateMachine:
         return self._components.settings.type is JobType.TRAIN
 
     def is_settled(self, key: TaskKey) -> bool:
-        """Whether a task of the main work is done or dead."""
+        """Return whether a task of the main work is done or dead."""
         return not self._workflow.unopened and self._components.ledger.is_settled(key)
 
     @classmethod

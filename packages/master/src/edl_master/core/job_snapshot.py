@@ -96,7 +96,7 @@ def restore_snapshot(
 
 
 def _make_round(components: JobComponents, type_: TaskType, number: int) -> Round:
-    """A round at its beginning: of the main work, or of one task that follows from it."""
+    """Return a round at its beginning: of the main work, or of one task that follows from it."""
     if type_ is components.workflow.main:
         return components.workflow.make_round(number)
     return Round(type_, number, None)

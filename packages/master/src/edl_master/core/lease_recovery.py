@@ -48,7 +48,7 @@ class LeaseRecovery:
         self._dead: dict[TaskKey, tuple[Failure, str, dict[str, str]]] = {}
 
     def progress_made(self) -> None:
-        """Some work of the job got done: earlier crashes are no crash loop."""
+        """Record progress of the job: earlier crashes are no crash loop."""
         self._crash_loop.progress()
 
     def task_failed(self, event: TaskFailed, now: float) -> None:
@@ -76,12 +76,12 @@ class LeaseRecovery:
             self.take_back(lease, redo=place == 0, now=now)
 
     def instance_lost(self, worker: Worker, now: float) -> None:
-        """The instance has fallen silent: take its leases back."""
+        """Take back the leases of an instance that has fallen silent."""
         silence = InstanceEnd(ExitKind.KILLED, "its heartbeats stopped", worker.productive, "")
         self.take_back_all(worker, silence, now)
 
     def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
-        """The instance is gone: take its leases back, and detect a crash loop."""
+        """Take back the leases of an instance that is gone, and detect a crash loop."""
         held = self._ledger.leases.of(worker.id)
         exporting = bool(held) and held[0].task.key.type is TaskType.EXPORT
         self.take_back_all(worker, ended, now)
@@ -164,7 +164,7 @@ class LeaseRecovery:
     def _set_aside(
         self, task: OpenTask, failure: Failure, reason: str, facts: dict[str, str]
     ) -> None:
-        """The job continues without a task: it becomes a dead letter."""
+        """Make a task a dead letter; the job continues without it."""
         kept = ""
         if task.records_applied:
             kept = f"; {task.records_applied} of its {task.length} records are in the model"

@@ -67,7 +67,7 @@ class Leases:
         return list(self._by_worker.get(worker, {}).values())
 
     def is_begun(self, lease: Lease) -> bool:
-        """Whether its holder works on it; it has not begun those that were granted later."""
+        """Return whether its holder works on it, and not on one that was granted before."""
         return self.of(lease.worker)[0] is lease
 
     @property
@@ -98,7 +98,7 @@ class Leases:
             del self._by_worker[lease.worker]
 
     def __iter__(self) -> Iterator[Lease]:
-        """Every lease, oldest first."""
+        """Yield every lease, oldest first."""
         return iter(self._by_token.values())
 
     def check_invariants(self) -> None:

@@ -47,16 +47,16 @@ class Ledger:
             self._rounds[(round_.type, round_.number)] = round_
 
     def is_open(self, type_: TaskType, number: int) -> bool:
-        """Whether a round that was opened still has a task that is not done."""
+        """Return whether a round that was opened still has a task that is not done."""
         return (type_, number) in self._rounds
 
     def is_settled(self, key: TaskKey) -> bool:
-        """Whether a task of a round that was opened is done or dead."""
+        """Return whether a task of a round that was opened is done or dead."""
         round_ = self._rounds.get((key.type, key.round))
         return round_ is None or round_.is_settled(key.number)
 
     def has_leasable(self, type_: TaskType, number: int) -> bool:
-        """Whether a round has a task that no worker holds."""
+        """Return whether a round has a task that no worker holds."""
         round_ = self._rounds.get((type_, number))
         return round_ is not None and (round_.has_new or bool(self._find_returned([round_])))
 
@@ -98,7 +98,7 @@ class Ledger:
         return None
 
     def _find_returned(self, rounds: Iterable[Round]) -> list[OpenTask]:
-        """Open tasks that no worker holds, in the order of their return."""
+        """Return open tasks that no worker holds, in the order of their return."""
         among = {(round_.type, round_.number) for round_ in rounds} if self._waiting else ()
         return [t for t in self._waiting.values() if (t.key.type, t.key.round) in among]
 
@@ -151,7 +151,7 @@ class Ledger:
         return round_.open.get(key.number) if round_ else None
 
     def close(self, task: OpenTask, *, dead: bool = False, examples: int = 0) -> None:
-        """A task is done, or dead; forget it, and its round with its last task.
+        """Forget a task that is done or dead, and its round with the last task.
 
         Args:
             examples: what the input function has made of its records.
@@ -218,7 +218,7 @@ class Ledger:
         )
 
     def records_done(self, type_: TaskType) -> int:
-        """Records of one type that are done, each counted once per round.
+        """Count the done records of one type, each once per round.
 
         Those of done tasks, and those that were applied of open and of dead ones.
         """

@@ -39,13 +39,13 @@ class Outcome:
         return self.ending is not None
 
     def succeed(self) -> None:
-        """All work is done."""
+        """End the job with success: all work is done."""
         if self.ending is None:
             self.ending = JobEnd(JobPhase.SUCCEEDED, None)
             self._emit(LogEvent("JobSucceeded", "The job has done all its work."))
 
     def fail(self, failure: Failure) -> None:
-        """The job cannot continue."""
+        """End the job with a failure: it cannot continue."""
         where = f" ({failure.where})" if failure.where else ""
         line, facts = f"{failure.what}{where}", {"code": failure.code}
         if self.ending is None:
@@ -55,7 +55,7 @@ class Outcome:
             self._emit(LogEvent("FailedWhileEnding", line, Severity.WARNING, facts))
 
     def cancel(self, reason: str) -> None:
-        """A user or the system stopped the job."""
+        """End the job as cancelled: a user or the system stopped it."""
         if self.ending is None:
             why = f": {reason}" if reason else ""
             failure = Failure("STOPPED", f"The job was stopped{why}.")
@@ -63,7 +63,7 @@ class Outcome:
             self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """The result of the job lacks something; each warning counts once."""
+        """Note what the result of the job lacks; each warning counts once."""
         for text in warnings:
             if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
                 self.warnings.append(text)

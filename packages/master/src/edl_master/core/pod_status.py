@@ -120,7 +120,7 @@ class StartProblem:
 
 
 def is_running(pod: Pod, container: str) -> bool:
-    """Whether the container has started, even if it has ended since."""
+    """Return whether the container has started, even if it has ended since."""
     state = _state(pod, container)
     return "running" in state or "terminated" in state
 
@@ -152,7 +152,7 @@ def is_at_work(pod: Pod, container: str) -> bool:
 
 
 def pod_end(pod: Pod, container: str) -> PodEnd | None:
-    """How the pod ended; None if it has not ended.
+    """Return how the pod ended; None if it has not ended.
 
     A pod whose container has terminated has ended, whatever else runs in it.
     """
@@ -169,12 +169,12 @@ def pod_end(pod: Pod, container: str) -> PodEnd | None:
 
 
 def vanished_pod_end() -> PodEnd:
-    """The end of a pod that is gone, and of which no status was seen."""
+    """Return the end of a pod that is gone and whose last status was not seen."""
     return PodEnd(Cause.DELETED, None, _KILLED)
 
 
 def given_up() -> PodEnd:
-    """The end of a pod that is being deleted, and whose node does not say that it has ended."""
+    """Return the end of a pod that is being deleted, and whose node does not report its end."""
     return PodEnd(Cause.NODE_LOST, None, _KILLED)
 
 
@@ -194,7 +194,7 @@ def _cause(pod: Pod, terminated: Mapping[str, Any]) -> Cause:
 
 
 def _end_without_container(pod: Pod) -> PodEnd:
-    """The end of a pod whose container has never run."""
+    """Return the end of a pod whose container has never run."""
     cause = _disruption(pod) or _by_status(pod)
     if cause is None and not pod.get("metadata", {}).get("deletionTimestamp"):
         for one in pod.get("status", {}).get("initContainerStatuses") or ():

@@ -95,7 +95,7 @@ class Progress:
         self.goodput.add(interruption.down_s, {TimeCategory.RESTARTING: workers})
 
     def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
-        """So many minibatches have been applied in one step; ``loss`` is their mean."""
+        """Record the ``minibatches`` that one step has applied; ``loss`` is their mean."""
         self.steps += minibatches
         self.version = max(self.version, version)
         self._staleness_sum += staleness * minibatches
@@ -107,7 +107,7 @@ class Progress:
             self.loss = loss if first else self.loss + weight * (loss - self.loss)
 
     def records(self, count: int, now: float) -> None:
-        """So many records of the main work are done."""
+        """Record that records of the main work are done."""
         assert self._rate is not None, "time has not begun"
         self._rate.add(count, now)
         if self._paced_since_s is None:
@@ -136,7 +136,7 @@ class Progress:
         return self._staleness_sum / self.steps if self.steps else 0.0
 
     def per_s(self, now: float) -> float:
-        """Records per second, lately."""
+        """Return the records per second, lately."""
         return self._rate.per_s(now) if self._rate else 0.0
 
     @property
@@ -150,7 +150,7 @@ class Progress:
         return self._paced_records / took_s if took_s > 0 else 0.0
 
     def eta_s(self, records_left: int, now: float) -> float:
-        """Seconds to the end of the main work at the present rate; negative: unknown."""
+        """Return the seconds to the end of the main work at the present rate; negative: unknown."""
         rate = self.per_s(now)
         if records_left == 0:
             return 0.0

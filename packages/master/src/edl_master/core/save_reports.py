@@ -42,7 +42,7 @@ class SaveReports:
                 assert_never(event)
 
     def _pushes_paused(self, seconds: float) -> None:
-        """No worker could push while the values were copied."""
+        """Record that no worker could push while the values were copied."""
         holders = len(self._components.ledger.leases.holders)
         self._components.progress.goodput.reclassify(TimeCategory.CHECKPOINT, seconds * holders)
 

@@ -30,20 +30,20 @@ class SnapshotSchedule:
         """Parameter version of the newest one that is complete; None: there is none."""
 
     def is_due(self, now: float) -> bool:
-        """Whether to take a snapshot now; after a yes, the answer is no until it has ended."""
+        """Return whether to take a snapshot now; after True, False until that one has ended."""
         if self._every_s <= 0 or self._pending or now < self._due_at:
             return False
         self._pending = True
         return True
 
     def record_completion(self, version: Version, seconds: float, now: float) -> None:
-        """A snapshot is on the disk; it took ``seconds`` to write."""
+        """Record that a snapshot is on the disk; it took ``seconds`` to write."""
         self.saved_version = version
         self._pending = False
         self._due_at = now + max(self._every_s, SHARE * seconds)
 
     def record_skip(self, now: float) -> None:
-        """There was nothing to save yet: the first one is due as soon as there is."""
+        """Record that there was nothing to save yet: a snapshot is due as soon as there is."""
         self._pending = False
         self._due_at = now + RETRY_S
 
@@ -61,9 +61,9 @@ class CheckpointSchedule:
         self._missed = False
 
     def is_due(self, before: Version, after: Version) -> bool:
-        """Whether to take a checkpoint now, as the parameters went from one version to another.
+        """Return whether to take a checkpoint after an update from one version to another.
 
-        After a yes, the answer is no until that one has ended. If one became due meanwhile, it
+        After True, it returns False until that one has ended. If one became due meanwhile, it
         is due at the next update.
         """
         self._missed |= crosses(self._every_steps, before, after)
@@ -73,5 +73,5 @@ class CheckpointSchedule:
         return True
 
     def record_end(self) -> None:
-        """A checkpoint is complete, or its storage did not take it."""
+        """Record that a checkpoint is complete, or that its storage did not take it."""
         self._pending = False

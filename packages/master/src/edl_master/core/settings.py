@@ -143,7 +143,7 @@ MAX_WORKERS = 1000
 
 
 def is_worker_range(minimum: int, maximum: int) -> bool:
-    """Whether a running job can be scaled to so many workers."""
+    """Return whether a running job can be scaled to so many workers."""
     return minimum >= 0 and max(1, minimum) <= maximum <= MAX_WORKERS
 
 
@@ -152,7 +152,7 @@ HEARTBEATS_PER_S = 400.0
 
 
 def timings_for(workers: int, worker_grace_s: float, stall_timeout_s: float) -> Timings:
-    """Timings for a number of workers: above some hundred, heartbeats are less frequent.
+    """Return the timings for a number of workers: above some hundred, heartbeats are less frequent.
 
     Args:
         stall_timeout_s: minimum of all limits of the stall detector; 0: as they are.

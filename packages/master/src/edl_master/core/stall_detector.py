@@ -79,7 +79,7 @@ class ProgressWatch:
     stacks: str = ""
 
     def begin(self, now: float) -> None:
-        """The instance begins a task."""
+        """Begin to watch an instance that begins a task."""
         self.since, self.stepped, self.asked_at, self.stacks = now, False, None, ""
 
     def extend_deadlines(self, pause_s: float) -> None:
@@ -119,7 +119,7 @@ class StallDetector:
         self._times = StepTimes()
 
     def record_step(self, watch: ProgressWatch, now: float) -> None:
-        """An instance did a step; the time since its last progress is the step's length."""
+        """Record a step of an instance; it took the time since the last progress."""
         self._times.add(now - watch.since, first_of_task=not watch.stepped)
         watch.since, watch.stepped = now, True
         watch.asked_at, watch.stacks = None, ""
@@ -130,11 +130,11 @@ class StallDetector:
         return self._times.median_s
 
     def limit_s(self, watch: ProgressWatch, activity: WorkerActivity) -> float:
-        """How long this instance may make no progress."""
+        """Return how long this instance may make no progress."""
         return max(self._timeouts.minimum_s, self._usual_limit_s(watch, activity))
 
     def _usual_limit_s(self, watch: ProgressWatch, activity: WorkerActivity) -> float:
-        """The limit that follows from the activity and from the job's step times."""
+        """Return the limit that follows from the activity and from the job's step times."""
         timeouts = self._timeouts
         match activity:
             case WorkerActivity.LOADING:

@@ -32,7 +32,7 @@ class StallMonitor:
         self._emit(LogEvent("WorkerStacks", line, Severity.WARNING, facts))
 
     def asks_for_stacks(self, worker: Worker) -> bool:
-        """Whether the worker's next heartbeat should bring its stacks."""
+        """Return whether the worker's next heartbeat should bring its stacks."""
         return worker.watch.asked_at is not None and not worker.watch.stacks
 
     def check(self, now: float) -> None:

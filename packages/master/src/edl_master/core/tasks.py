@@ -137,7 +137,7 @@ class Round:
         return not self.has_new and not self.open
 
     def is_settled(self, number: int) -> bool:
-        """Whether a task is done or dead; for rounds in the order of the data."""
+        """Return whether a task is done or dead; for rounds in the order of the data."""
         assert self.order is None, "where a task is in a shuffled order is not known here"
         return number < self.cursor and number not in self.open
 

@@ -136,7 +136,7 @@ class Timeline:
     def record_lease(
         self, now: float, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token
     ) -> None:
-        """A worker has got a task. An earlier holder of the same task has lost it."""
+        """Record that a worker has got a task, and that an earlier holder has lost it."""
         former = self._grants.get(task)
         if former is not None:
             if former.token > token:
@@ -147,13 +147,13 @@ class Timeline:
     def record_end(
         self, now: float, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome
     ) -> None:
-        """A worker has said how its work on a task ended; only the holder of the lease counts."""
+        """Record how a worker's work on a task ended; only the holder of the lease counts."""
         grant = self._grants.get(task)
         if grant is not None and (grant.worker, grant.token) == (worker, token):
             self._end(now, task, grant, outcome)
 
     def record_exit(self, now: float, worker: WorkerId, instance: InstanceId) -> None:
-        """An instance has ended; what it still held is lost."""
+        """Record that an instance has ended; what it still held is lost."""
         held = [
             (task, grant)
             for task, grant in self._grants.items()
@@ -174,7 +174,7 @@ class Timeline:
         reported: str,
         totals: Mapping[str, float],
     ) -> None:
-        """A heartbeat.
+        """Record a heartbeat.
 
         Args:
             now: when it came.
@@ -209,7 +209,7 @@ class Timeline:
         timing.since, timing.rest, timing.counted = timing.heard, {}, False
 
     def unfinished_spans(self, now: float) -> list[Span]:
-        """What is in progress at the moment, as if it ended now; nothing changes."""
+        """Return the spans in progress as if they ended now; nothing changes."""
         spans: list[Span] = [
             self._task_span(now, task, grant, SpanOutcome.UNFINISHED)
             for task, grant in self._grants.items()
@@ -220,12 +220,12 @@ class Timeline:
         return spans
 
     def take(self) -> list[Span]:
-        """The spans that were finished since the last call, in the order of their ends."""
+        """Return the spans that were finished since the last call, in the order of their ends."""
         finished, self._finished = self._finished, []
         return finished
 
     def _interval(self, now: float) -> float:
-        """How long spans of phases are; it grows, so that their number stays bounded."""
+        """Return how long spans of phases are; it grows, so that their number stays bounded."""
         return max(1.0, (now - self._began) / 500, len(self._instances) / 10)
 
     def _trains(self, worker: WorkerId) -> bool:
@@ -257,7 +257,7 @@ class Timeline:
 
 
 def _phase_span(worker: WorkerId, timing: _InstanceTiming, *, keep: bool = False) -> PhaseSpan:
-    """The present span of a worker.
+    """Return the present span of a worker.
 
     Steps that took more time than the span has are those of the span before, too: what does not fit
     counts in the next one.

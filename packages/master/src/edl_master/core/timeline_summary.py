@@ -192,7 +192,7 @@ class TimelineSummary:
 
 
 def _share_of_use(record: _Record) -> float:
-    """The share of a worker's time in which it worked, and did not wait."""
+    """Return the share of a worker's time in which it worked, and did not wait."""
     total = sum(record.seconds)
     used = sum(record.seconds[_PLACES[phase]] for phase in _OF_USE)
     return used / total if total > 0 else 0.0

@@ -74,13 +74,13 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
 
 
 def _tasks(components: JobComponents) -> dict[TaskType, TaskCounts]:
-    """Counts of every type that there is anything to say about."""
+    """Return the counts of every type that there is anything to say about."""
     tasks = {type_: components.ledger.counts(type_) for type_ in TaskType}
     tasks[components.workflow.main] = _main_tasks(components)
     return {type_: counts for type_, counts in tasks.items() if counts != TaskCounts()}
 
 
 def _main_tasks(components: JobComponents) -> TaskCounts:
-    """Counts of the main work, also of rounds that are not open yet."""
+    """Return the counts of the main work, also of rounds that are not open yet."""
     counts = components.ledger.counts(components.workflow.main)
     return replace(counts, pending=counts.pending + components.workflow.unopened)

@@ -154,7 +154,7 @@ class Worker:
                 assert_never(self.state)
 
     def leave(self, reason: str, kind: ExitKind, now: float) -> None:
-        """The instance is to leave; ``kind`` says how its end counts."""
+        """Let the instance leave; ``kind`` says how its end counts."""
         self.move(WorkerState.LEAVING, now)
         self.leave_reason = reason
         self.leaving_as = kind
@@ -173,7 +173,7 @@ class Worker:
         self.restart_at = None
 
     def is_current(self, event: InstanceExited) -> bool:
-        """Whether the instance that ended is the current one, by name or by attempt."""
+        """Return whether the instance that ended is the current one, by name or by attempt."""
         if event.instance is not None and event.instance in self.former_instances:
             return False  # replaced, perhaps under the same attempt
         if event.attempt is not None and event.attempt == self.attempt:
@@ -183,7 +183,7 @@ class Worker:
         return event.attempt is None and event.instance not in self.former_instances
 
     def has_seen_end_of(self, instance: InstanceId) -> bool:
-        """Whether an instance was this worker's, and is gone or replaced."""
+        """Return whether an instance was this worker's, and is gone or replaced."""
         return instance in self.former_instances or (
             self.state is WorkerState.GONE and instance == self.instance
         )

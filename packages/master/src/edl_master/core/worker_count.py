@@ -167,5 +167,5 @@ def _facts(measured: _Measured) -> dict[str, str]:
 
 
 def describe_range(minimum: int, maximum: int) -> str:
-    """Numbers of workers as people write them: ``3`` or ``1:3``."""
+    """Return the numbers of workers as people write them: ``3`` or ``1:3``."""
     return str(maximum) if minimum == maximum else f"{minimum}:{maximum}"

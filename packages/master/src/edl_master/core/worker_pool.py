@@ -39,7 +39,7 @@ class WorkerPool:
         self._workers: dict[WorkerId, Worker] = {}
 
     def __iter__(self) -> Iterator[Worker]:
-        """Every worker, oldest first."""
+        """Yield every worker, oldest first."""
         return iter(self._workers.values())
 
     def find(self, worker_id: WorkerId) -> Worker | None:
@@ -57,11 +57,11 @@ class WorkerPool:
     # --- questions -------------------------------------------------------------------------
 
     def wants(self, worker: Worker) -> bool:
-        """Whether the worker should have an instance."""
+        """Return whether the worker should have an instance."""
         return not self.closed and worker.id < self.target
 
     def in_state(self, state: WorkerState) -> list[Worker]:
-        """The workers in one state."""
+        """Return the workers in one state."""
         return [worker for worker in self if worker.state is state]
 
     @property
@@ -70,11 +70,11 @@ class WorkerPool:
         return all(worker.state is WorkerState.GONE for worker in self)
 
     def is_alone(self, worker_id: WorkerId) -> bool:
-        """Whether no other worker could take a task now or soon."""
+        """Return whether no other worker could take a task now or soon."""
         return not any(worker.alive and worker.id != worker_id for worker in self)
 
     def may_hold(self, worker_id: WorkerId) -> bool:
-        """Whether a worker has an instance that may hold leases: ready, or leaving."""
+        """Return whether a worker has an instance that may hold leases: ready, or leaving."""
         worker = self.find(worker_id)
         return worker is not None and worker.state in (WorkerState.READY, WorkerState.LEAVING)
 

@@ -66,20 +66,20 @@ class Workflow(Protocol):
         """Do what follows from the state of the ledger."""
 
     def on_update(self, before: Version, after: Version) -> None:
-        """The parameters went from one version to another."""
+        """Follow an update of the parameters from one version to another."""
 
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         """Return the effects that save the state of a job that was stopped, or has failed."""
 
     def is_frozen(self, name: str, version: Version) -> bool:
-        """A frozen version is there; False when it was not requested."""
+        """Handle that a frozen version is there; False when it was not requested."""
 
     @property
     def final_version(self) -> Version | None:
         """Version that is exported; None before it is frozen."""
 
     def output_finished(self) -> bool:
-        """The output is complete; False when it was not requested."""
+        """Handle that the output is complete; False when it was not requested."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the next master needs besides the ledger's rounds, as JSON-able values."""
@@ -183,7 +183,7 @@ class Training:
             self._finish_training()
 
     def _end_epochs(self) -> None:
-        """Epochs end in their order, whatever the order in which their last tasks are done."""
+        """End epochs in their order, whatever the order in which their last tasks are done."""
         while self._ended < self._opened and not self._ledger.is_open(self.main, self._ended):
             self._ended += 1
             epochs = self._settings.num_epochs

@@ -8,12 +8,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 def gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
-    """One value without labels."""
+    """Return a gauge with one value and no labels."""
     return GaugeMetricFamily(name, what, value=value)
 
 
 def gauges(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    """A value for each value of one label."""
+    """Return a family of gauges, one for each label value."""
     family = GaugeMetricFamily(name, what, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)

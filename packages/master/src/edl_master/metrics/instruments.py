@@ -148,5 +148,5 @@ class Metrics:
         self.registry.register(collector)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus's text format."""
+        """Return everything, in Prometheus's text format."""
         return generate_latest(self.registry)

@@ -91,7 +91,7 @@ class WorkerCounters(Collector):
             self._last[worker] = _Counted(instance, taken)
 
     def forget(self, worker: int, instance: str) -> None:
-        """An instance is gone; its counts stay."""
+        """Forget an instance that is gone; its counts stay."""
         with self._lock:
             if (last := self._last.get(worker)) is not None and last.instance == instance:
                 del self._last[worker]
@@ -118,7 +118,7 @@ class WorkerCounters(Collector):
 
 
 def _parse(series: str) -> tuple[str, str, _Labels] | None:
-    """Name, suffix and labels of a series as Prometheus writes it, if it is to be carried."""
+    """Parse name, suffix and labels of a Prometheus series; None if it is not carried."""
     name, _, rest = series.partition("{")
     labels = _LABEL.findall(rest)
     if CARRIED.get(name) != tuple(label for label, _ in labels):

@@ -42,7 +42,7 @@ class RemoteFiles:
         self.scratch = scratch
 
     def fetch(self) -> Path:
-        """The checkpoint that this server is to restore.
+        """Return the checkpoint that this server is to restore.
 
         Raises:
             EdlError: the master refuses.

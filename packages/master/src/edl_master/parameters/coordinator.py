@@ -211,7 +211,7 @@ class Coordinator:
             return ledger.grant(task, token, holder)
 
     def revoke(self, task: TaskKey, token: Token) -> None:
-        """This token may push no more."""
+        """Reject further pushes with this token."""
         with self._changing_if_made() as ledger:
             if ledger and not ledger.revoke(task, token):
                 self._changed.notify_all()  # no permit became free; its holder may wait for one
@@ -288,7 +288,7 @@ class Coordinator:
             return self._stores.take_snapshot(self._ledger.describe(), place)
 
     def end_waits(self) -> None:
-        """The job is over: end all waiting."""
+        """End all waiting: the job is over."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -296,7 +296,7 @@ class Coordinator:
     # --- statistics ---------------------------------------------------------------------------
 
     def tables(self) -> TableStatistics:
-        """Sizes of the embedding tables; empty while there is no model."""
+        """Return the sizes of the embedding tables; empty while there is no model."""
         return self._stores.tables() if self._ledger else TableStatistics()
 
     # --- inside ----------------------------------------------------------------------------

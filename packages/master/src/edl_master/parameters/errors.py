@@ -11,7 +11,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 @contextmanager
 def translate_payload_errors() -> Iterator[None]:
-    """Payloads that no worker of this version sends are a usage error, not an internal one."""
+    """Translate the errors of payloads that no worker of this version sends into USAGE."""
     try:
         yield
     except PayloadError as error:
@@ -25,7 +25,7 @@ def translate_payload_errors() -> Iterator[None]:
 
 @contextmanager
 def translate_missing_versions() -> Iterator[None]:
-    """A name without a frozen version is VERSION_NOT_FOUND."""
+    """Translate a name without a frozen version into VERSION_NOT_FOUND."""
     try:
         yield
     except KeyError as error:
@@ -35,5 +35,5 @@ def translate_missing_versions() -> Iterator[None]:
 
 
 def not_ready(what: str = "no worker has described its model yet") -> EdlError:
-    """The error for calls that come too early."""
+    """Return the error for calls that come too early."""
     return EdlError(ErrorCode.NOT_READY, what, where="parameters")

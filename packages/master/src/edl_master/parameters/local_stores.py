@@ -34,7 +34,7 @@ class SnapshotFutures:
         self._labels = 0
 
     def new(self) -> tuple[str, SnapshotFuture]:
-        """A future, and the label for its command."""
+        """Return a future, and the label for its command."""
         self._labels += 1
         label, future = str(self._labels), SnapshotFuture()
         self._futures[label] = future

@@ -213,7 +213,7 @@ class LockedShard:
             log.warning("a worker waited %.1f s for command %d", waited_s, log_index)
 
     def end_waits(self) -> None:
-        """The job is over: end all waiting."""
+        """End all waiting: the job is over."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -269,7 +269,7 @@ class LockedShard:
 
     @contextmanager
     def read(self, request: ReadRequest, log_index: int = 0) -> Iterator[Reading]:
-        """Values for a worker, in memory that is its own as long as the context lasts.
+        """Read values for a worker, into memory that is its own until the context ends.
 
         Raises:
             EdlError: VERSION_NOT_FOUND if nothing is frozen under that name.
@@ -297,7 +297,7 @@ class LockedShard:
     def scan_rows(
         self, frozen: str, table: int, start: int, most: int, log_index: int = 0
     ) -> ScannedRows:
-        """Some of the rows of a frozen version.
+        """Return some of the rows of a frozen version.
 
         Args:
             frozen: its name.
@@ -317,7 +317,7 @@ class LockedShard:
             return shard.store.scan_rows(frozen, table, start, most)
 
     def tables(self) -> TableStatistics | None:
-        """Sizes of embedding tables; None while that cannot be found out without waiting."""
+        """Return the sizes of embedding tables; None while that would take waiting."""
         if not self._changed.acquire(blocking=False):
             return None
         try:

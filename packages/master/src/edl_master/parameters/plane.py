@@ -169,7 +169,7 @@ class ParameterPlane:
         worker: WorkerId | None = None,
         waiting: WaitLimit | None = None,
     ) -> Iterator[Pulled]:
-        """Values for a worker, in memory that is its own as long as the context lasts.
+        """Read values for a worker, into memory that is its own until the context ends.
 
         Args:
             request: what to read.

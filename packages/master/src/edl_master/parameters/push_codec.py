@@ -47,18 +47,18 @@ def claim_from(message: parameters_pb2.PushClaim, worker: WorkerId) -> PushClaim
 
 
 def compute_s_from(step: parameters_pb2.StepReport) -> float:
-    """How long a step has computed, in seconds; 0 for what is no such time, as NaN."""
+    """Return how long a step has computed, in seconds; 0 for what is no such time, as NaN."""
     return step.compute_s if 0 <= step.compute_s < _MAX_STEP_S else 0.0
 
 
 def key_from(lease: task_pb2.LeaseRef, minibatch: int) -> MinibatchKey:
-    """The key under which the push ledger counts a minibatch; raises as ``task_from``."""
+    """Return the key under which the push ledger counts a minibatch; raises as ``task_from``."""
     held = lease_from(lease)
     return held.task, held.token, minibatch
 
 
 def squares_from(squares: Sequence[float]) -> tuple[float, ...]:
-    """Sums of squares of the gradient's parts, for clipping by norm.
+    """Return the sums of squares of the gradient's parts, for clipping by norm.
 
     Raises:
         EdlError: USAGE; one is negative or not finite.
@@ -74,7 +74,7 @@ def event_from(
     step: parameters_pb2.StepReport,
     result: PushResult,
 ) -> events.MinibatchApplied | events.GradientRejected | None:
-    """The event for the job that a push is; None if the job has had it before."""
+    """Return the event for the job that a push is; None if the job has had it before."""
     match result.outcome:
         case PushOutcome.APPLIED:
             return events.MinibatchApplied(
@@ -93,14 +93,14 @@ def event_from(
 
 
 def outcome_to(outcome: PushOutcome) -> parameters_pb2.PushOutcome.ValueType:
-    """The outcome of a push, as a message."""
+    """Return the outcome of a push, as a message."""
     return _OUTCOMES[outcome]
 
 
 def row_ids_from(
     messages: Iterable[parameters_pb2.TableRows], ids: memoryview
 ) -> tuple[RowIds, ...]:
-    """Requests for rows, whose ids lie one after the other."""
+    """Return the requests for rows, whose ids lie one after the other."""
     found, at = [], 0
     for message in messages:
         found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
@@ -114,7 +114,7 @@ def row_payloads_from(
     values: memoryview,
     layout: Layout,
 ) -> tuple[RowPayload, ...]:
-    """Rows of several tables: all ids, and all values."""
+    """Return the rows of several tables: all ids, and all values."""
     found, at = [], 0
     for wanted in row_ids_from(messages, ids):
         nbytes = len(wanted.ids) // 8 * layout.tables[wanted.table].row_nbytes

@@ -96,5 +96,5 @@ class Stores(Protocol):
         ...
 
     def tables(self) -> TableStatistics:
-        """Sizes of embedding tables, of all stores together."""
+        """Return the sizes of embedding tables, of all stores together."""
         ...

@@ -60,14 +60,14 @@ class RestartCount:
         os.environ[_RESTARTS] = f"{self.total} {self.consecutive} {self.version}"
 
     def next(self, version: Version | None) -> RestartCount:
-        """One more, of a program that continued from this version."""
+        """Return the count after one more restart, from this version."""
         now = -1 if version is None else version
         again = self.total > 0 and now == self.version
         return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)
 
 
 def is_rollback(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this program restarts one of the same process, until ``RestartCount.take``."""
+    """Return whether this program restarts one of the same process, until ``RestartCount.take``."""
     return _RESTARTS in environ
 
 

@@ -177,7 +177,7 @@ def _snapshot(found: Checkpoint) -> Snapshot:
 
 
 def _has_parts(job: JobStateMachine, predictions: PredictionOutput) -> bool:
-    """Whether what the job counts as predicted is there; what it does not is removed."""
+    """Return whether all counted predictions are there, and remove those not counted."""
     counts = job.view(0.0).tasks.get(TaskType.PREDICTION)
     return predictions.resume(
         lambda number: job.is_settled(TaskKey(TaskType.PREDICTION, 0, number)),
@@ -190,7 +190,7 @@ def _newest(
     store: CheckpointStorage | None,
     on_damaged: Callable[[str, str], None],
 ) -> Checkpoint | None:
-    """The newest whole one of all places; an error only if there are some, and none is whole.
+    """Find the newest whole checkpoint of all places; raise if all that exist are damaged.
 
     A store is asked only if there is nothing on this machine: what is there is the job's own, some
     seconds older at most, and the workers of a master that was killed are waiting.
@@ -233,7 +233,7 @@ def _workers_seen(last: LastSeen, *, running: bool = True) -> WorkersSeen:
 def _measure_loss(
     found: Checkpoint, elapsed_s: float, last: LastSeen | None
 ) -> tuple[float, float]:
-    """Seconds of work that are undone, and seconds without a master.
+    """Return the seconds of work that are undone, and seconds without a master.
 
     The clocks are monotonic, unless the machine was restarted in between.
 

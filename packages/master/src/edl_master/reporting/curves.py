@@ -27,6 +27,6 @@ class Curves:
                 self.add(name, point)
 
     def all(self) -> dict[str, list[Point]]:
-        """All curves, in the order in which they began."""
+        """Return all curves, in the order in which they began."""
         with self._lock:
             return {name: curve.points() for name, curve in self._curves.items()}

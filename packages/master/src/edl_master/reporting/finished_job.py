@@ -41,21 +41,21 @@ class FinishedJob:
         self._directory = directory
 
     def status(self) -> job_pb2.JobStatus:
-        """The last status; an empty one if the master never wrote any.
+        """Return the last status; an empty one if the master never wrote any.
 
         If the supervisor has given the master up, the job has failed with that error.
         """
         return read_status(self._directory.path)
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
-        """Events with numbers above ``after``, oldest first."""
+        """Return the events with numbers above ``after``, oldest first."""
         try:
             return read_events(self._directory / job_directory.EVENTS, after, limit)
         except FileNotFoundError:
             return []
 
     def times(self) -> JobTimes:
-        """Where the time of the workers went."""
+        """Return where the time of the workers went."""
         summary = TimelineSummary()
         for spans in read_lines(TimelineFile(self._directory.path).chunks()):
             summary.add(spans)
@@ -66,7 +66,7 @@ class FinishedJob:
         return b""
 
     def is_ready(self) -> bool:
-        """It is: there is nothing that it waits for."""
+        """Return True: there is nothing to wait for."""
         return True
 
 

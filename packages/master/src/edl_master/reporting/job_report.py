@@ -105,7 +105,7 @@ class JobReport:
         return self._final is not None
 
     def status(self) -> job_pb2.JobStatus:
-        """The job as it is now."""
+        """Return the present status of the job."""
         if self._final is not None:
             return self._final
         status = self._status()
@@ -136,11 +136,11 @@ class JobReport:
         self._final = status
 
     def events(self, after: int, limit: int) -> Sequence[job_pb2.Event]:
-        """Events with numbers above ``after``, oldest first."""
+        """Return the events with numbers above ``after``, oldest first."""
         return self._history.event_log.after(after, limit)
 
     def times(self) -> JobTimes:
-        """Where the time of the workers went."""
+        """Return where the time of the workers went."""
         return self._history.timeline.times()
 
     def metrics(self) -> bytes:
@@ -148,7 +148,7 @@ class JobReport:
         return self._registry.text()
 
     def is_ready(self) -> bool:
-        """Whether all parameter servers serve; a job that is over needs none."""
+        """Return whether all parameter servers serve; a job that is over needs none."""
         return self.is_sealed or all(each.state == "serving" for each in self._servers())
 
     def _status(self, finished_at: str = "") -> job_pb2.JobStatus:

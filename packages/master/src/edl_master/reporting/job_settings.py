@@ -12,6 +12,6 @@ _NOT_SHOWN = ("name", "output", "job_dir", "containers", "kubernetes")
 
 
 def settings_of(spec: job_pb2.JobSpec) -> dict[str, str]:
-    """All settings of a job by their dotted names, without what is empty and without passwords."""
+    """Return a job's settings by dotted names, without empty ones and without passwords."""
     described = json_format.MessageToDict(spec, preserving_proto_field_name=True)
     return public_settings(described, _NOT_SHOWN)

@@ -64,7 +64,7 @@ class JobSpans:
                 self._add(f"task {span.task.type}", span.at, span.seconds, facts, failure)
 
     def record_event(self, event: Event) -> None:
-        """An event of the job: snapshots and checkpoints are spans."""
+        """Record an event of the job: snapshots and checkpoints are spans."""
         match event:
             case SnapshotTaken(version, seconds, paused_s):
                 name, failure = "snapshot", ""
@@ -78,7 +78,7 @@ class JobSpans:
         self._add(name, self._clock() - seconds, seconds, facts, failure)
 
     def record_log(self, event: LogEvent) -> None:
-        """An entry of the job's event log: an evaluation lasts from one entry to another."""
+        """Record an entry of the event log: an evaluation lasts from one entry to another."""
         if event.kind == _EVALUATION_STARTED:
             self._evaluation = self._clock(), event
         elif event.kind == _EVALUATION_ENDED and self._evaluation is not None:
@@ -89,7 +89,7 @@ class JobSpans:
             self._add("evaluation", began, self._clock() - began, facts, failure)
 
     def record_job(self, status: job_pb2.JobStatus) -> None:
-        """The job is over: its own span, from the submission to now."""
+        """Record the job's own span, from the submission to now: it is over."""
         now = self._clock()
         submitted = parse_rfc3339(self._submitted_at or status.started_at)
         began = now if submitted is None else submitted

@@ -101,7 +101,7 @@ def phase_to(phase: JobPhase) -> job_pb2.JobState.ValueType:
 
 
 def failed_status(spec: job_pb2.JobSpec, failure: Failure, now: float) -> job_pb2.JobStatus:
-    """The final status of a job that cannot be started.
+    """Return the final status of a job that cannot be started.
 
     Args:
         spec: the job.
@@ -160,7 +160,7 @@ def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:
 
 
 def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
-    """The curves of a status by name."""
+    """Return the curves of a status by name."""
     return {
         curve.name: [Point(point.step, point.at_s, point.value) for point in curve.points]
         for curve in status.curves

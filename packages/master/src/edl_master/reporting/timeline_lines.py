@@ -15,14 +15,14 @@ _LATEST = 1e11
 
 
 def to_lines(spans: Iterable[Span]) -> str:
-    """One line for each span."""
+    """Format each span as a line."""
     return "".join(
         json.dumps(_fields(span), separators=(",", ":"), allow_nan=False) + "\n" for span in spans
     )
 
 
 def read_lines(chunks: Iterable[bytes]) -> Iterator[list[Span]]:
-    """The spans of each chunk.
+    """Yield the spans of each chunk.
 
     Args:
         chunks: of whole lines. A line that a killed master tore, or a later release wrote, is left

@@ -65,26 +65,26 @@ class TimelineRecorder:
     def record_lease(
         self, worker: WorkerId, instance: InstanceId, task: TaskKey, token: Token
     ) -> None:
-        """A worker gets a task."""
+        """Record that a worker gets a task."""
         with self._lock:
             self._timeline.record_lease(self._clock(), worker, instance, task, token)
 
     def record_end(
         self, worker: WorkerId, task: TaskKey, token: Token, outcome: SpanOutcome
     ) -> None:
-        """A worker has said how its work on a task ended; only the holder of the lease counts."""
+        """Record how a worker's work on a task ended; only the holder of the lease counts."""
         with self._lock:
             self._timeline.record_end(self._clock(), worker, task, token, outcome)
 
     def record_exit(self, worker: WorkerId, instance: InstanceId) -> None:
-        """An instance of a worker has ended."""
+        """Record that an instance of a worker has ended."""
         with self._lock:
             self._timeline.record_exit(self._clock(), worker, instance)
 
     def record_heartbeat(
         self, worker: WorkerId, instance: InstanceId, phase: str, counters: Mapping[str, float]
     ) -> None:
-        """A heartbeat with the counters of its worker."""
+        """Record a heartbeat with the counters of its worker."""
         totals = {name: counters.get(series, 0.0) for name, series in _COUNTERS.items()}
         with self._lock:
             self._timeline.record_heartbeat(self._clock(), worker, instance, phase, totals)
@@ -105,7 +105,7 @@ class TimelineRecorder:
             log.warning("the timeline lacks %d spans: the disk was too slow for them", dropped)
 
     def chunks(self) -> Iterator[bytes]:
-        """All lines so far, in chunks; the last chunk has the work in progress."""
+        """Yield all lines so far, in chunks; the last chunk has the work in progress."""
         self.flush()
         yield from self._file.chunks()
         with self._lock:
@@ -114,7 +114,7 @@ class TimelineRecorder:
             yield to_lines(spans).encode()
 
     def times(self) -> JobTimes:
-        """Where the time of the workers went, those of earlier masters of the job included."""
+        """Return where the time of the workers went, under earlier masters too."""
         self._read_earlier()
         with self._summing:
             return self._summary.times()

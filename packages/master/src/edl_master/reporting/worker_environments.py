@@ -23,7 +23,7 @@ class WorkerEnvironments:
         self._by_worker: dict[int, dict[str, str]] = {}
 
     def add(self, worker: int, environment: Mapping[str, str]) -> None:
-        """A worker has registered, and named its versions."""
+        """Keep the versions that a worker has named when it registered."""
         taken = {
             name: visible(" ".join(environment[name].split()))[:_MAX_LENGTH]
             for name in NAMES
@@ -33,7 +33,7 @@ class WorkerEnvironments:
             self._by_worker[worker] = taken
 
     def summary(self) -> dict[str, str]:
-        """The versions of all workers by name; where they differ, each with its workers."""
+        """Return the versions of all workers by name; where they differ, each with its workers."""
         with self._lock:
             by_worker = dict(sorted(self._by_worker.items()))
         return {name: text for name in NAMES if (text := _versions_of(name, by_worker))}

@@ -16,7 +16,7 @@ from edl_proto.v1 import job_pb2, servers_pb2, task_pb2
 def command_to(  # noqa: C901  (one case for each command)
     command: commands.Command, index: int
 ) -> servers_pb2.CommandEntry:
-    """The entry of the command log at ``index``."""
+    """Convert a command to the entry of the command log at ``index``."""
     message = servers_pb2.CommandEntry(index=index)
     match command:
         case commands.CommitInitialValues(worker):
@@ -56,7 +56,7 @@ def command_to(  # noqa: C901  (one case for each command)
 def command_from(  # noqa: C901  (one case for each command)
     message: servers_pb2.CommandEntry,
 ) -> commands.Command:
-    """The command of an entry of the log.
+    """Convert an entry of the command log to its command.
 
     Raises:
         EdlError: USAGE; the command is unknown or malformed.
@@ -105,7 +105,7 @@ def begin_to(
     servers: int,
     restore_from: str,
 ) -> servers_pb2.Begin:
-    """The first message to a parameter server: the job, its model and all the servers."""
+    """Return the first message to a parameter server: the job, its model and all the servers."""
     begin = servers_pb2.Begin(
         job=job,
         model=task_pb2.ModelDescription(
@@ -144,7 +144,7 @@ def begin_to(
 
 
 def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
-    """How the servers apply updates."""
+    """Return how the servers apply updates."""
     match begin.WhichOneof("mode"):
         case "sync":
             return Sync(begin.sync.grads_to_wait, Reduction(begin.sync.reduction))
@@ -155,7 +155,7 @@ def mode_from(begin: servers_pb2.Begin) -> UpdateMode:
 
 
 def model_from(begin: servers_pb2.Begin) -> Layout:
-    """The dense variables and embedding tables of the model."""
+    """Return the dense variables and embedding tables of the model."""
     return Layout(
         codec.variables_from(begin.model.variables), codec.tables_from(begin.model.tables)
     )

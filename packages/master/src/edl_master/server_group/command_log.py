@@ -57,7 +57,7 @@ class CommandLog:
         return self._job.name
 
     def is_place(self, directory: str) -> bool:
-        """Whether snapshots are written there."""
+        """Return whether snapshots are written there."""
         return directory in map(str, self._places.values())
 
     @property
@@ -80,14 +80,14 @@ class CommandLog:
         self._put(command_codec.command_to(command, self._index))
 
     def next_label(self) -> str:
-        """A name for a snapshot that no other one has; later ones sort after it."""
+        """Return a name for a snapshot that no other one has; later ones sort after it."""
         self._labels += 1
         return f"{self._incarnation}-{self._labels:08d}"
 
     def entries(
         self, server: int, is_wanted: Callable[[], bool]
     ) -> Iterator[servers_pb2.CommandEntry]:
-        """All entries for one server, as they come; it ends with the log or the call."""
+        """Yield all entries for one server, as they come; it ends with the log or the call."""
         while is_wanted():
             try:
                 entry = self._queues[server].get(timeout=_POLL_S)

@@ -55,7 +55,7 @@ class ParameterServerGroup:
     def follow(
         self, server: int, address: str, is_wanted: Callable[[], bool]
     ) -> Iterator[servers_pb2.CommandEntry]:
-        """All entries of the log for one server, as they come.
+        """Yield all entries of the log for one server, as they come.
 
         Raises:
             EdlError: USAGE; there is no such server, or it is connected already.
@@ -74,19 +74,19 @@ class ParameterServerGroup:
         yield from self.log.entries(server, is_wanted)
 
     def record_heartbeat(self, server: int, statistics: ServerStatistics | None = None) -> None:
-        """A server has called, perhaps with its statistics."""
+        """Record a call of a server, perhaps with its statistics."""
         with self._changed:
             self._called_at[server] = time.monotonic()
             if statistics is not None:
                 self._statistics[server] = statistics
 
     def report_tables(self, server: int, tables: TableStatistics) -> None:
-        """A server has reported the sizes of its parts of embedding tables."""
+        """Record the sizes of a server's parts of embedding tables."""
         with self._changed:
             self._tables[server] = tables
 
     def report_written(self, server: int, label: str, seconds: float) -> None:
-        """A server has written its part of a snapshot, in so many seconds."""
+        """Record that a server has written its part of a snapshot, in ``seconds``."""
         with self._changed:
             self._written[server] = max(self._written.get(server, ("", 0.0)), (label, seconds))
             self._changed.notify_all()
@@ -100,12 +100,12 @@ class ParameterServerGroup:
     # --- for the rest of the master ----------------------------------------------------------
 
     def addresses(self) -> dict[int, str]:
-        """Addresses of the servers that are connected, by number."""
+        """Return the addresses of the servers that are connected, by number."""
         with self._changed:
             return dict(sorted(self._addresses.items()))
 
     def tables(self) -> TableStatistics:
-        """Sizes of embedding tables, as the servers have reported them last."""
+        """Return the sizes of embedding tables, as the servers have reported them last."""
         with self._changed:
             return sum(self._tables.values(), TableStatistics())
 
@@ -116,18 +116,18 @@ class ParameterServerGroup:
             return dict(sorted(self._statistics.items()))
 
     def silent(self, for_s: float) -> int | None:
-        """A server that has not called for so long; None if there is none."""
+        """Return a server that has not called for ``for_s`` seconds; None if there is none."""
         now = time.monotonic()
         with self._changed:
             return next((n for n, at in self._called_at.items() if now - at > for_s), None)
 
     def extend_deadlines(self) -> None:
-        """The master was held up itself: no call could be served."""
+        """Extend deadlines by a time in which the master itself could serve no call."""
         with self._changed:
             self._called_at = dict.fromkeys(self._called_at, time.monotonic())
 
     def wait_for_all(self, timeout_s: float) -> tuple[str, ...]:
-        """The addresses of all servers, in their order.
+        """Return the addresses of all servers, in their order.
 
         Raises:
             EdlError: NOT_READY; some do not connect in time.

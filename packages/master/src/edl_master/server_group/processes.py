@@ -57,7 +57,7 @@ ServerLauncher = Callable[[Config, Arguments, Callable[[int, str], None]], Serve
 def local_servers(
     config: Config, arguments: Arguments, on_end: Callable[[int, str], None]
 ) -> ServerInstances:
-    """Servers as processes of the master's machine."""
+    """Return servers as processes of the master's machine."""
     count = config.parameter_servers
 
     folders: dict[int, Path] = {}
@@ -136,7 +136,7 @@ class ParameterServers:
         self._processes = self._launch(self._config, arguments, self.mark_lost)
 
     def check(self) -> str:
-        """How a server was lost, in words; empty while all of them run."""
+        """Return how a server was lost, in words; empty while all of them run."""
         now = time.monotonic()
         if now - self._checked_at > _HELD_UP_S:
             self.group.extend_deadlines()
@@ -168,7 +168,7 @@ class ParameterServers:
         restarts.write()
 
     def status(self) -> list[job_pb2.ParameterServerStatus]:
-        """Each server as the job's status has it."""
+        """Return each server as the job's status has it."""
         addresses = self.group.addresses()
         there = "gone" if self.group.over else "serving"
         pids = self._processes.pids if self._processes else ()

@@ -69,7 +69,7 @@ def check_permit(permit: PermitGranted | PermitRefused | None) -> None:
 
 
 def bounded_wait(wait_s: float) -> float:
-    """How long a call may wait."""
+    """Limit the time that a call asks to wait."""
     return min(max(wait_s, 0.0), MAX_WAIT_S)
 
 
@@ -84,7 +84,7 @@ def check_table(table: int, layout: Layout) -> None:
 
 
 def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tuple[int, int]:
-    """Bytes of the ids and of the values of rows, before any of them is read.
+    """Return the bytes of the ids and of the values of rows, before any of them is read.
 
     Raises:
         EdlError: SHAPE_MISMATCH, a table is unknown or appears twice, or these are too many.

@@ -122,7 +122,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
 
 
 def _asked_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:
-    """The minimum and maximum that a request asks for; without a maximum it is the minimum.
+    """Return the minimum and maximum that a request asks for; without a maximum it is the minimum.
 
     Raises:
         EdlError: USAGE; no job can have them.

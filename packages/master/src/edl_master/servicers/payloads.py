@@ -127,7 +127,7 @@ class PayloadTransfer:
     def _receive_rows(
         self, frames: Frames, target: memoryview, values_start: int, precision: Precision
     ) -> None:
-        """Ids of rows up to ``values_start``, then their values."""
+        """Receive the ids of rows up to ``values_start``, then their values."""
         if precision is Precision.FLOAT32:
             fill(frames, target)
             return
@@ -149,7 +149,7 @@ class PayloadTransfer:
         layout: Layout,
         wanted: Precision,
     ) -> Pieces:
-        """The reply, then values and rows: as wanted, or whole if one has no place in 16 bits."""
+        """Yield the reply, then values and rows: as asked, or whole if one does not fit 16 bits."""
         payloads = [
             (reading.values, self._wire_layout(layout).parameters),
             (reading.rows, rows_span(reading.rows.nbytes)),
@@ -167,19 +167,19 @@ class PayloadTransfer:
                 yield piece
 
     def send_whole(self, parts: Iterable[npt.NDArray[Any]]) -> Pieces:
-        """The bytes of arrays, as they are."""
+        """Yield the bytes of arrays, as they are."""
         for part in parts:
             if part.size:
                 self._sent.inc(part.nbytes)
                 yield part.data.cast("B")
 
     def record_duration(self, method: str, started: float) -> None:
-        """A call was served that began at ``started`` (``time.perf_counter``)."""
+        """Record a served call that began at ``started`` (``time.perf_counter``)."""
         self._durations.labels(method).observe(time.perf_counter() - started)
 
 
 def header_of(message: H, frames: Frames) -> H:
-    """The header of a call.
+    """Return the header of a call.
 
     Raises:
         FrameError: there is none.

@@ -70,7 +70,7 @@ class RowsServicer:
         yield from self._transfer.send_whole((scanned.ids, scanned.rows))
 
     def _check(self, header: Caller) -> Layout:
-        """The layout, if the caller names this incarnation and the same layout."""
+        """Return the layout, if the caller names this incarnation and the same layout."""
         check_incarnation(self._incarnation, header.incarnation)
         layout = self._shard.layout
         check_fingerprint(self._shard.fingerprint, header.layout_fingerprint)

@@ -55,13 +55,13 @@ class TaskFiles:
     results: JobOutput | None
 
     def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
-        """The context in which the job is asked whether a task is complete."""
+        """Open the context in which the job is asked whether a task is complete."""
         if lease.task.type in _WRITING and self.results is not None:
             return self.results.completing(lease, records)
         return nullcontext()
 
     def part_of(self, lease: LeaseGranted) -> str:
-        """Where the holder of a lease writes; empty if its task writes nothing."""
+        """Return where the holder of a lease writes; empty if its task writes nothing."""
         if lease.task.type in _WRITING and self.results is not None:
             return self.results.part_of(events.HeldLease(lease.task, lease.token))
         return ""

@@ -45,7 +45,7 @@ class WireLayout:
 
 
 def rows_span(nbytes: int) -> tuple[Span, ...]:
-    """Rows of so many bytes, as they are kept."""
+    """Return the span of ``nbytes`` bytes of rows, which are sent as they are kept."""
     return (Span(nbytes, quantized=True),)
 
 
@@ -88,7 +88,7 @@ def _dequantize(found: Iterator[memoryview], target: memoryview, precision: Prec
 def send(
     values: memoryview, spans: Sequence[Span], precision: Precision, buffers: BufferPool
 ) -> Pieces:
-    """Pieces of a payload, rounded one after the other as they go."""
+    """Yield the pieces of a payload, each rounded as it is sent."""
     if precision is Precision.FLOAT32:
         yield values
         return
@@ -109,7 +109,7 @@ def send(
 
 
 def all_fit(values: memoryview, spans: Sequence[Span], precision: Precision) -> bool:
-    """Whether a payload has no number that is beyond all numbers of 16 bits."""
+    """Return whether all numbers of a payload fit into 16 bits."""
     if precision is Precision.FLOAT32:
         return True
     at = 0
@@ -122,7 +122,7 @@ def all_fit(values: memoryview, spans: Sequence[Span], precision: Precision) -> 
 
 
 def nbytes_of(values: memoryview, spans: Sequence[Span], precision: Precision) -> int:
-    """Bytes of a payload that are sent, which may be none."""
+    """Return the bytes of a payload that are sent, which may be none."""
     return wire_nbytes(spans, precision) if values.nbytes else 0
 
 

@@ -56,7 +56,7 @@ class AppliedCounts:
         return entry.applied
 
     def is_live(self, task: TaskKey, token: Token, worker: WorkerId | None = None) -> bool:
-        """Whether ``token`` may push for ``task``.
+        """Return whether ``token`` may push for ``task``.
 
         Args:
             worker: who names the token; None: the holder of the lease.
@@ -111,12 +111,12 @@ class AppliedCounts:
         entry.records += records
 
     def counts(self) -> dict[TaskKey, AppliedCount]:
-        """The count of each open task."""
+        """Return the count of each open task."""
         entries = self._entries.items()
         return {task: AppliedCount(entry.applied, entry.records) for task, entry in entries}
 
     def describe(self) -> list[list[Any]]:
-        """All entries as plain values; ``restore`` reads them."""
+        """Return all entries as plain values; ``restore`` reads them."""
         return [
             [
                 *(str(task.type), task.round, task.number),
@@ -127,7 +127,7 @@ class AppliedCounts:
 
     @classmethod
     def counts_of_description(cls, entries: Iterable[Sequence[Any]]) -> dict[TaskKey, AppliedCount]:
-        """The count of each open task, as ``describe`` returned it."""
+        """Return the count of each open task, as ``describe`` returned it."""
         counts = cls()
         counts.restore(entries)
         return counts.counts()

@@ -36,7 +36,7 @@ class Executor(Protocol):
 
 @cache
 def kernel(name: str, module: str = "kernels") -> Callable[..., Any]:
-    """A compiled loop by name; the first call loads numba."""
+    """Return a compiled loop by name; the first call loads numba."""
     function: Callable[..., Any] = getattr(
         importlib.import_module(f"edl_master.core.parameters.{module}"), name
     )
@@ -62,7 +62,7 @@ def slices(start: int, stop: int, step: int = SLICE) -> Iterable[slice]:
 
 
 def read_only(array: Array) -> Array:
-    """A view that loops only read from.
+    """Return a view that loops only read from.
 
     Every array that is only read goes to the loops as such a view: to the compiler it is a type
     of its own, and a second type would be compiled in the middle of a push.
@@ -95,7 +95,7 @@ def sum_of_squares(array: Array, executor: Executor | None) -> float:
 
 
 def all_finite(arrays: Iterable[Array], executor: Executor | None) -> bool:
-    """Whether no element is an infinity or not a number."""
+    """Return whether no element is an infinity or not a number."""
     largest = kernel("largest_magnitude")
     jobs: list[Job[bool]] = []
     for array in arrays:

@@ -97,7 +97,7 @@ class CombinedUpdater:
         return any(finished)
 
     def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
-        """The ``shared_sums`` of a gradient, or of a part of one, optimizer by optimizer."""
+        """Return the ``shared_sums`` of a gradient, or of a part of one, optimizer by optimizer."""
         return tuple(
             square for updater in self._updaters for square in updater.squares(gradient, rows)
         )

@@ -53,7 +53,7 @@ class CopyOnWriteView:
         return out if dtype is None else out.astype(dtype, copy=False)
 
     def pieces(self) -> Iterator[Array]:
-        """The elements in order; each piece can be read once.
+        """Yield the elements in order; each piece can be read once.
 
         A piece is valid until the next one is asked for.
         """
@@ -68,7 +68,7 @@ class CopyOnWriteView:
             yield piece
 
     def is_of(self, array: Array) -> bool:
-        """Whether this is a view of the array."""
+        """Return whether this is a view of the array."""
         return self._living is array
 
     def find_unpreserved(self) -> list[int]:
@@ -119,7 +119,7 @@ class CopyOnWriteViews:
         self._held: weakref.WeakSet[CopyOnWriteView] = weakref.WeakSet()
 
     def take(self, array: Array) -> CopyOnWriteView:
-        """A view of an array as it is now; ``preserve`` has to be called before each change."""
+        """Return a view of an array as it is now; call ``preserve`` before each change."""
         view = CopyOnWriteView(array)
         self._held.add(view)
         return view

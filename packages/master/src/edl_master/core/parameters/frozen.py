@@ -28,7 +28,7 @@ class FrozenVersions:
             self._kept[name] = version, copies, take_view()
 
     def get(self, name: str) -> tuple[Version, Arenas, RowsView]:
-        """The version, values and rows kept under ``name``.
+        """Return the version, values and rows kept under ``name``.
 
         Raises:
             KeyError: there are none.

@@ -37,7 +37,7 @@ def shrink(sum_of_squares: float, limit: float) -> float:
 
 
 def shared_sums(clipping: Clipping, tables: int) -> int:
-    """How many sums of squares it takes that run over what several servers have.
+    """Return how many sums of squares it takes that run over what several servers have.
 
     The norm of all variables is one. That of an embedding table's gradient runs over its rows,
     which are everywhere; a variable that is clipped by its norm is on one server as a whole.

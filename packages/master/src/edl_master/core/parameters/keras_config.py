@@ -47,7 +47,7 @@ def foreign_class(serialized: Mapping[str, Any], option: str, remedy: str) -> Op
 
 
 def read_fields(owner: str, kind: type[Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that ``config`` gives for a dataclass's fields.
+    """Return the values that ``config`` gives for a dataclass's fields.
 
     ``name`` is for people and carries no meaning. An unknown option that is off (None or False)
     asks for nothing.

@@ -347,7 +347,7 @@ def sum_of_squares(g: Array) -> float:
 
 @compile_lazily
 def largest_magnitude(bits: Array, mask: int) -> int:
-    """The largest of ``bits & mask``, where ``mask`` (of the same unsigned dtype) drops the sign.
+    """Return the largest of ``bits & mask``; ``mask``, of the same dtype, drops the sign.
 
     Floats order as their bits do, and the exponent of infinities and NaNs is the largest there
     is: one integer maximum, which vectorises, shows whether all numbers are finite.

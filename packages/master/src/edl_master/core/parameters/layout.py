@@ -139,7 +139,7 @@ class Layout:
         return self.gradient_nbytes + self.state_nbytes
 
     def arenas(self, *, trainable: bool) -> tuple[ArenaKey, ...]:
-        """The arenas of one kind."""
+        """Return the arenas of one kind."""
         return tuple(key for key in self.sizes if key.trainable == trainable)
 
     def mismatch(self, other: Layout) -> str | None:
@@ -158,11 +158,11 @@ class Layout:
         return table_spec.mismatch(self.tables, other.tables)
 
     def describe(self) -> list[list[Any]]:
-        """The layout as plain values that JSON can hold; ``from_description`` reads them."""
+        """Return the layout as plain values that JSON can hold; ``from_description`` reads them."""
         return [[v.name, list(v.shape), v.dtype, v.trainable] for v in self.variables]
 
     def describe_tables(self) -> list[dict[str, Any]]:
-        """The tables likewise."""
+        """Return the tables as plain values that JSON can hold."""
         return [table.describe() for table in self.tables]
 
     @classmethod

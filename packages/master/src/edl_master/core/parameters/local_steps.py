@@ -91,7 +91,7 @@ class DifferenceUpdater:
 def make_updater(
     mode: UpdateMode, optimizer: Optimizer, layout: Layout, executor: Executor | None
 ) -> UpdateRule:
-    """The updater of a store in this mode."""
+    """Return the updater of a store in this mode."""
     if is_local(mode):
         return DifferenceUpdater(optimizer, executor)
     if optimizer.others:
@@ -100,7 +100,7 @@ def make_updater(
 
 
 def is_local(mode: UpdateMode) -> bool:
-    """Whether workers make local steps."""
+    """Return whether workers make local steps."""
     return isinstance(mode, Async) and mode.local
 
 

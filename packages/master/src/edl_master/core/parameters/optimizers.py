@@ -158,7 +158,7 @@ class Optimizer:
         yield from ((other.optimizer, other.variables) for other in self.others)
 
     def rate_at(self, iteration: int, given: float | None) -> np.float32:
-        """The learning rate of an update: the given one, or that of the schedule."""
+        """Return the learning rate of an update: the given one, or that of the schedule."""
         return self.learning_rate(iteration) if given is None else np.float32(given)
 
 

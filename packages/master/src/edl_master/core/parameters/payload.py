@@ -59,7 +59,7 @@ class PayloadCodec:
         self._runs.append(_Run(place.arena, in_arena, in_payload))
 
     def view(self, payload: Payload) -> dict[ArenaKey, Array]:
-        """The payload as read-only arenas, without a copy where it lies as an arena does.
+        """Return the payload as read-only arenas, without a copy where it lies as an arena does.
 
         Raises:
             PayloadError: the payload's size is wrong.
@@ -127,7 +127,7 @@ def check_size(what: str, payload: Payload, nbytes: int) -> None:
 
 
 def size_of(payload: Payload) -> int:
-    """Bytes of a payload."""
+    """Return the bytes of a payload."""
     return payload.nbytes if isinstance(payload, np.ndarray | memoryview) else len(payload)
 
 

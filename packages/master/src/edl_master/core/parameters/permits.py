@@ -49,7 +49,7 @@ class StepPermits:
         self.holders: set[TaskKey] = set()
 
     def available(self, task: TaskKey) -> bool:
-        """Whether a task holds a permit or could have one."""
+        """Return whether a task holds a permit or could have one."""
         return (
             self.capacity is None
             or task in self.holders

@@ -117,7 +117,7 @@ class PushLedger:
         return self._counts.revoke(task, token) and self._end_lease(task)
 
     def revoke_all(self) -> None:
-        """All leases were those of an earlier master, of which no holder is known any more.
+        """Revoke all leases: they are an earlier master's, and their holders are unknown.
 
         Any worker could use them: it would have to name the token, and tokens only count up.
         """
@@ -266,7 +266,7 @@ class PushLedger:
     # --- state -----------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """The state as plain values, for a snapshot; frozen versions and permits are left out."""
+        """Return the state as plain values for a snapshot, without frozen versions and permits."""
         return {
             "mode": describe(self.mode),
             "initialized": self.initialized,

@@ -47,7 +47,7 @@ class Span:
 
 
 def spans_of(variables: Iterable[Variable]) -> tuple[Span, ...]:
-    """A payload of these variables."""
+    """Return the spans of a payload of these variables."""
     found: list[Span] = []
     for variable in variables:
         quantized = variable.trainable and variable.dtype == "float32"
@@ -59,7 +59,7 @@ def spans_of(variables: Iterable[Variable]) -> tuple[Span, ...]:
 
 
 def wire_nbytes(spans: Iterable[Span], precision: Precision) -> int:
-    """Bytes of a payload on the wire."""
+    """Return the bytes of a payload on the wire."""
     return sum(span.wire_nbytes(precision) for span in spans)
 
 
@@ -75,7 +75,7 @@ def quantize(values: Array, out: Array, precision: Precision) -> None:
 
 
 def dequantize(values: Array, out: Array, precision: Precision) -> None:
-    """Numbers of 16 bits as float32, exactly.
+    """Convert numbers of 16 bits to float32, exactly.
 
     Args:
         values: as uint16.
@@ -86,7 +86,7 @@ def dequantize(values: Array, out: Array, precision: Precision) -> None:
 
 
 def fits(values: Array, precision: Precision) -> bool:
-    """Whether all float32 numbers, as uint32, are finite and stay so with 16 bits."""
+    """Return whether all float32 numbers, as uint32, are finite and stay so with 16 bits."""
     largest = kernel("largest_magnitude")
     mask, bound = np.uint32(0x7FFFFFFF), _TOO_LARGE[precision]
     values = read_only(values)

@@ -57,7 +57,7 @@ class SavedParameters:
     shards: tuple[Snapshot, ...] = ()
 
     def model(self) -> Layout:
-        """The layout of the whole model.
+        """Return the layout of the whole model.
 
         Raises:
             SnapshotError: the snapshot has an unknown format.
@@ -70,12 +70,12 @@ class SavedParameters:
     def shard(
         self, model: Layout, shard: ShardLayout, optimizer: Optimizer, owned: OwnedIds | None = None
     ) -> Snapshot:
-        """The snapshot of one shard; see ``reshard`` for the arguments."""
+        """Return the snapshot of one shard; see ``reshard`` for the arguments."""
         return reshard(self.shards or (self.coordinator,), model, shard, optimizer, owned)
 
 
 def shared_sum_count(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
-    """How many sums of squares of each gradient servers have to exchange before they clip it."""
+    """Return how many sums of squares servers exchange before they clip a gradient."""
     if servers == 1 or is_local(mode):
         return 0  # with local steps the optimizers of workers clip
     return sum(shared_sums(one.clipping, len(model.tables)) for one in optimizer.each)
@@ -113,7 +113,7 @@ def shard_layouts(
 
 
 def whole_model(model: Layout) -> ShardLayout:
-    """The shard of a master without parameter servers."""
+    """Return the shard of a master without parameter servers."""
     return ShardLayout(0, model.parameter_nbytes, model)
 
 
@@ -122,7 +122,7 @@ NO_SHARD = ShardLayout(0, 0, Layout(()))
 
 
 def shard_optimizer(optimizer: Optimizer, layout: Layout) -> Optimizer:
-    """The optimizer of one shard, without the names of variables of other shards."""
+    """Return the optimizer of one shard, without the names of variables of other shards."""
     names = {v.name for v in layout.variables} | {t.name for t in layout.tables}
     others = tuple(
         ParameterGroup(shard_optimizer(other.optimizer, layout), other.variables & names)
@@ -138,7 +138,7 @@ def reshard(
     optimizer: Optimizer,
     owned: OwnedIds | None = None,
 ) -> Snapshot:
-    """The snapshot of one shard, from snapshots of any number of shards.
+    """Return the snapshot of one shard, from snapshots of any number of shards.
 
     Args:
         saved: snapshots of one moment, in the order of the servers; one, if the master held all.
@@ -196,7 +196,7 @@ def _check_clipping(model: Layout, optimizer: Optimizer, mode: UpdateMode) -> No
 
 
 def _nearest_boundary(model: Layout, wanted: int, *, apart: bool) -> int:
-    """The boundary nearest to a byte: between two elements, or (``apart``) two variables."""
+    """Return the boundary nearest to a byte: between two elements, or (``apart``) two variables."""
     at = 0
     for variable in model.variables:
         end = at + variable.nbytes
@@ -224,7 +224,7 @@ def _overlapping(model: Layout, start: int, stop: int) -> Iterator[Variable]:
 
 
 def _elements_before(model: Layout, start: int, key: ArenaKey) -> int:
-    """How many elements of an arena are sent before a byte of the payload."""
+    """Return how many elements of an arena are sent before a byte of the payload."""
     at = found = 0
     for variable in model.variables:
         if (variable.trainable, variable.dtype) == (key.trainable, key.dtype):
@@ -237,7 +237,7 @@ def _elements_before(model: Layout, start: int, key: ArenaKey) -> int:
 
 
 def _elements(arrays: Sequence[Array], start: int, stop: int) -> Array:
-    """Elements ``start`` to ``stop`` of the concatenation of flat arrays."""
+    """Return the elements ``start`` to ``stop`` of the concatenation of flat arrays."""
     pieces, at = [], 0
     for array in arrays:
         pieces.append(array[max(start - at, 0) : max(stop - at, 0)])
@@ -276,7 +276,7 @@ def _accumulated_rows(
 
 
 def _table(saved: Sequence[Snapshot], number: int) -> dict[str, Any]:
-    """The description of a table without its rows; clocks are those of the latest shard."""
+    """Return the description of a table without its rows; clocks are those of the latest shard."""
     all_ = [one.meta["tables"][number] for one in saved]
     latest = {name: max(one[name] for one in all_) for name in ("now", "added")}
     return {**all_[0], **latest, "swept": 0}

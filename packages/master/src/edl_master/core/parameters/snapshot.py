@@ -40,7 +40,7 @@ class Snapshot:
     arrays: dict[str, Stored]
 
     def layout(self) -> Layout:
-        """The layout of the arrays.
+        """Return the layout of the arrays.
 
         Raises:
             SnapshotError: the snapshot is of a format that is not known here.

@@ -105,11 +105,11 @@ class ParameterStore:
         self._values.store(values, out)
 
     def frozen_version(self, name: str) -> Version:
-        """The version that is frozen under a name; ``KeyError`` if none is."""
+        """Return the version that is frozen under a name; ``KeyError`` if none is."""
         return self._frozen.get(name)[0]
 
     def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:
-        """Bytes of rows.
+        """Return the bytes of rows.
 
         Raises:
             PayloadError: there is no such table, or ids are cut short.
@@ -133,7 +133,7 @@ class ParameterStore:
         self._tables.read(wanted, out, view)
 
     def scan_rows(self, frozen: str, table: int, start: int, most: int) -> ScannedRows:
-        """Some of the rows that gradients have reached, of a frozen version.
+        """Return some of the rows that gradients have reached, of a frozen version.
 
         Raises:
             KeyError: nothing is frozen under this name.
@@ -143,7 +143,7 @@ class ParameterStore:
         return self._tables.scan(table, view, start, most)
 
     def tables(self) -> TableStatistics:
-        """Sizes of the embedding tables."""
+        """Return the sizes of the embedding tables."""
         return TableStatistics(self._tables.rows(), self._tables.nbytes)
 
     # --- before a commit: may fail, changes no value -----------------------------------------
@@ -177,7 +177,7 @@ class ParameterStore:
             self._tables.check_unique(payload)
 
     def squares(self, prepared: PreparedGradient) -> tuple[float, ...]:
-        """The ``clipping.shared_sums`` of a part of a gradient."""
+        """Return the ``clipping.shared_sums`` of a part of a gradient."""
         rows = {number: gradient.values for number, gradient in prepared.rows.items()}
         return self._updater.squares(prepared.values, rows)
 
@@ -264,7 +264,7 @@ class ParameterStore:
     # --- snapshots -------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """The state as it is now, apart from frozen versions.
+        """Return the state as it is now, apart from frozen versions.
 
         The arrays are views: they are copied when they are read, or when they are about to change.
         So this takes no time, and others may read them while updates continue.
@@ -298,7 +298,7 @@ class ParameterStore:
         layout: Layout | None = None,
         executor: Executor | None = None,
     ) -> Self:
-        """A store that continues where a snapshot was taken, as if there had been no stop.
+        """Return a store that continues where a snapshot was taken, as if there had been no stop.
 
         Args:
             snapshot: the state, which stays as it is.
@@ -343,7 +343,7 @@ class ParameterStore:
     # --- inside ----------------------------------------------------------------------------
 
     def _named_arrays(self) -> Iterator[tuple[str, Array]]:
-        """Everything that a snapshot has of arrays."""
+        """Yield everything that a snapshot has of arrays."""
         groups = self._values.groups()
         groups |= {f"slots/{name}": slot for name, slot in self._updater.slots.items()}
         if self._accumulator and self._accumulator.records:

@@ -79,7 +79,7 @@ class TableSpec:
         return 4 * self.dim
 
     def describe(self) -> dict[str, Any]:
-        """The table as plain values that JSON can hold; ``from_description`` reads them."""
+        """Return the table as plain values that JSON can hold; ``from_description`` reads them."""
         return asdict(self)
 
     @classmethod

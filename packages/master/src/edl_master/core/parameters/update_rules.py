@@ -74,7 +74,7 @@ class KernelRule(Protocol):
         ...
 
     def slots(self) -> tuple[Slot, ...]:
-        """Slots in the order in which the kernel takes them."""
+        """Return the slots in the order in which the kernel takes them."""
         ...
 
     def advance(self, step: int, memory: Mapping[str, float]) -> Memory:
@@ -82,7 +82,7 @@ class KernelRule(Protocol):
         ...
 
     def factors(self, step: int, lr: Any, memory: Mapping[str, float]) -> Factors:
-        """The kernel's last arguments at step ``step`` (from 1).
+        """Return the kernel's last arguments at step ``step`` (from 1).
 
         Args:
             step: number of the step.

@@ -220,7 +220,7 @@ class Updater:
         return True
 
     def squares(self, gradient: Arenas, rows: Mapping[int, Array]) -> tuple[float, ...]:
-        """The ``shared_sums`` of a gradient, or of a part of one.
+        """Return the ``shared_sums`` of a gradient, or of a part of one.
 
         Args:
             gradient: of the variables.
@@ -286,7 +286,7 @@ class Updater:
             slot.view(self.slots)[...] = slot.initial
 
     def _ranges(self) -> Iterator[tuple[ArenaKey, int, int]]:
-        """The elements that are updated, as few ranges as possible."""
+        """Yield the elements that are updated, as few ranges as possible."""
         last: tuple[ArenaKey, int, int] | None = None
         for each in self._segments:
             if last is not None and (last[0], last[2]) == (each.arena, each.start):
@@ -299,7 +299,7 @@ class Updater:
             yield last
 
     def _slots_for(self, rule: KernelRule, key: ArenaKey) -> list[Array]:
-        """The arrays that the kernel takes as slots; an unused slot is an empty array."""
+        """Return the arrays that the kernel takes as slots; an unused slot is an empty array."""
         return [
             self.slots[slot.name][key] if slot.used else np.empty(0, key.dtype)
             for slot in rule.slots()

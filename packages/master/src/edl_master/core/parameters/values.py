@@ -52,7 +52,7 @@ class Values:
         self._parameter_codec.pack(arenas, out, self._executor)
 
     def gradient(self, payload: Payload) -> Arenas:
-        """A gradient as arenas.
+        """Return a gradient as arenas.
 
         Raises:
             PayloadError: the payload has not ``layout.gradient_nbytes`` bytes.
@@ -60,7 +60,7 @@ class Values:
         return self._gradient_codec.view(payload)
 
     def state_delta(self, payload: Payload | None) -> Arenas | None:
-        """A state delta as arenas.
+        """Return a state delta as arenas.
 
         Raises:
             PayloadError: the payload has not ``layout.state_nbytes`` bytes.
@@ -87,7 +87,7 @@ class Values:
             np.copyto(self.arenas[key], array)
 
     def not_finite(self, gradient: Arenas, state: Arenas | None) -> str:
-        """Name of the first variable with an infinity or NaN, or an empty string."""
+        """Return the name of the first variable with an infinity or NaN, or an empty string."""
         arenas: dict[ArenaKey, Array] = {**gradient, **(state or {})}
         if arithmetic.all_finite(arenas.values(), self._executor):
             return ""

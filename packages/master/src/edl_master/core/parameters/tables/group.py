@@ -67,7 +67,7 @@ class Tables:
         return self._all[number]
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """Return how many rows each table has."""
         return {table.spec.name: len(table) for table in self._all}
 
     @property
@@ -77,7 +77,7 @@ class Tables:
     # --- reading ---------------------------------------------------------------------------
 
     def nbytes_of(self, wanted: Sequence[RowIds]) -> int:
-        """Bytes of the rows that are asked for.
+        """Return the bytes of the rows that are asked for.
 
         Raises:
             PayloadError: there is no such table, or ids are cut short.
@@ -110,11 +110,11 @@ class Tables:
             at = end
 
     def take_view(self) -> RowsView:
-        """A view of all rows as they are now."""
+        """Return a view of all rows as they are now."""
         return tuple(table.take_view() for table in self._all)
 
     def scan(self, table: int, view: RowsView, start: int, most: int) -> ScannedRows:
-        """Some of the rows of a view, without their slots.
+        """Return some of the rows of a view, without their slots.
 
         Args:
             table: its number.
@@ -135,7 +135,7 @@ class Tables:
     # --- changing --------------------------------------------------------------------------
 
     def gradients(self, payloads: Sequence[RowPayload]) -> dict[int, RowGradient]:
-        """Gradients of rows, without a copy.
+        """Return the gradients of rows, without a copy.
 
         Raises:
             PayloadError: a size is wrong, or a table is unknown or appears twice.
@@ -149,7 +149,7 @@ class Tables:
         return found
 
     def not_finite(self, gradients: RowGradients) -> str:
-        """Name of the first table with an infinity or NaN, or an empty string."""
+        """Return the name of the first table with an infinity or NaN, or an empty string."""
         for number, gradient in gradients.items():
             if not all_finite([gradient.values.reshape(-1)], self._executor):
                 return self._all[number].spec.name
@@ -257,7 +257,7 @@ class AccumulatedRows:
             )
 
     def merge(self) -> dict[int, RowGradient]:
-        """The sums of the gradients of each row."""
+        """Return the sums of the gradients of each row."""
         return {number: merge(parts) for number, parts in enumerate(self._parts) if parts}
 
     def reset(self) -> None:
@@ -280,17 +280,17 @@ class AccumulatedRows:
 
 
 def has_duplicates(ids: Array) -> bool:
-    """Whether an id (int64) appears more than once."""
+    """Return whether an id (int64) appears more than once."""
     return bool(index_kernel("has_duplicates")(read_only(ids), _places(ids.size)))
 
 
 def _places(ids: int) -> Array:
-    """An empty hash table (int32) for so many ids, at most half full in the end."""
+    """Return an empty hash table (int32) for so many ids, at most half full in the end."""
     return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
 
 
 def merge(gradients: Sequence[RowGradient]) -> RowGradient:
-    """One gradient for each id: the sum of all, in their order."""
+    """Merge gradients into one for each id: the sum of all, in their order."""
     if len(gradients) == 1:
         return gradients[0]
     ids = np.concatenate([gradient.ids for gradient in gradients])

@@ -45,7 +45,7 @@ class RowIndex:
         return int((self._masks + 1).sum()) * 12
 
     def find(self, ids: Array) -> tuple[Array, int]:
-        """The rows of ids, ``NOT_THERE`` for those without; and how many have none."""
+        """Return the rows of ids, ``NOT_THERE`` for those without; and how many have none."""
         rows = np.empty(ids.size, np.int32)
         missing = index_kernel("find")(read_only(ids), self._addresses, self._masks, rows)
         return rows, int(missing)

@@ -161,7 +161,7 @@ def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Arra
 
 @compile_lazily
 def has_duplicates(ids: Array, places: Array) -> bool:
-    """Whether any id does; ``places`` as in ``merge``."""
+    """Return whether any id appears more than once; ``places`` is as in ``merge``."""
     mask = places.size - 1
     for i in range(ids.size):
         at = np.int64(mix(ids[i])) & mask

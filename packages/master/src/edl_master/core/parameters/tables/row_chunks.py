@@ -29,14 +29,14 @@ class RowsChunk:
 
 
 def chunks(blocks: Blocks) -> list[RowsChunk]:
-    """The rows of a view, in chunks."""
+    """Return the rows of a view, in chunks."""
     per_row = 12 + 4 * blocks.width
     step = max(1, CHUNK_BYTES // per_row)
     return [RowsChunk(blocks, start, stop) for start, stop in blocks.ranges(step)]
 
 
 def pack(ids: Array, used: Array, rows: Array) -> Array:
-    """The bytes (uint8) of some rows: ids (int64), last uses (uint32), rows (float32)."""
+    """Return the bytes (uint8) of some rows: ids (int64), last uses (uint32), rows (float32)."""
     parts = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (ids, used, rows)]
     return np.concatenate(parts)
 

@@ -36,7 +36,7 @@ _CUT = 0.9544997361036416  # of the standard normal distribution lies between -2
 
 @compile_lazily
 def _inverse_error_function(x):
-    """Giles, "Approximating the erfinv function" (2010), in single precision."""
+    """Compute it as Giles, "Approximating the erfinv function" (2010), in single precision."""
     w = -log((1.0 - x) * (1.0 + x))
     if w < 5.0:
         w -= 2.5
@@ -65,7 +65,7 @@ def _inverse_error_function(x):
 
 @compile_lazily
 def _fill(row, dim, key, seed, kind, center, spread):
-    """The initial row of an id, a function of nothing but the arguments."""
+    """Fill in the initial row of an id, which depends on the arguments alone."""
     if kind == 0:
         for j in range(dim):
             row[j] = center

@@ -25,12 +25,12 @@ _MAX_ROWS = (1 << 31) - 1
 
 
 def next_moment(now: int) -> int:
-    """The next moment."""
+    """Return the moment that follows ``now``."""
     return now % CLOCK + 1
 
 
 def previous_moment(now: int) -> int:
-    """The moment before."""
+    """Return the moment before ``now``."""
     return (now - 2) % CLOCK + 1
 
 
@@ -57,12 +57,12 @@ class Blocks:
         self.limit = 0
 
     def ranges(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges of at most ``rows`` row numbers that cover all of them."""
+        """Yield the ranges of at most ``rows`` row numbers that cover all of them."""
         for start in range(0, self.limit, rows):
             yield start, min(start + rows, self.limit)
 
     def collect(self, start: int, stop: int, columns: int) -> tuple[Array, Array, Array]:
-        """Ids, moments of last use and first ``columns`` numbers of the rows in a range."""
+        """Return ids, moments of last use and first ``columns`` numbers of the rows in a range."""
         n = stop - start
         ids, used = np.empty(n, np.int64), np.empty(n, np.uint32)
         out = np.empty((n, columns), np.float32)
@@ -92,7 +92,7 @@ class RowStore(Blocks):
         return bool(self._views)
 
     def take_view(self) -> Blocks:
-        """The rows as they are now. They stay so: a block is copied before it is changed."""
+        """Return the rows as they are now. They stay so: a block is copied before it is changed."""
         view = Blocks(self.width)
         view.blocks = list(self.blocks)
         view.addresses = self.addresses.copy()
@@ -116,7 +116,7 @@ class RowStore(Blocks):
             self._shared[at] = False
 
     def candidates(self, n: int) -> Array:
-        """Numbers (int32) of ``n`` free rows. They stay free until ``allocate``.
+        """Return numbers (int32) of ``n`` free rows. They stay free until ``allocate``.
 
         Raises:
             RowsExhausted: there are no more.

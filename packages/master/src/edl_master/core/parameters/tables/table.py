@@ -97,7 +97,7 @@ class Table:
         )
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self._index)
 
     @property
@@ -123,7 +123,7 @@ class Table:
         )  # fmt: skip
 
     def take_view(self) -> Blocks:
-        """All rows as they are now; while it is held, no row is dropped."""
+        """Return all rows as they are now; while it is held, no row is dropped."""
         return self._rows.take_view()
 
     # --- changing --------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Table:
         return self._rows.width
 
     def counters(self) -> Array | None:
-        """How often ids without rows came; None if every id is admitted."""
+        """Return how often ids without rows came; None if every id is admitted."""
         return self._admission.counters if self._admission else None
 
     def describe(self) -> dict[str, int]:
