@@ -21,18 +21,21 @@ PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
 INSTALLED = ("edl-client[convert,mlflow,sql]", "edl-builder", "edl-master")
 """With all that they need: proto, runtime and recordio, and no TensorFlow."""
+_PLUG_INS = ("edl.commands", "edl.queries", "edl.trackers", "edl.platforms")
 
-CHECK = """
+CHECK = f"""
 import importlib.metadata as metadata, sys
 import edl, edl_builder.app, edl_master.app.master, edl_proto, elasticdl, recordio
-names = "proto runtime recordio client convert sql mlflow builder master worker"
-for name in names.split():
-    found = metadata.distribution(f"edl-{name}")
+for name in {release.RELEASED}:
+    found = metadata.distribution("edl-" + name)
     assert found.version == edl.__version__ == edl_proto.__version__, name
     assert any("LICENSE" in str(file) for file in found.files), name
     for needed in found.requires or ():
         own = needed.partition("==")[0].partition("[")[0]
-        assert not own.startswith("edl-") or f"=={edl.__version__}" in needed, needed
+        assert not own.startswith("edl-") or "==" + edl.__version__ in needed, needed
+for group in {_PLUG_INS}:
+    for plug_in in metadata.entry_points(group=group):
+        plug_in.load()
 assert "tensorflow" not in sys.modules
 needs = metadata.requires("edl-worker")
 assert any(one.startswith("tensorflow-cpu") and "extra == 'cpu'" in one for one in needs), needs
@@ -40,7 +43,7 @@ assert any(one.startswith("tensorflow-cpu") and "extra == 'cpu'" in one for one 
 
 
 def interpreter(version: str) -> Path | None:
-    """A Python of this version on this machine: on the path, or one of pyenv's."""
+    """Return a Python of this version on this machine: on the path, or one of pyenv's."""
     on_path = shutil.which(f"python{version}")
     of_pyenv = Path.home().glob(f".pyenv/versions/{version}.*/bin/python")
     for python in ([Path(on_path)] if on_path else []) + sorted(of_pyenv):
@@ -51,7 +54,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def install(python: Path, *wanted: str) -> None:
-    """From the cache of packages; the network is asked only for what is missing there."""
+    """Install from the cache of packages, and from the network what is missing there."""
     command = (str(UV), "pip", "install", "-q", "--python", str(python), *wanted)
     if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -76,7 +79,8 @@ def test_wheels_install_into_an_empty_environment(
     subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
     inside = place / "bin" / "python"
     install(inside, "--find-links", str(wheels), *INSTALLED)
-    install(inside, "--no-deps", str(next(wheels.glob("edl_worker-*.whl"))))
+    for name in ("worker", "compat"):  # without TensorFlow
+        install(inside, "--no-deps", str(next(wheels.glob(f"edl_{name}-*.whl"))))
     environ = {"PATH": str(place / "bin"), "HOME": str(tmp_path)}
     subprocess.run([inside, "-I", "-c", CHECK], check=True, env=environ, cwd=tmp_path)
     help_ = subprocess.run(
@@ -96,7 +100,9 @@ DOCUMENTED = sorted(
     {
         command
         for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-        for command in re.findall(r"pip install --find-links dist(?: '[^']+')+", path.read_text())
+        for command in re.findall(
+            r"pip install --find-links dist(?: '[^']+'| edl-\w+)+", path.read_text()
+        )
     }
 )
 """All commands of the documents that install from ``dist/``."""
@@ -104,7 +110,10 @@ DOCUMENTED = sorted(
 
 @pytest.fixture
 def person(wheels: Path, tmp_path: Path) -> Callable[..., str]:
-    """Types a command into a shell, beside ``dist/``, in an empty environment with real pip."""
+    """Return a function that runs a command in a shell, beside ``dist/``, with real pip.
+
+    The environment is empty.
+    """
     (tmp_path / "dist").symlink_to(wheels)
     (pip,) = (ROOT / "tools").glob("pip-*.whl")
 
