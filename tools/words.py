@@ -29,7 +29,6 @@ BUDGETS = {
     "proto": 0,
     "recordio": 26,
     "runtime": 9,
-    "sql": 44,
     "testing": 4,
     "worker": 126,
 }

@@ -77,7 +77,7 @@ def test_the_model_is_one_of_the_package_that_the_file_names(zoo: ZooFolder, mod
     assert type(layer.wrapped).__module__.startswith(module)
 
 
-def trained(optimizer: Any, variable: Any) -> Any:
+def train(optimizer: Any, variable: Any) -> Any:
     """The variable after a dozen updates, all with gradients of their own."""
     for step in range(12):
         gradient = tf.constant([1.0 + step % 3, -0.3 * (step % 2)])
@@ -97,8 +97,8 @@ def test_an_optimizer_in_tensorflow_keeps_its_learning_rate(zoo: ZooFolder, rate
     zoo.write("mine.py", REST + LOSS + IN_TENSORFLOW.replace("SGD(lr,", f"SGD({rate},"))
     optimizer = zoo.load("mine").optimizer
     former = __import__("mine").optimizer()
-    found = trained(optimizer, keras.Variable([1.0, -2.0]))
-    np.testing.assert_allclose(found, trained(former, tf.Variable([1.0, -2.0])), rtol=1e-5)
+    found = train(optimizer, keras.Variable([1.0, -2.0]))
+    np.testing.assert_allclose(found, train(former, tf.Variable([1.0, -2.0])), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_an_optimizer_of_tf_keras_has_the_same_rule_in_keras_3(made: str) -> Non
 
     optimizer = of_keras_3(make())
     assert isinstance(optimizer, keras.optimizers.Optimizer)
-    found = trained(optimizer, keras.Variable([1.0, -2.0]))
-    expected = trained(make(), tf.Variable([1.0, -2.0]))
+    found = train(optimizer, keras.Variable([1.0, -2.0]))
+    expected = train(make(), tf.Variable([1.0, -2.0]))
     # Those of legacy add epsilon at another place.
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 

@@ -80,29 +80,29 @@ def test_records_pass_through(edl: Call) -> None:
 
 
 def test_what_is_wrong_names_the_object(edl: Call) -> None:
-    def refused(*args: str, code: int = 3) -> str:
+    def refuse(*args: str, code: int = 3) -> str:
         return edl("data", "convert", *args, "--to", "out", code=code).err
 
-    assert f"{PLACE}/none.csv: nothing matches" in refused(f"{PLACE}/none.csv")
-    assert "images and idx files" in refused(f"{PLACE}/t.csv", "--format", "idx", code=2)
-    assert "images are converted from one folder" in refused(PLACE, "--format", "images", code=2)
+    assert f"{PLACE}/none.csv: nothing matches" in refuse(f"{PLACE}/none.csv")
+    assert "images and idx files" in refuse(f"{PLACE}/t.csv", "--format", "idx", code=2)
+    assert "images are converted from one folder" in refuse(PLACE, "--format", "images", code=2)
     STORE.pipe_file("/bucket/bad.csv", b"x,y\n1,2\n3\n")
-    assert "where: memory:///bucket/bad.csv:3" in refused("memory://bucket/bad.csv")
+    assert "where: memory:///bucket/bad.csv:3" in refuse("memory://bucket/bad.csv")
     STORE.pipe_file("/bucket/bad.parquet", b"PAR1 no")
-    assert "where: memory:///bucket/bad.parquet" in refused("memory://bucket/bad.parquet")
+    assert "where: memory:///bucket/bad.parquet" in refuse("memory://bucket/bad.parquet")
     STORE.pipe_file("/bucket/only/schema.json", b"{}")
-    assert "contains no files" in refused("memory://bucket/only")
-    assert "nothing" in refused("nothing://bucket/t.csv")
+    assert "contains no files" in refuse("memory://bucket/only")
+    assert "nothing" in refuse("nothing://bucket/t.csv")
     assert not Path("out").exists()
 
 
 def test_an_object_that_goes_away_while_it_is_read(
     edl: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(self: object, path: str, **_: object) -> bytes:
+    def raise_missing(self: object, path: str, **_: object) -> bytes:
         raise PermissionError("no more")
 
-    monkeypatch.setattr(type(STORE), "cat_file", gone)
+    monkeypatch.setattr(type(STORE), "cat_file", raise_missing)
     told = edl("data", "convert", f"{PLACE}/t.csv", "--to", "out", code=3).err
     assert "the store denies access: no more" in told
 

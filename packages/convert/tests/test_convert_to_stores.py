@@ -42,7 +42,7 @@ def edl(
         STORE.rm("/bucket", recursive=True)
 
 
-def stored() -> list[str]:
+def list_stored() -> list[str]:
     return sorted(path.removeprefix("/bucket/of/mine/") for path in STORE.find("/bucket"))
 
 
@@ -53,9 +53,9 @@ def test_a_folder_with_parts(edl: Call) -> None:
     ).json
     assert done["output"] == f"{PLACE}/rows"
     assert {recordio.open_source(file).format for file in done["files"]} == {"recordio"}
-    assert {f"rows/{name}" for name in ("labels.json", "schema.json")} <= set(stored())
+    assert {f"rows/{name}" for name in ("labels.json", "schema.json")} <= set(list_stored())
     assert json.loads(STORE.cat_file("/bucket/of/mine/rows/schema.json"))["rows"] == 100
-    found = [file for file in stored() if file.endswith(".recordio")]
+    found = [file for file in list_stored() if file.endswith(".recordio")]
     assert [f"{PLACE}/{file}" for file in found] == sorted(done["files"])
     told = edl("data", "convert", "t.csv", "--split", "0.5", "--to", f"{PLACE}/more").out
     assert f"in {PLACE}/more/train" in told
@@ -63,7 +63,7 @@ def test_a_folder_with_parts(edl: Call) -> None:
 
 def test_one_file(edl: Call) -> None:
     edl("data", "convert", "t.csv", "--to", f"{PLACE}/rows.recordio")
-    assert stored() == ["rows.recordio", "rows.schema.json"]
+    assert list_stored() == ["rows.recordio", "rows.schema.json"]
     source = recordio.open_source(f"{PLACE}/rows.recordio")
     assert source.count() == 100
     (record,) = source.read(99, 100)
@@ -75,7 +75,7 @@ def test_the_description_comes_last(edl: Call, monkeypatch: pytest.MonkeyPatch) 
     before: list[list[str]] = []
 
     def watch(local: Path, place: str) -> None:
-        before.append(stored())
+        before.append(list_stored())
         send(local, place)
 
     monkeypatch.setattr(storage, "send", watch)
@@ -83,7 +83,7 @@ def test_the_description_comes_last(edl: Call, monkeypatch: pytest.MonkeyPatch) 
     files = ["rows/part-00000.recordio", "rows/part-00001.recordio"]
     sign = ".rows.edl-convert"
     assert before == [[sign], [sign, *files]]
-    assert stored() == [*files, "rows/schema.json"]
+    assert list_stored() == [*files, "rows/schema.json"]
 
 
 @pytest.mark.parametrize("fails_at", ["part-00001", "schema.json"])
@@ -102,14 +102,14 @@ def test_an_output_that_the_store_refuses_leaves_nothing(
         *("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows"), code=7
     )
     assert "the store rejected the output: the store denies access: not today" in done.err
-    assert stored() == []
+    assert list_stored() == []
 
 
 def test_what_a_killed_conversion_left_is_replaced(
     edl: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """In the place of SIGKILL: nothing is cleared away in the store."""
+        """Raised in place of SIGKILL: nothing is removed from the store."""
 
     convert = ("data", "convert", "t.csv", "--records-per-file", "50", "--to", f"{PLACE}/rows")
     send = storage.send
@@ -129,9 +129,9 @@ def test_what_a_killed_conversion_left_is_replaced(
             edl(*convert)
     STORE.pipe_file("/bucket/of/mine/rows/part-00002.recordio", b"of more rows")
     left = ["rows/part-00000.recordio", "rows/part-00001.recordio"]
-    assert stored() == [".rows.edl-convert", *left, "rows/part-00002.recordio"]
+    assert list_stored() == [".rows.edl-convert", *left, "rows/part-00002.recordio"]
     edl(*convert)
-    assert stored() == [*left, "rows/schema.json"]
+    assert list_stored() == [*left, "rows/schema.json"]
     STORE.rm("/bucket", recursive=True)
     STORE.pipe_file("/bucket/of/mine/.rows.edl-convert", b'{"host": "other", "folder": "/x"}')
     STORE.pipe_file("/bucket/of/mine/rows/part-00000.recordio", b"")

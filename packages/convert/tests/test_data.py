@@ -310,7 +310,7 @@ def test_what_the_disk_does_not_give_is_not_called_the_output(
 ) -> None:
     import pyarrow.parquet
 
-    def broken(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EIO, "Error reading bytes from file. Detail: [errno 5] …")
 
     # The memory of a process is a file whose first bytes cannot be read.
@@ -319,7 +319,7 @@ def test_what_the_disk_does_not_give_is_not_called_the_output(
     for name in ("t.recordio", "t.parquet"):
         (tmp_path / name).write_bytes(b"content" * 9)
     monkeypatch.setattr(files, "open", lambda *_: BrokenFile("t.recordio"), raising=False)
-    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", broken)
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", fail)
     for command in (
         ("inspect", "t.jsonl"),
         ("inspect", "t.recordio"),
@@ -368,7 +368,7 @@ def test_what_is_no_regular_file_is_not_pointed_to_a_conversion(edl: Call, tmp_p
 def test_a_format_that_is_unknown_has_to_be_named(
     edl: Call, tmp_path: Path, name: str, content: bytes
 ) -> None:
-    """Without its name, the conversion refuses it, too."""
+    """The conversion refuses it without the name, too."""
     (tmp_path / name).write_bytes(content)
     assert f"edl data convert {name} --format" in edl("data", "inspect", name, code=3).err
     assert "--format" in edl("data", "convert", name, "--to", "out", code=3).err

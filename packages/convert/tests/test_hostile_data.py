@@ -1,4 +1,4 @@
-"""Files that nobody would write on purpose, before ``edl data convert`` and ``inspect``."""
+"""Malformed and malicious files, read by ``edl data convert`` and ``inspect``."""
 
 from __future__ import annotations
 

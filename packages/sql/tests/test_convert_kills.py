@@ -19,7 +19,7 @@ from edl_convert.drafts import draft
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
 
 
-def left(place: Path) -> list[str]:
+def list_names(place: Path) -> list[str]:
     return sorted(path.name for path in place.iterdir())
 
 
@@ -43,10 +43,10 @@ def test_what_a_killed_conversion_left_is_removed_by_the_next_one(
             time.sleep(0.02)
         running.kill()
     abandoned = drafts[0].parent
-    assert left(tmp_path) == [abandoned.name, "t.db"]
+    assert list_names(tmp_path) == [abandoned.name, "t.db"]
     make_old(abandoned)
     assert run([*convert, "SELECT 7 AS x UNION ALL SELECT 8"]) == 0
-    assert left(tmp_path) == ["out", "t.db"]
+    assert list_names(tmp_path) == ["out", "t.db"]
     assert recordio.open_source("out/part-00000.recordio").count() == 2
 
 
@@ -56,9 +56,9 @@ def test_what_others_write_or_have_written_stays(tmp_path: Path) -> None:
     for name in (".out.backup", ".other.edl-12345678"):
         (tmp_path / name).mkdir()
         make_old(tmp_path / name)
-    before = left(tmp_path)
+    before = list_names(tmp_path)
     with draft(output) as first:
         make_old(first)
         with draft(output) as second:
-            assert left(tmp_path) == sorted([*before, first.name, second.name])
-    assert left(tmp_path) == before
+            assert list_names(tmp_path) == sorted([*before, first.name, second.name])
+    assert list_names(tmp_path) == before

@@ -246,7 +246,7 @@ def test_statements_come_from_one_place(sql: Call) -> None:
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     """The records of each evaluation, in the place of jobs."""
     found: list[list[dict[str, Any]]] = []
 
@@ -260,7 +260,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     return found
 
 
-def test_each_evaluation_is_a_row_of_a_table(sql: Call, evaluated: list[Any]) -> None:
+def test_each_evaluation_is_a_row_of_a_table(sql: Call, evaluations: list[Any]) -> None:
     statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
     before = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
     first, second = (json.loads(sql("-e", statement, "-o", "json").out)[0] for _ in range(2))
@@ -272,26 +272,26 @@ def test_each_evaluation_is_a_row_of_a_table(sql: Call, evaluated: list[Any]) ->
     database.close()
     assert rows == [("wages", 2, 0.5, 2.0)] * 2
     assert before <= datetime.fromisoformat(times[0][0]) <= datetime.fromisoformat(times[1][0])
-    assert [record["label"][0] for record in evaluated[0]] == [5.5, 2.5]
+    assert [record["label"][0] for record in evaluations[0]] == [5.5, 2.5]
 
 
-def test_a_table_of_other_results_is_left_as_it_is(sql: Call, evaluated: list[Any]) -> None:
+def test_a_table_of_other_results_is_left_as_it_is(sql: Call, evaluations: list[Any]) -> None:
     with sqlite3.connect("my.db") as database:
         known = "model TEXT, evaluated_at TEXT, row_count INT, accuracy REAL"
         database.execute(f"CREATE TABLE results ({known})")
     database.close()
     statement = "SELECT role, wage FROM people TO EVALUATE wages INTO results"
     assert "results has no column loss" in sql("-e", statement, code=2).err
-    assert len(evaluated) == 1
+    assert len(evaluations) == 1
 
 
-def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluated: list[Any]) -> None:
+def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluations: list[Any]) -> None:
     place = Path("models/wages/statement.json")
     about = json.loads(place.read_text())
     about |= {"label": "role", "classes": ["boss", "chief", "clerk"], "texts": {"wage": False}}
     place.write_text(json.dumps(about))
     sql("-e", "SELECT role, wage FROM people TO EVALUATE wages")
-    assert [record["label"][0] for record in evaluated[0]] == [0, 2]
+    assert [record["label"][0] for record in evaluations[0]] == [0, 2]
     statement = "SELECT 'cook' AS role, wage FROM people TO EVALUATE wages"
     failed = run(["sql", "--db", "sqlite:///my.db", "-e", statement])
     assert "'cook', which is not a class of the model" in sql("-e", statement, code=failed).err

@@ -290,7 +290,7 @@ def test_columns_may_have_the_names_of_clauses(
     assert isinstance(found, Train)
     assert (found.select, found.model_def) == ("SELECT train, label FROM t", "a.B")
     assert (found.columns, found.label, found.into) == (columns, label, "m")
-    assert found.text[found.positions.of("LABEL") :].startswith(label)
+    assert found.text[found.positions.find("LABEL") :].startswith(label)
 
 
 def test_a_table_may_have_the_name_of_a_clause() -> None:

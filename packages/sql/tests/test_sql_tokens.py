@@ -20,17 +20,17 @@ HOSTILE = st.text(st.sampled_from("ab'\"`\\;()[]{}-#/*$ \nTO é世"), max_size=1
 WORDS = st.sampled_from(["SELECT", "TO", "TRAIN", "x", "größe", "世界", "3", "1.5e-3", ",", "*"])
 
 
-def quoted(mark: str, content: str, dialect: Dialect) -> str:
+def quote(mark: str, content: str, dialect: Dialect) -> str:
     if dialect is Dialect.MYSQL and mark != "`":
         content = content.replace("\\", "\\\\")
     return mark + content.replace(mark, mark * 2) + mark
 
 
 def texts(dialect: Dialect) -> st.SearchStrategy[str]:
-    own = [st.builds(quoted, st.sampled_from("'\"`"), HOSTILE, st.just(dialect))]
+    own = [st.builds(quote, st.sampled_from("'\"`"), HOSTILE, st.just(dialect))]
     if dialect is Dialect.POSTGRESQL:
         own.append(HOSTILE.filter(lambda it: "$" not in it).map(lambda it: f"$q${it}$q$"))
-        own.append(HOSTILE.map(lambda it: "E" + quoted("'", it.replace("\\", "\\\\"), dialect)))
+        own.append(HOSTILE.map(lambda it: "E" + quote("'", it.replace("\\", "\\\\"), dialect)))
     return st.one_of(own)
 
 

@@ -100,11 +100,11 @@ def test_a_store_that_takes_no_model_is_found_before_rows_are_read(
 
 
 class Killed(BaseException):
-    """In the place of SIGKILL: nothing more is done than ``finally`` and ``with`` do."""
+    """Raised in place of SIGKILL: only ``finally`` and ``with`` still run."""
 
 
 def kill_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Kill every statement that trains when its job has begun; returns the names of the jobs."""
+    """Kill every statement that trains once its job has begun; return the names of the jobs."""
     jobs: list[str] = []
 
     def train(**options: Any) -> JobResult:
@@ -116,7 +116,7 @@ def kill_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write_model(place: str, job: str) -> None:
-    """What the job leaves at the output."""
+    """Write the model that the job leaves at the output."""
     model = model_pb2.TrainedModel(model_def="a.B", job=job)
     system, path = fsspec.core.url_to_fs(place)
     system.makedirs(path, exist_ok=True)
@@ -163,7 +163,7 @@ def test_a_model_of_another_job_is_not_taken_for_the_killed_statement_s(
     kill_statements(monkeypatch)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
-    write_model("models/m", "somebody-elses")
+    write_model("models/m", "another-job")
     told = sql("-e", "SHOW TRAIN m", code=4).err
     assert "no statement has trained a model m" in told
     assert "edl predict --trained-model may still use it" in told
@@ -230,7 +230,7 @@ def test_what_is_kept_about_a_model_goes_with_a_job_that_has_failed(
 
 
 class FakeJobs:
-    """In the place of the catalog, all backends and the watcher of one job."""
+    """A fake of the catalog, all backends and the watcher of one job."""
 
     def __init__(self, is_over: bool) -> None:
         self.is_over = is_over

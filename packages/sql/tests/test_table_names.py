@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edl_sql.language.table_names import joined, same, split
+from edl_sql.language.table_names import find_name, join_name, split
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_schema_and_name(table: str, parts: tuple[str | None, str]) -> None:
 
 @given(st.lists(st.text(st.sampled_from("aB.$ é"), min_size=1), min_size=1, max_size=2))
 def test_parts_are_found_again(parts: list[str]) -> None:
-    assert list(filter(None, split(joined(parts)))) == parts
+    assert list(filter(None, split(join_name(parts)))) == parts
 
 
 def test_upper_and_lower_case() -> None:
-    assert same("ID", ["id"], any_case=True) == "id"
-    assert same("ID", ["id", "ID"], any_case=True) == "ID"
-    assert same("ID", ["id"], any_case=False) is None
+    assert find_name("ID", ["id"], any_case=True) == "id"
+    assert find_name("ID", ["id", "ID"], any_case=True) == "ID"
+    assert find_name("ID", ["id"], any_case=False) is None

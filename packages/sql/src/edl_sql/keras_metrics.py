@@ -29,5 +29,5 @@ BY_SHAPE = frozenset(("accuracy", "acc", "crossentropy", "ce"))
 
 
 def is_known(name: str) -> bool:
-    """Whether Keras has a metric of this name."""
+    """Return whether Keras has a metric of this name."""
     return name in NAMES or name.lower() in BY_SHAPE

@@ -35,11 +35,11 @@ class SqlModels:
         self._place = absolute(place, os.getcwd(), {}).rstrip("/")
 
     def place(self, name: str) -> str:
-        """Where a model of this name is, or will be."""
+        """Return where a model of this name is, or will be."""
         return f"{self._place}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether anything is there under this name.
+        """Return whether anything exists under this name.
 
         Raises:
             EdlError: the store does not answer.
@@ -63,7 +63,7 @@ class SqlModels:
             raise self._unwritable(name, error) from None
 
     def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
-        """Write what ``about`` will read once the model of this job is there.
+        """Write what ``read_description`` returns once the model of this job is there.
 
         Raises:
             EdlError: it cannot be written.
@@ -72,7 +72,7 @@ class SqlModels:
         try:
             if not scheme(place):
                 Path(place).parent.mkdir(parents=True, exist_ok=True)
-            storage.write(place, _encoded(about))
+            storage.write(place, _encode(about))
         except (OSError, storage.StoreError) as error:
             raise self._unwritable(name, error) from None
 
@@ -81,8 +81,8 @@ class SqlModels:
         with contextlib.suppress(FileNotFoundError, storage.StoreError):
             storage.remove_file(self._announcement(name, job))
 
-    def announced(self, name: str) -> list[str]:
-        """The jobs that are to train a model, and those that have failed to.
+    def find_announced_jobs(self, name: str) -> list[str]:
+        """Return the jobs that were announced to train a model, whatever became of them.
 
         Raises:
             EdlError: the store does not answer.
@@ -94,15 +94,15 @@ class SqlModels:
             raise self._unreachable(error) from None
         return sorted(match[1] for match in map(pattern.fullmatch, found) if match)
 
-    def describe(self, name: str, job: str, about: Mapping[str, Any]) -> None:
-        """Write into a trained model what ``about`` will read.
+    def write_description(self, name: str, job: str, about: Mapping[str, Any]) -> None:
+        """Write into a trained model what ``read_description`` returns.
 
         Raises:
             EdlError: it cannot be written.
         """
         place = f"{self.place(name)}/{ABOUT}"
         try:
-            storage.write(place, _encoded(about))
+            storage.write(place, _encode(about))
         except (OSError, storage.StoreError) as error:
             raise EdlError(
                 ErrorCode.OUTPUT_UNWRITABLE,
@@ -113,8 +113,8 @@ class SqlModels:
             ) from None
         self.withdraw(name, job)
 
-    def about(self, name: str) -> dict[str, Any]:
-        """What a statement wrote about the model that it has trained.
+    def read_description(self, name: str) -> dict[str, Any]:
+        """Return what a statement wrote about the model that it trained.
 
         Raises:
             EdlError: there is no such model, it is damaged, or the store does not answer.
@@ -128,19 +128,19 @@ class SqlModels:
             about = self._read(name, self._announcement(name, job))
         except (FileNotFoundError, NotADirectoryError, EdlError):
             raise self._unknown(name) from None
-        with contextlib.suppress(EdlError):  # whoever only reads models can use this one
-            self.describe(name, job, about)
+        with contextlib.suppress(EdlError):  # read access is enough to use the model
+            self.write_description(name, job, about)
         return about
 
     def _read(self, name: str, place: str) -> dict[str, Any]:
-        """What is kept in a file about a model.
+        """Read the description of a model from a file.
 
         Raises:
             FileNotFoundError, NotADirectoryError: there is no such file.
             EdlError: it is damaged, or the store does not answer.
         """
         try:
-            return _checked(json.loads(storage.read(place)))
+            return _check_description(json.loads(storage.read(place)))
         except storage.StoreError as error:
             raise self._unreachable(error) from None
         except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ class SqlModels:
         )
 
     def _announcement(self, name: str, job: str) -> str:
-        """Next to a model: what its statement is, if this job trains it. No job has a dot."""
+        """Return the file, next to a model, that a job announces it in. No job's name has a dot."""
         return f"{self._place}/.{name}.{job}.{ABOUT}"
 
     def _names(self) -> list[str]:
@@ -200,12 +200,12 @@ class SqlModels:
         )
 
 
-def _encoded(about: Mapping[str, Any]) -> bytes:
+def _encode(about: Mapping[str, Any]) -> bytes:
     return (json.dumps(about, indent=2) + "\n").encode()
 
 
-def _checked(about: Any) -> dict[str, Any]:
-    """What is kept about a model, which somebody else may have written.
+def _check_description(about: Any) -> dict[str, Any]:
+    """Return a model's description if it is valid; other programs may have written it.
 
     Raises:
         ValueError: something is missing, or of another kind.

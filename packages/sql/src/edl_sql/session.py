@@ -20,7 +20,7 @@ from edl_convert import api as data_api
 from edl_convert.columns import Cell
 from edl_runtime.images.names import IMAGE_ZOO
 from edl_sql.databases.database import Database
-from edl_sql.databases.names import columns_in_any_case
+from edl_sql.databases.names import ignores_column_case
 from edl_sql.databases.retries import retry_while_unreachable
 from edl_sql.language.selection import check_known, check_label, check_types, check_values, select
 from edl_sql.language.statements import (
@@ -31,14 +31,14 @@ from edl_sql.language.statements import (
     Train,
     parse_statements,
 )
-from edl_sql.language.table_names import same
+from edl_sql.language.table_names import find_name
 from edl_sql.language.tokens import Dialect, dialect_of
 from edl_sql.models import SqlModels
 from edl_sql.statement_checks import (
     check_metrics,
     check_parameters,
-    kinds_of_predictions,
-    shown,
+    find_prediction_kinds,
+    mark_errors,
     source_of_trained,
 )
 from edl_sql.statement_jobs import StatementJobs
@@ -50,16 +50,16 @@ from edl_sql.tables.target_checks import KEY_CHECK_S, check_keys, check_target
 from edl_sql.tables.target_columns import Target
 
 _ZOOS = ("model_zoo", IMAGE_ZOO)
-# Small tables need many passes: so many records are seen at least, but in 100 passes at most.
-_RECORDS_SEEN = 200_000
-_MOST_EPOCHS = 100
+# Small tables need many epochs, so that a model sees enough records.
+_MIN_RECORDS = 200_000
+_MAX_EPOCHS = 100
 _EVERY_RESULT: ResultRow = {"model": "", "evaluated_at": datetime(1970, 1, 1), "row_count": 0}
-"""What all rows of results have."""
+"""The columns that all rows of results have."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlSettings:
-    """What statements leave open: where models and their files are, and the key of rows.
+    """Settings that statements leave open: where models and their files are, and the key of rows.
 
     Attributes:
         models: folder of trained models, each in a folder of its name; a path, or a URI of a store.
@@ -89,7 +89,6 @@ class SqlSession:
 
     Raises:
         Problem: the URL, the password's file or an option is wrong.
-        EdlError: a package is missing.
     """
 
     def __init__(
@@ -114,11 +113,11 @@ class SqlSession:
 
     @property
     def dialect(self) -> Dialect:
-        """What texts and comments of the database look like."""
+        """The syntax of texts and comments in the database."""
         return dialect_of(self._database.backend)
 
     def parse(self, text: str) -> list[Statement]:
-        """The statements of a text.
+        """Parse the statements of a text.
 
         Raises:
             Problem: one of them is wrong; nothing has been done then.
@@ -126,7 +125,7 @@ class SqlSession:
         return parse_statements(text, self.dialect)
 
     def run(self, statement: Statement) -> dict[str, Any]:
-        """What came of a statement, by name.
+        """Run a statement, and return its results by name.
 
         Raises:
             EdlError, Problem: it does not fit the database or the model, or a job failed.
@@ -139,16 +138,16 @@ class SqlSession:
             case Evaluate():
                 return self._evaluate(statement)
             case ShowTrain():
-                with shown(statement.positions, "TRAIN"):
-                    about = self._jobs.about(statement.model)
+                with mark_errors(statement.positions, "TRAIN"):
+                    about = self._jobs.read_description(statement.model)
                 return {"model": statement.model, "statement": about["statement"]}
 
     def _train(self, statement: Train) -> dict[str, Any]:
         output, at = self._models.place(statement.into), statement.positions
-        with shown(at, "INTO"):
+        with mark_errors(at, "INTO"):
             self._jobs.check_free(statement.into)
         zoo = self._model_zoo()
-        with shown(at, "TRAIN"):
+        with mark_errors(at, "TRAIN"):
             source, model = source_of(Path(zoo), statement.model_def)
         if not any(self._options.get(name) for name in ("loss", "optimizer", "input_fn")):
             check_parameters(statement, Path(zoo))
@@ -162,7 +161,7 @@ class SqlSession:
             rows = self._convert(folder, statement.select, columns=chosen.columns, label=label)
             schema = rows.schema or {}
             if label:
-                with shown(at, *(("LABEL",) if statement.label else ("SELECT", label))):
+                with mark_errors(at, *(("LABEL",) if statement.label else ("SELECT", label))):
                     check_label(statement, label, schema, rows.classes)
             if takes_parameter(source, model, "schema"):
                 check_values(schema, at)
@@ -209,15 +208,15 @@ class SqlSession:
     def _predict(self, statement: Predict) -> dict[str, Any]:
         self._database.check_writable()
         at = statement.positions
-        with shown(at, "USING"):
-            about = self._jobs.about(statement.using)
+        with mark_errors(at, "USING"):
+            about = self._jobs.read_description(statement.using)
         names = self._column_names(statement)
-        with shown(at, "SELECT"):
+        with mark_errors(at, "SELECT"):
             for name in about["texts"]:
                 check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
         key = self._key(statement, names)
         target = Target(statement.table, statement.column, key)
-        self._check(target, kinds_of_predictions(about), statement)
+        self._check(target, find_prediction_kinds(about), statement)
         with self._folder() as folder:
             rows = self._convert(folder, statement.select, keys=[key])
             check_types(about["texts"], rows.schema or {}, at)
@@ -259,9 +258,9 @@ class SqlSession:
         """Check before a job that its predictions can be written."""
 
         def check() -> bool:
-            with shown(statement.positions, "PREDICT"):
+            with mark_errors(statement.positions, "PREDICT"):
                 check_target(self._database, target, kinds)
-            with shown(statement.positions, "SELECT", target.key):
+            with mark_errors(statement.positions, "SELECT", target.key):
                 return check_keys(self._database, target, statement.select)
 
         if not retry_while_unreachable(check, self._report):
@@ -269,21 +268,21 @@ class SqlSession:
 
     def _evaluate(self, statement: Evaluate) -> dict[str, Any]:
         at = statement.positions
-        with shown(at, "EVALUATE"):
-            about = self._jobs.about(statement.model)
+        with mark_errors(at, "EVALUATE"):
+            about = self._jobs.read_description(statement.model)
             if "eval_metrics_fn" in statement.settings:
                 source = source_of_trained(self._models.place(statement.model))
                 check_metrics(at, statement.settings, source)
         names = self._column_names(statement)
         label = statement.label or about["label"]
         if label:
-            with shown(at, "LABEL" if statement.label else "SELECT"):
+            with mark_errors(at, "LABEL" if statement.label else "SELECT"):
                 check_known(label, names, "the SELECT, and it is the label")
-        with shown(at, "SELECT"):
+        with mark_errors(at, "SELECT"):
             for name in about["texts"]:
                 check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
         if statement.into:
-            with shown(at, "INTO"):
+            with mark_errors(at, "INTO"):
                 self._database.check_writable()
                 check_insertable(self._database, statement.into, _EVERY_RESULT)
         with self._folder() as folder:
@@ -327,7 +326,7 @@ class SqlSession:
         return column_names(self._database, statement.select, at.text, at.start)
 
     def _convert(self, folder: str, query: str, **options: Any) -> data_api.ConversionResult:
-        """Make records in ``rows`` of the folder."""
+        """Convert the rows of a query to records in ``rows`` of the folder."""
         return retry_while_unreachable(
             lambda: data_api.convert_data(
                 self._url,
@@ -340,24 +339,24 @@ class SqlSession:
         )
 
     def _folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder for the records of one statement."""
+        """Make a temporary folder for the records of one statement."""
         if self._settings.work_dir:
             Path(self._settings.work_dir).mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix="edl-sql-", dir=self._settings.work_dir or None)
 
     def _options_of(self, verb: Verb) -> dict[str, Any]:
-        """The options of a job, as the Python API takes them."""
+        """Return the options of a job, as the Python API takes them."""
         return {name: value for name, value in self._options.items() if verb in BY_NAME[name].verbs}
 
     def _key(self, statement: Predict, names: Sequence[str]) -> str:
-        any_case = columns_in_any_case(self._database.backend)
+        any_case = ignores_column_case(self._database.backend)
         if self._settings.key:
-            named = same(self._settings.key, names, any_case=any_case)
+            named = find_name(self._settings.key, names, any_case=any_case)
             check_known(named or self._settings.key, names, "the SELECT", "--key")
             return named or self._settings.key
-        with shown(statement.positions, "PREDICT"):
+        with mark_errors(statement.positions, "PREDICT"):
             keys = identifying_columns(self._database, statement.table)
-        selected = (same(name, names, any_case=any_case) for name in keys)
+        selected = (find_name(name, names, any_case=any_case) for name in keys)
         found = next(filter(None, selected), None)
         if found is None:
             those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
@@ -382,7 +381,7 @@ class SqlSession:
 
 
 def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings with metrics as Keras spells them: SQLFlow says Accuracy for what fits the model."""
+    """Spell metrics as Keras does: SQLFlow says Accuracy for the one that fits the model."""
     found: dict[str, Any] = dict(settings)
     if isinstance(metrics := found.get("eval_metrics_fn"), str):
         names = [name.strip() for name in metrics.split(",")]
@@ -393,4 +392,4 @@ def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _epochs(rows: int) -> int:
-    return max(1, min(_MOST_EPOCHS, _RECORDS_SEEN // rows))
+    return max(1, min(_MAX_EPOCHS, _MIN_RECORDS // rows))

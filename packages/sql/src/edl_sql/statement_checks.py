@@ -26,8 +26,8 @@ _REAL = ("regressor.", "anomaly.")
 
 
 @contextmanager
-def shown(positions: SqlPositions, clause: str, name: str = "") -> Iterator[None]:
-    """Errors from within show a place in the statement, behind what they say about theirs."""
+def mark_errors(positions: SqlPositions, clause: str, name: str = "") -> Iterator[None]:
+    """Add a place in the statement to the errors that the block raises."""
     try:
         yield
     except (EdlError, Problem) as error:
@@ -47,7 +47,7 @@ def check_parameters(statement: Train, zoo: Path) -> None:
     if known is None:
         return
     for name, value in statement.params.items():
-        with shown(statement.positions, "WITH", name):
+        with mark_errors(statement.positions, "WITH", name):
             if name not in known:
                 raise EdlError(
                     ErrorCode.UNKNOWN_PARAMETER,
@@ -98,7 +98,7 @@ def check_metrics(positions: SqlPositions, settings: Mapping[str, object], sourc
     for name in names:
         if name in own or keras_metrics.is_known(name):
             continue
-        with shown(positions, "WITH", "metrics"):
+        with mark_errors(positions, "WITH", "metrics"):
             raise EdlError(
                 ErrorCode.USAGE,
                 f"neither Keras nor the model's file has a metric {name!r}",
@@ -108,7 +108,7 @@ def check_metrics(positions: SqlPositions, settings: Mapping[str, object], sourc
 
 
 def source_of_trained(place: str) -> str:
-    """The text of a trained model's file, here or in a store; empty if it is not there.
+    """Return the source of a trained model's file, here or in a store; empty if there is none.
 
     Raises:
         EdlError: there is no trained model.
@@ -122,8 +122,8 @@ def source_of_trained(place: str) -> str:
     return ""
 
 
-def kinds_of_predictions(about: Mapping[str, Any]) -> Sequence[Cell]:
-    """What the predictions of a model may be, the likeliest first.
+def find_prediction_kinds(about: Mapping[str, Any]) -> Sequence[Cell]:
+    """Return the kinds of values that a model may predict, the likeliest first.
 
     Args:
         about: what a statement wrote about the model that it has trained.

@@ -12,7 +12,9 @@ from edl.plugins.jobs import JobCatalog, JobWatcher, SilentDisplay, names
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.models import SqlModels
 
-_AGAIN = "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
+_RERUN_REMEDY = (
+    "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
+)
 
 
 class StatementJobs:
@@ -42,7 +44,7 @@ class StatementJobs:
             EdlError: the store of the models does not answer, or takes nothing.
         """
         # Other machines may train models of the same place: of their jobs, nothing is known.
-        known = [job for job in self._models.announced(model) if self._catalog.has(job)]
+        known = [job for job in self._models.find_announced_jobs(model) if self._catalog.has(job)]
         running = [job for job in known if not self._catalog.find(job).status(job).is_over]
         if running:
             raise usage(
@@ -61,23 +63,24 @@ class StatementJobs:
         for job in known:
             self._models.withdraw(model, job)
 
-    def about(self, model: str) -> dict[str, Any]:
-        """What is kept about a model.
+    def read_description(self, model: str) -> dict[str, Any]:
+        """Return what is stored about a model.
 
         Raises:
-            EdlError: as ``SqlModels.about``; of a model that is not there yet, its job is named.
+            EdlError: as ``SqlModels.read_description``; it names the job of a model that does not
+                exist yet.
         """
         try:
-            return self._models.about(model)
+            return self._models.read_description(model)
         except EdlError as error:
             unknown = error.code == ErrorCode.MODEL_NOT_FOUND and not self._models.exists(model)
-            jobs = self._models.announced(model) if unknown else []
+            jobs = self._models.find_announced_jobs(model) if unknown else []
             if not jobs:
                 raise
             raise self._not_there(model, jobs) from None
 
     def _not_there(self, model: str, jobs: Sequence[str]) -> EdlError:
-        """The error for a model that statements have announced, which may be killed."""
+        """Return the error for a model that was announced and does not exist yet."""
         here = [job for job in jobs if self._catalog.has(job)]
         running = [job for job in here if not self._catalog.find(job).status(job).is_over]
         if running:
@@ -98,7 +101,7 @@ class StatementJobs:
 
     @contextmanager
     def training(self, model: str, model_def: str, about: Mapping[str, Any]) -> Iterator[str]:
-        """The name of a job, while it trains a model that statements are to use.
+        """Yield the name of a job that trains a model for later statements.
 
         Args:
             about: what statements have to know about the model.
@@ -114,15 +117,15 @@ class StatementJobs:
                 if not self._may_finish(job):
                     self._models.withdraw(model, job)
                 raise
-            self._models.describe(model, job, about)
+            self._models.write_description(model, job, about)
 
     def _may_finish(self, job: str) -> bool:
-        """Whether a job continues though nobody waits for it; a failed one has no records."""
+        """Return whether a job goes on without this process; a failed one has lost its records."""
         return self._catalog.has(job) and not self._catalog.find(job).status(job).is_over
 
     @contextmanager
     def running(self, subject: str) -> Iterator[str]:
-        """The name of a job, while it runs. Ctrl-C ends it: its records go with the statement.
+        """Yield the name of a job. Ctrl-C stops it, because its records go with the statement.
 
         Args:
             subject: any text that the name is made from.
@@ -146,13 +149,13 @@ class StatementJobs:
             raise self._of_statement(error, job) from None
 
     def _of_statement(self, error: EdlError, job: str) -> EdlError:
-        """The error of a job that has failed: its records go, so it cannot be resumed."""
+        """Return a failed job's error with a remedy that is possible: the records are lost."""
         backend = self._catalog.find(job)
         found = backend.status(job)
         steps = backend.continuation.next_steps(found.status)
         if not found.is_over or not error.remedy.endswith(steps):
             return error
-        remedy = f"{error.remedy.removesuffix(steps)}{_AGAIN}{job}"
+        remedy = f"{error.remedy.removesuffix(steps)}{_RERUN_REMEDY}{job}"
         return EdlError(
             error.code, error.what, where=error.where, remedy=remedy, detail=error.detail
         )

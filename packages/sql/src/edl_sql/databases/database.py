@@ -60,7 +60,6 @@ class Database:
 
     Raises:
         Problem: the URL or the password's file is wrong.
-        EdlError: a package is missing, or the file of an SQLite database.
     """
 
     def __init__(self, url: str, password_file: str = "") -> None:
@@ -76,7 +75,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the database and cannot change it.
+        """Yield a connection that sees one snapshot of the database and cannot change it.
 
         Raises:
             EdlError: the database refuses something, also from within the context.
@@ -98,7 +97,7 @@ class Database:
                 raise
 
     def check_writable(self) -> None:
-        """Raises: Problem: this kind of database is only read."""
+        """Raise a ``Problem`` for a kind of database that edl only reads."""
         if self.backend == "duckdb":
             raise usage(
                 "edl only reads DuckDB",
@@ -109,7 +108,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A connection with a transaction that is committed at the end, or rolled back.
+        """Yield a connection whose transaction is committed at the end, or rolled back.
 
         Raises:
             EdlError: the database refuses something, also from within the context.
@@ -155,7 +154,7 @@ class Database:
             engine.dispose()
 
     def error_of(self, error: SQLAlchemyError, query: SentQuery | None = None) -> EdlError:
-        """The error for what a connection has raised.
+        """Return the error for what a connection has raised.
 
         Args:
             query: what was sent: the error shows the place of the mistake, if the driver tells it.

@@ -58,6 +58,6 @@ class DuckDBDialect(DefaultDialect):
             raise duckdb.InvalidInputException("readonly database: this is not a SELECT")
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Every SELECT sees one state of a file."""
+        """Do nothing: every SELECT sees one snapshot of a file."""
 
     do_commit = do_rollback = do_begin

@@ -11,16 +11,16 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 class DatabaseUnreachable(EdlError):
-    """The database cannot be reached, or has closed the connection: it may be back soon."""
+    """Raised when the database cannot be reached, or has closed the connection."""
 
 
 class DatabaseLocked(EdlError):
-    """Somebody else works in the database with the same: they may be ready soon."""
+    """Raised while another transaction holds a lock that is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ErrorClass:
-    """What errors of one class mean.
+    """A class of errors, and what it means to the user.
 
     Attributes:
         signs: SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL.
@@ -114,7 +114,7 @@ _ERROR_CLASSES = (
 
 
 def database_error(error: Exception, where: str, hide: Callable[[str], str]) -> EdlError:
-    """The error for what SQLAlchemy raised.
+    """Return the error for what SQLAlchemy raised.
 
     Args:
         where: the database.
@@ -149,7 +149,7 @@ def _sign(error: Any) -> str | int | None:
 
 
 def _sentence(error: Any) -> str:
-    """The first line of a driver's message; of a number and a text, the text."""
+    """Return the first line of a driver's message, without an error number before it."""
     arguments: tuple[Any, ...] = getattr(error, "args", ())
     text = str(arguments[1]) if len(arguments) > 1 else str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 _ANY_CASE = ("mysql", "mariadb", "sqlite")
 
 
-def quoted(connection: Connection, name: str) -> str:
-    """A name of a column, for a statement that is sent without parameters."""
+def quote_name(connection: Connection, name: str) -> str:
+    """Quote the name of a column for a statement that is sent without parameters."""
     return _single_percents(connection, connection.dialect.identifier_preparer.quote(name))
 
 
-def quoted_table(connection: Connection, table: str) -> str:
-    """A table, or schema and table, for a statement that is sent without parameters."""
+def quote_table(connection: Connection, table: str) -> str:
+    """Quote ``table`` or ``schema.table`` for a statement that is sent without parameters."""
     import sqlalchemy as sql
 
     schema, name = split(table)
@@ -27,12 +27,12 @@ def quoted_table(connection: Connection, table: str) -> str:
     return _single_percents(connection, text)
 
 
-def columns_in_any_case(backend: str) -> bool:
-    """Whether a database makes no difference between ``Price`` and ``price``."""
+def ignores_column_case(backend: str) -> bool:
+    """Return whether ``Price`` and ``price`` are the same column to a database."""
     return backend in _ANY_CASE
 
 
 def _single_percents(connection: Connection, text: str) -> str:
-    """SQLAlchemy doubles percent signs for drivers that would take them for parameters."""
+    """Undo that SQLAlchemy doubles percent signs for drivers that would read them as parameters."""
     is_doubled = connection.dialect.paramstyle in ("format", "pyformat")
     return text.replace("%%", "%") if is_doubled else text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl.plugins.errors import Problem
-from edl_sql.language.tokens import Dialect, marked, tokens
+from edl_sql.language.tokens import Dialect, mark_position, tokens
 
 _NEAR = re.compile(r"syntax to use near '(.*)' at line \d+", re.S)
 """Of MariaDB and MySQL: what follows the mistake, 80 characters of it at most."""
@@ -44,11 +44,11 @@ class SentQuery:
         return f"{self.before}{self.query}{self.after}"
 
     def mark(self, error: Any, dialect: Dialect) -> str:
-        """Line, column and a mark under the place of a driver's error; empty if it tells none."""
+        """Return line, column and a mark under the place of a driver's error; empty if unknown."""
         position = _position(error, self, dialect)
         if position is None or not 0 <= position <= len(self.query):
             return ""
-        return marked(self.text or self.query, self.start + position)
+        return mark_position(self.text or self.query, self.start + position)
 
 
 def _position(error: Any, sent: SentQuery, dialect: Dialect) -> int | None:
@@ -66,7 +66,7 @@ def _position(error: Any, sent: SentQuery, dialect: Dialect) -> int | None:
 
 
 def _only_place(name: str, query: str, dialect: Dialect) -> int | None:
-    """Where the one word of a query is that a database has named; None if there are several."""
+    """Return where a query has the word that a database named; None if it occurs several times."""
     try:
         words = list(tokens(query, dialect))
     except Problem:

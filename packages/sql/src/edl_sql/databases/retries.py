@@ -1,4 +1,4 @@
-"""Repeats what a database has broken off that restarts, or is locked by others."""
+"""Retries of what failed because a database restarted, or other sessions held locks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ pause = time.sleep
 
 
 def retry_while_unreachable(action: Callable[[], Result], report: Callable[[str], None]) -> Result:
-    """The result of an action, which is repeated for two minutes while there is no database.
+    """Return an action's result; retry it for two minutes while the database is unreachable.
 
-    Also while others lock what it needs.
+    It is also retried while other sessions lock what it needs.
 
     Args:
-        action: may be done twice: what is broken off has no effect, or the same one.
+        action: must be idempotent.
         report: called with a line for each failure.
 
     Raises:
-        DatabaseUnreachable, DatabaseLocked: it is still so.
+        DatabaseUnreachable, DatabaseLocked: the last attempt failed, too.
     """
     for seconds in _PAUSES_S:
         try:

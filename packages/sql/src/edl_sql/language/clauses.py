@@ -31,11 +31,11 @@ class ClauseReader:
         self.example = example
         self.index = 0
 
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         return self.index < len(self.words)
 
     def mistake(self, what: str, offset: int, remedy: str) -> Problem:
-        """An error at the word so many places from here."""
+        """Return an error that marks the word ``offset`` words from here."""
         index = self.index + offset
         if 0 <= index < len(self.words):
             place = self.words[index].start
@@ -44,13 +44,13 @@ class ClauseReader:
         return mistake(what, self.text, place, remedy)
 
     def expect_end(self) -> None:
-        if self.more():
+        if self.has_more():
             raise self.mistake(
                 f"{self.words[self.index].text} is not expected here", 0, "End with a semicolon."
             )
 
-    def clause(self, seen: set[str]) -> str:
-        """The word that begins the next clause; a clause appears once, but for COLUMN … FOR."""
+    def read_clause(self, seen: set[str]) -> str:
+        """Read the first word of the next clause; only COLUMN … FOR may appear twice."""
         token = self.words[self.index]
         if not is_word(token, *CLAUSES):
             raise self.mistake(
@@ -65,40 +65,40 @@ class ClauseReader:
         self.index += 1
         return name
 
-    def name(self, what: str) -> str:
-        token = self.words[self.index] if self.more() else None
+    def read_name(self, what: str) -> str:
+        token = self.words[self.index] if self.has_more() else None
         if token is None or not token.is_name or self._begins_clause():
             raise self.mistake(f"expected {what}", 0, self.example)
         self.index += 1
         return self.words[self.index - 1].name
 
     def _begins_clause(self) -> bool:
-        """Whether the next word begins a clause, and is no column or table such as ``label``."""
+        """Return whether the next word begins a clause, and is not a name such as ``label``."""
         if not is_word(self.words[self.index], *CLAUSES):
             return False
         after = self.words[self.index + 1 : self.index + 2]
         return bool(after) and after[0].text not in (",", ".") and not is_word(after[0], *CLAUSES)
 
-    def dotted(self, what: str) -> list[str]:
-        found = [self.name(what)]
-        while self.more() and self.words[self.index].text == ".":
+    def read_dotted_name(self, what: str) -> list[str]:
+        found = [self.read_name(what)]
+        while self.has_more() and self.words[self.index].text == ".":
             self.index += 1
-            found.append(self.name(what))
+            found.append(self.read_name(what))
         return found
 
-    def takes(self, *signs: str) -> bool:
-        """Whether one of these words comes next, which is then read."""
-        if self.more() and is_word(self.words[self.index], *signs):
+    def accept(self, *signs: str) -> bool:
+        """Read the next word if it is one of these; return whether it is."""
+        if self.has_more() and is_word(self.words[self.index], *signs):
             self.index += 1
             return True
         return False
 
-    def model_name(self, clause: str) -> str:
-        if not self.more() or is_word(self.words[self.index], *CLAUSES):
+    def read_model_name(self, clause: str) -> str:
+        if not self.has_more() or is_word(self.words[self.index], *CLAUSES):
             raise self.mistake(f"the name of the model is missing after {clause}", 0, clause + " m")
         start = self.index
         self.index += 1
-        while self.more() and self.words[self.index].start == self.words[self.index - 1].end:
+        while self.has_more() and self.words[self.index].start == self.words[self.index - 1].end:
             self.index += 1
         first, last = self.words[start], self.words[self.index - 1]
         name = first.name if first is last else self.text[first.start : last.end]
@@ -109,10 +109,10 @@ class ClauseReader:
             )
         return name
 
-    def attributes(
+    def read_attributes(
         self, known: Mapping[str, str], prefixes: Sequence[str], given: Sequence[str] = ()
     ) -> tuple[dict[str, object], dict[str, object]]:
-        """The parameters of WITH, and those that ``known`` gives a name.
+        """Read WITH; return the model's parameters, and the settings by their names in ``known``.
 
         Args:
             known: settings, and what they are called in the second result.
@@ -123,8 +123,8 @@ class ClauseReader:
         settings: dict[str, object] = {}
         while True:
             start = self.index
-            name = self.dotted("name=value")
-            if not self.more() or self.words[self.index].text != "=":
+            name = self.read_dotted_name("name=value")
+            if not self.has_more() or self.words[self.index].text != "=":
                 raise self.mistake(f"expected = after {'.'.join(name)}", 0, "WITH name=value, …")
             self.index += 1
             whole = ".".join(name)
@@ -144,10 +144,10 @@ class ClauseReader:
             if key in place:
                 self.index = start
                 raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
-            place[key] = self.value(name[-1])
+            place[key] = self.read_value(name[-1])
             if place is settings:
                 self._check(whole, BY_NAME[key], settings[key], start)
-            if not self.more() or self.words[self.index].text != ",":
+            if not self.has_more() or self.words[self.index].text != ",":
                 return params, settings
             self.index += 1
 
@@ -160,18 +160,18 @@ class ClauseReader:
             raise self.mistake(f"{name}: {error}", start - self.index, remedy) from None
 
     def _without_comments(self, start: int, end: int) -> str:
-        """The text of some words, with a space for each comment between them."""
+        """Return the text of some words, with a space in place of each comment."""
         parts = [self.words[start].text]
         for before, word in pairwise(self.words[start:end]):
             between = self.text[before.end : word.start]
             parts += [" " if between.strip() else between, word.text]
         return "".join(parts)
 
-    def value(self, name: str) -> object:
-        """A number, text, list or dictionary of Python."""
+    def read_value(self, name: str) -> object:
+        """Read a Python literal: a number, text, list or dictionary."""
         start = self.index
-        depth = self.words[start].depth if self.more() else 0
-        while self.more():
+        depth = self.words[start].depth if self.has_more() else 0
+        while self.has_more():
             token = self.words[self.index]
             if token.depth < depth or (
                 token.depth == depth and (token.text == "," or is_word(token, *CLAUSES))
@@ -201,7 +201,7 @@ class ClauseReader:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether no number in a value is too large for a float."""
+    """Return whether every number in a value fits into a float."""
     if isinstance(value, dict):
         return all(map(_is_finite, (*value, *value.values())))
     if isinstance(value, list | tuple | set):

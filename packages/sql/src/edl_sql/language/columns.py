@@ -15,8 +15,8 @@ from edl.plugins.errors import Problem
 from edl_sql.language.clauses import ClauseReader
 
 _COMBINERS = ("sum", "mean", "sqrtn")
-_MOST_CATEGORIES = 10_000
-"""That can be inputs of a network each; more of them need an embedding."""
+_MAX_CATEGORIES = 10_000
+"""How many categories may each be an input of a network; more need an embedding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ ColumnTerm = str | ColumnFunction
 
 
 def columns_in(terms: Sequence[ColumnTerm]) -> Iterator[str]:
-    """Names of the columns that terms use; one may come several times."""
+    """Yield the names of the columns that terms use, repeated as they occur."""
     for term in terms:
         if isinstance(term, str):
             yield term
@@ -47,7 +47,7 @@ def columns_in(terms: Sequence[ColumnTerm]) -> Iterator[str]:
 
 
 def as_lists(term: ColumnTerm) -> object:
-    """A term as models get it."""
+    """Return a term in the form that models get."""
     if isinstance(term, str):
         return term
     of = [as_lists(each) for each in term.of]
@@ -86,21 +86,21 @@ _FORMS = {
 
 
 def read_terms(reader: ClauseReader) -> tuple[ColumnTerm, ...]:
-    """The terms behind COLUMN.
+    """Read the terms after COLUMN.
 
     Raises:
         Problem: one of them is wrong.
     """
     found = [_term(reader, tuple(_FORMS))]
-    while reader.takes(","):
+    while reader.accept(","):
         found.append(_term(reader, tuple(_FORMS)))
     return tuple(found)
 
 
 def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
     start = reader.index
-    name = reader.name("a column")
-    if not reader.takes("("):
+    name = reader.read_name("a column")
+    if not reader.accept("("):
         return name
     function = name.upper()
     form = _FORMS.get(function)
@@ -111,10 +111,10 @@ def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
     of = _operands(reader, function, form)
     arguments: list[object] = []
     places = []
-    while reader.takes(","):
+    while reader.accept(","):
         places.append(reader.index)
-        arguments.append(reader.value(function))
-    if not reader.takes(")"):
+        arguments.append(reader.read_value(function))
+    if not reader.accept(")"):
         raise reader.mistake(f"expected a comma or ) in {name}", 0, f"For example: {form.usage}")
     if not form.least <= len(arguments) <= form.most:
         raise _at(reader, start, f"{name} has the wrong number of arguments", _like(form))
@@ -130,12 +130,12 @@ def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
 def _operands(reader: ClauseReader, function: str, form: _Form) -> tuple[ColumnTerm, ...]:
     if function != "CROSS":
         return (_term(reader, form.of),)
-    if not reader.takes("["):
+    if not reader.accept("["):
         raise reader.mistake("CROSS takes a list of columns", 0, _like(form))
     found = [_term(reader, form.of)]
-    while reader.takes(","):
+    while reader.accept(","):
         found.append(_term(reader, form.of))
-    if not reader.takes("]"):
+    if not reader.accept("]"):
         raise reader.mistake("expected a comma or ] in CROSS", 0, _like(form))
     if len(found) < 2:
         raise reader.mistake("CROSS needs two columns at least", -1, _like(form))
@@ -145,18 +145,18 @@ def _operands(reader: ClauseReader, function: str, form: _Form) -> tuple[ColumnT
 def _check_size(
     reader: ClauseReader, start: int, found: ColumnFunction, allowed: Sequence[str]
 ) -> None:
-    """Refuse categories that are one input of the network each, and too many of them."""
+    """Refuse too many categories where each of them is an input of the network."""
     is_input = found.name in ("CATEGORY_ID", "CATEGORY_HASH", "CROSS") and "INDICATOR" in allowed
     inner = found.of[0] if found.name == "INDICATOR" else found if is_input else None
     if not isinstance(inner, ColumnFunction) or inner.name == "BUCKET":
         return
     size = inner.arguments[0]
-    if isinstance(size, int) and size > _MOST_CATEGORIES:
+    if isinstance(size, int) and size > _MAX_CATEGORIES:
         raise _at(
             reader,
             start,
             f"{size} categories would each be an input of the network",
-            f"Use EMBEDDING({inner.name}(…, {size}), 8), or {_MOST_CATEGORIES} at most.",
+            f"Use EMBEDDING({inner.name}(…, {size}), 8), or {_MAX_CATEGORIES} at most.",
         )
 
 

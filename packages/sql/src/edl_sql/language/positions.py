@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from edl_sql.language.clauses import CLAUSES
-from edl_sql.language.tokens import SqlToken, is_word, marked
+from edl_sql.language.tokens import SqlToken, is_word, mark_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class SqlPositions:
 
     @property
     def start(self) -> int:
-        """Where the statement begins, and with it its SELECT."""
+        """The index at which the statement, and so its SELECT, begins."""
         return self.words[0].start if self.words else 0
 
-    def of(self, clause: str, name: str = "") -> int:
-        """Where a name is in a clause, or its first word.
+    def find(self, clause: str, name: str = "") -> int:
+        """Return the index of a name in a clause, or of the clause's first word.
 
         Args:
             clause: the word that begins it, such as ``INTO``; ``SELECT`` for the whole statement.
@@ -48,7 +48,7 @@ class SqlPositions:
         return first[0].start if first else len(self.text)
 
     def _begins(self, index: int, clause: str) -> bool:
-        """Whether a clause begins with the word before this one, which may be a name: LABEL label.
+        """Return whether the word before this one begins a clause; ``label`` may be a name, too.
 
         Of two such words, the second is the name if another clause or nothing follows.
         """
@@ -58,8 +58,8 @@ class SqlPositions:
         return not (is_second and is_word(self.words[index], *CLAUSES))
 
     def mark(self, clause: str, name: str = "") -> str:
-        """Line and column of a position, and a mark under it."""
-        return marked(self.text, self.of(clause, name))
+        """Return line and column of a position, and a mark under it."""
+        return mark_position(self.text, self.find(clause, name))
 
 
 NOWHERE = SqlPositions("", ())

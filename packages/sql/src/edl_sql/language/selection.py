@@ -16,7 +16,7 @@ from edl_sql.language.statements import Train
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a model is trained with.
+    """The columns and parameters that a model is trained with.
 
     Attributes:
         label: the column to learn; empty for a model that learns none.
@@ -46,7 +46,7 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     params: dict[str, object] = {}
     used: list[str] = []
     for target, terms in statement.columns.items():
-        expanded = list(_expanded(terms, names, label))
+        expanded = list(_expand(terms, names, label))
         used += columns_in(expanded)
         if target or not all(isinstance(term, str) for term in expanded):
             params[target or "columns"] = [as_lists(term) for term in expanded]
@@ -62,10 +62,8 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     return Selection(label, (*features, *([label] if label else ())) if features else (), params)
 
 
-def _expanded(
-    terms: Sequence[ColumnTerm], names: Sequence[str], label: str
-) -> Iterator[ColumnTerm]:
-    """Terms; a name that no column has is a pattern for several, as in SQLFlow."""
+def _expand(terms: Sequence[ColumnTerm], names: Sequence[str], label: str) -> Iterator[ColumnTerm]:
+    """Expand names that no column has: they are patterns for several columns, as in SQLFlow."""
     for term in terms:
         if not isinstance(term, str) or term in names:
             if term != label:
@@ -80,7 +78,7 @@ def _expanded(
 
 
 def check_known(name: str, names: Sequence[str], place: str, where: str = "") -> None:
-    """Raises: Problem: this is none of the columns."""
+    """Raise a ``Problem`` unless this is one of the columns."""
     if name not in names:
         raise _mismatch(
             f"there is no column {name} in {place}",

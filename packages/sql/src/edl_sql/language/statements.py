@@ -19,12 +19,12 @@ from itertools import pairwise
 from edl_sql.language.clauses import CLAUSES, ClauseReader
 from edl_sql.language.columns import ColumnTerm, read_terms
 from edl_sql.language.positions import NOWHERE, SqlPositions
-from edl_sql.language.table_names import joined
+from edl_sql.language.table_names import join_name
 from edl_sql.language.tokens import Dialect, SqlToken, is_word, mistake, tokens
 
 _VERBS = ("TRAIN", "PREDICT", "EVALUATE")
 _OTHER_VERBS = ("EXPLAIN", "MAXIMIZE", "MINIMIZE", "RUN")
-"""Of SQLFlow: behind TO, they are refused by their name."""
+"""Verbs of SQLFlow: after TO, an error names them."""
 _FOLLOWERS = {
     "TRAIN": CLAUSES,
     "PREDICT": ("WITH", "USING"),
@@ -125,7 +125,7 @@ Statement = Train | Predict | Evaluate | ShowTrain
 
 
 def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Statement]:
-    """The statements of a text, separated by semicolons.
+    """Parse the statements of a text, which semicolons separate.
 
     Raises:
         Problem: one of them is wrong, or there is none; it shows the place.
@@ -136,18 +136,18 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
     for token in tokens(text, dialect):
         if token.text == ";" and not token.depth:
             if current:
-                found.append(_placed(text, current))
+                found.append(_parse_statement(text, current))
             current = []
         else:
             current.append(token)
     if current:
-        found.append(_placed(text, current))
+        found.append(_parse_statement(text, current))
     if not found:
         raise mistake("there is no statement", text, len(text), _TRAIN_EXAMPLE)
     return found
 
 
-def _placed(text: str, words: Sequence[SqlToken]) -> Statement:
+def _parse_statement(text: str, words: Sequence[SqlToken]) -> Statement:
     return replace(_statement(text, words), positions=SqlPositions(text, tuple(words)))
 
 
@@ -176,13 +176,13 @@ def _show(text: str, words: Sequence[SqlToken]) -> ShowTrain:
     if len(words) < 2 or not is_word(words[1], "TRAIN"):
         raise mistake("only SHOW TRAIN is known", text, words[0].start, "SHOW TRAIN my_model;")
     reader = ClauseReader(text, words[2:], "SHOW TRAIN my_model;")
-    model = reader.model_name("SHOW TRAIN")
+    model = reader.read_model_name("SHOW TRAIN")
     reader.expect_end()
     return ShowTrain(model)
 
 
 def _cut(text: str, words: Sequence[SqlToken]) -> int:
-    """Index of TRAIN, PREDICT or EVALUATE."""
+    """Return the index of TRAIN, PREDICT or EVALUATE."""
     at_top = [
         index for index, token in enumerate(words) if not token.depth and is_word(token, *_VERBS)
     ]
@@ -220,9 +220,9 @@ _BEFORE_TABLES = ("FROM", "JOIN", "AS", "TABLE")
 
 
 def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
-    """Whether a name follows, or what somebody may take for one: ``TRAIN ../dnn``."""
+    """Return whether a name follows, or a mistaken one such as ``TRAIN ../dnn``."""
     if verb + 1 == len(words):
-        # It may be another name of a table, which comes last in a SELECT; but who gives such a one?
+        # It may be the alias of a table, which can end a SELECT, but hardly one named like a verb.
         before = words[verb - 1]
         return verb > 0 and before.text not in (",", ".") and not is_word(before, *_BEFORE_TABLES)
     following = words[verb + 1]
@@ -231,7 +231,7 @@ def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
 
 
 def _is_other_verb(to: SqlToken, word: SqlToken) -> bool:
-    """Whether these words begin what SQLFlow has and edl has not."""
+    """Return whether these words begin a statement that SQLFlow has and edl does not."""
     return not to.depth and is_word(to, "TO") and is_word(word, *_OTHER_VERBS)
 
 
@@ -253,22 +253,24 @@ def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
 
 
 def _train(select: str, rest: ClauseReader) -> Train:
-    model_def = ".".join(rest.dotted("a model such as regressor.DNN"))
+    model_def = ".".join(rest.read_dotted_name("a model such as regressor.DNN"))
     params: dict[str, object] = {}
     settings: dict[str, object] = {}
     columns: dict[str, tuple[ColumnTerm, ...]] = {}
     label = into = ""
     seen: set[str] = set()
-    while rest.more():
-        clause = rest.clause(seen)
+    while rest.has_more():
+        clause = rest.read_clause(seen)
         if clause == "WITH":
-            params, settings = rest.attributes({**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",))
+            params, settings = rest.read_attributes(
+                {**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",)
+            )
         elif clause == "COLUMN":
             _columns(rest, columns, seen)
         elif clause == "LABEL":
-            label = rest.name("the column to learn")
+            label = rest.read_name("the column to learn")
         elif clause == "INTO":
-            into = rest.model_name("INTO")
+            into = rest.read_model_name("INTO")
         else:
             raise rest.mistake("USING of a trained model is for PREDICT", -1, _TRAIN_EXAMPLE)
     if not into:
@@ -279,11 +281,11 @@ def _train(select: str, rest: ClauseReader) -> Train:
 def _columns(
     rest: ClauseReader, columns: dict[str, tuple[ColumnTerm, ...]], seen: set[str]
 ) -> None:
-    """COLUMN, which appears again for each target of FOR."""
+    """Read one COLUMN clause; there is one for each target of FOR."""
     terms = read_terms(rest)
     target = ""
-    if rest.takes("FOR"):
-        target = rest.name("a parameter of the model")
+    if rest.accept("FOR"):
+        target = rest.read_name("a parameter of the model")
         seen.discard("COLUMN")
     if target in columns:
         raise rest.mistake(f"FOR {target} appears twice", -1, _TRAIN_EXAMPLE)
@@ -294,35 +296,35 @@ def _columns(
 
 def _predict(select: str, rest: ClauseReader) -> Predict:
     start = rest.index
-    target = rest.dotted("a column such as testdata.predicted_price")
+    target = rest.read_dotted_name("a column such as testdata.predicted_price")
     if len(target) not in (2, 3):
         rest.index = start
         raise rest.mistake("PREDICT needs a table and a column", 0, rest.example)
-    if not rest.takes("USING"):
+    if not rest.accept("USING"):
         raise rest.mistake("expected USING and the name of a model", 0, rest.example)
-    using = rest.model_name("USING")
+    using = rest.read_model_name("USING")
     rest.expect_end()
-    return Predict(select, joined(target[:-1]), target[-1], using)
+    return Predict(select, join_name(target[:-1]), target[-1], using)
 
 
 def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
-    model = rest.model_name("EVALUATE")
+    model = rest.read_model_name("EVALUATE")
     settings: dict[str, object] = {}
     label = into = ""
     seen: set[str] = set()
-    while rest.more():
-        clause = rest.clause(seen)
+    while rest.has_more():
+        clause = rest.read_clause(seen)
         if clause == "WITH":
-            _, settings = rest.attributes(_METRICS, ())
+            _, settings = rest.read_attributes(_METRICS, ())
         elif clause == "LABEL":
-            label = rest.name("the column with the truth")
+            label = rest.read_name("the column with the truth")
         elif clause == "INTO":
             start = rest.index
-            table = rest.dotted("the table of the results")
+            table = rest.read_dotted_name("the table of the results")
             if len(table) > 2:
                 rest.index = start
                 raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
-            into = joined(table)
+            into = join_name(table)
         else:
             raise rest.mistake(f"{clause} is not for EVALUATE", -1, rest.example)
     return Evaluate(select, model, label, into, settings)

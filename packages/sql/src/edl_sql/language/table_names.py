@@ -9,13 +9,13 @@ _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _TABLE = re.compile(rf"(?:({_PART})\.)?({_PART})")
 
 
-def joined(parts: Sequence[str]) -> str:
-    """One text for the parts of a name; parts with a dot are quoted."""
+def join_name(parts: Sequence[str]) -> str:
+    """Join the parts of a name with dots; parts that contain a dot are quoted."""
     return ".".join('"' + part.replace('"', '""') + '"' if "." in part else part for part in parts)
 
 
 def split(table: str) -> tuple[str | None, str]:
-    """Schema, or None, and name of a table."""
+    """Split the name of a table into its schema, or None, and its name."""
     match = _TABLE.fullmatch(table)
     if match is None:
         schema, _, name = table.rpartition(".")
@@ -23,8 +23,8 @@ def split(table: str) -> tuple[str | None, str]:
     return match[1] and _plain(match[1]), _plain(match[2])
 
 
-def same(name: str, names: Iterable[str], *, any_case: bool) -> str | None:
-    """The one of these names that a database takes a name for; None if there is none.
+def find_name(name: str, names: Iterable[str], *, any_case: bool) -> str | None:
+    """Return the one of these names that a database resolves ``name`` to; None if there is none.
 
     Args:
         any_case: the database makes no difference between upper and lower case.

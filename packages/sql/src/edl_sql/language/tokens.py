@@ -1,4 +1,4 @@
-"""Words of SQL with their places: enough to tell words from texts and comments."""
+"""Tokens of SQL with their positions: enough to tell words from texts and comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edl.plugins.errors import Problem, usage
 
 
 class Dialect(StrEnum):
-    """What texts and comments look like."""
+    """The syntax of texts and comments."""
 
     STANDARD = "standard"
     POSTGRESQL = "postgresql"
@@ -30,7 +30,7 @@ _DIALECTS = {
 
 
 def dialect_of(backend: str) -> Dialect:
-    """The dialect of a database, by the name of its kind in SQLAlchemy."""
+    """Return the dialect of a database, by SQLAlchemy's name for it."""
     return _DIALECTS.get(backend, Dialect.STANDARD)
 
 
@@ -69,19 +69,19 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 class _NeverOpened(Problem):
-    """A bracket is closed that was not opened; more text cannot mend that."""
+    """A bracket is closed that was not opened, which more text cannot repair."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__("USAGE", what, where=where)
 
 
 def is_word(token: SqlToken, *words: str) -> bool:
-    """Whether this is one of these words, in any case."""
+    """Return whether a token is one of these words, in upper or lower case."""
     return token.text.upper() in words
 
 
 def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
-    """All words and signs; no spaces and comments.
+    """Yield all words and signs, without spaces and comments.
 
     Raises:
         Problem: a text, a comment or a bracket does not end.
@@ -100,7 +100,7 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
         word = text[position:end]
         if word in _PAIRS:
             if not opened or opened[-1][0] != _PAIRS[word]:
-                raise _NeverOpened(f"no {_PAIRS[word]} is open here", marked(text, position))
+                raise _NeverOpened(f"no {_PAIRS[word]} is open here", mark_position(text, position))
             opened.pop()
         yield SqlToken(word, position, end, len(opened))
         if word in _PAIRS.values():
@@ -111,7 +111,7 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
 
 
 def without_semicolons(query: str, dialect: Dialect) -> str:
-    """A query without the semicolons at its end, and without comments behind them."""
+    """Return a query without the semicolons at its end and the comments after them."""
     query = query.strip()
     try:
         words = list(tokens(query, dialect))
@@ -124,7 +124,7 @@ def without_semicolons(query: str, dialect: Dialect) -> str:
 
 
 def ends_with_semicolon(text: str, dialect: Dialect) -> bool:
-    """Whether the last word of a text is a semicolon that ends a statement.
+    """Return whether the last token of a text is a semicolon that ends a statement.
 
     It is not within a text or a comment that does not end yet, or within open brackets.
     """
@@ -138,12 +138,12 @@ def ends_with_semicolon(text: str, dialect: Dialect) -> bool:
 
 
 def mistake(what: str, text: str, position: int, remedy: str = "") -> Problem:
-    """An error with the line that it is in, and a mark under its place."""
-    return usage(what, where=marked(text, position), remedy=remedy)
+    """Return an error that shows its line, with a mark under its place."""
+    return usage(what, where=mark_position(text, position), remedy=remedy)
 
 
-def marked(text: str, position: int) -> str:
-    """Line and column of a place in a text, and below them the line with a mark under it."""
+def mark_position(text: str, position: int) -> str:
+    """Return line and column of a position, and below them the line with a mark under it."""
     before = text[:position]
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1)
     shown = text.split("\n")[line - 1].rstrip("\r")
@@ -156,7 +156,7 @@ def marked(text: str, position: int) -> str:
 
 
 def _blank(char: str) -> str:
-    """Spaces as wide as a character is in a terminal."""
+    """Return spaces as wide as a character is in a terminal."""
     if char == "\t":
         return char
     if unicodedata.combining(char):

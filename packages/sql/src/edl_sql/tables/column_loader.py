@@ -13,14 +13,14 @@ from edl_convert.columns import Cell
 from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database, explain
-from edl_sql.databases.names import quoted, quoted_table
+from edl_sql.databases.names import quote_name, quote_table
 from edl_sql.language.table_names import split
 from edl_sql.tables.predictions import Predictions
 from edl_sql.tables.target_columns import (
     Target,
     check_type,
-    described,
     key_conversion,
+    resolve,
     staged_key,
     value_type,
 )
@@ -97,7 +97,7 @@ class LoadTransaction:
         self._kind = kind
         self._where = where
         schema, name = split(target.table)
-        target, types = described(connection, target, where)
+        target, types = resolve(connection, target, where)
         self._target = target
         key_type = types[target.key]
         self._convert_key = key_conversion(
@@ -125,12 +125,12 @@ class LoadTransaction:
         )
 
     def stage(self, predictions: Predictions, on_progress: Callable[[int], None]) -> int:
-        """Send the predictions to the temporary table; returns their number."""
+        """Send the predictions to the temporary table, and return their number."""
         from sqlalchemy.exc import IntegrityError
 
         self._staged.create(self._connection)
         number = 0
-        rows = self._converted(predictions)
+        rows = self._convert_rows(predictions)
         while batch := list(islice(rows, _BATCH)):
             try:
                 self._connection.execute(self._staged.insert(), batch)
@@ -188,8 +188,8 @@ class LoadTransaction:
         if self.column_is_new:
             kind = column.type.compile(dialect=self._connection.dialect)
             self._connection.exec_driver_sql(
-                f"ALTER TABLE {quoted_table(self._connection, self._target.table)} "
-                f"ADD COLUMN {quoted(self._connection, column.name)} {kind}",
+                f"ALTER TABLE {quote_table(self._connection, self._target.table)} "
+                f"ADD COLUMN {quote_name(self._connection, column.name)} {kind}",
                 execution_options={"no_parameters": True},
             )
         written = self._connection.execute(self._update()).rowcount
@@ -203,7 +203,7 @@ class LoadTransaction:
         return LoadResult(number, self._count(table) - number, self.column_is_new)
 
     def _update(self) -> Update:
-        """Copies the predictions that are staged."""
+        """Return the statement that copies the staged predictions."""
         import sqlalchemy as sql
 
         table, staged = self._table, self._staged
@@ -213,7 +213,7 @@ class LoadTransaction:
             .where(table.c[self._target.key] == staged.c.key)
         )
 
-    def _converted(self, predictions: Predictions) -> Iterator[dict[str, Any]]:
+    def _convert_rows(self, predictions: Predictions) -> Iterator[dict[str, Any]]:
         for where, key, value in predictions.items(self._kind):
             if isinstance(key, float) and abs(key) >= _INEXACT:
                 raise unreadable(
@@ -239,7 +239,7 @@ class LoadTransaction:
 
 
 def _detail(error: Any) -> str:
-    """What a driver says about the row that it refuses."""
+    """Return what a driver says about the row that it refuses."""
     detail = getattr(getattr(error, "diag", None), "message_detail", None)
     arguments = getattr(error, "args", ())
     return str(detail or (arguments[-1] if arguments else error)).splitlines()[0]

@@ -41,7 +41,7 @@ class Predictions:
         self._classes = classes
 
     def kind(self) -> Cell:
-        """What all values are: INT, FLOAT or TEXT.
+        """Return the kind that fits all values: INT, FLOAT or TEXT.
 
         Raises:
             EdlError: a value or key is missing, or is not one value.
@@ -52,9 +52,9 @@ class Predictions:
         return max(kinds, default=Cell.EMPTY)
 
     def items(self, kind: Cell) -> Iterator[tuple[str, Any, int | float | str]]:
-        """Place, key and value of each prediction, each value of this kind."""
+        """Yield place, key and value of each prediction, with values of this kind."""
         for where, key, value in self._items():
-            yield where, key, _converted(value, kind)
+            yield where, key, _convert(value, kind)
 
     def _items(self) -> Iterator[tuple[str, Any, Any]]:
         for file in self._files:
@@ -106,7 +106,7 @@ def _kind(value: Any) -> Cell:
     return Cell.INT if isinstance(value, int) else Cell.FLOAT
 
 
-def _converted(value: Any, kind: Cell) -> int | float | str:
+def _convert(value: Any, kind: Cell) -> int | float | str:
     if kind is Cell.TEXT:
         return str(value)
     if isinstance(value, str):
@@ -116,7 +116,7 @@ def _converted(value: Any, kind: Cell) -> int | float | str:
 
 
 def _rows(file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Place and values of each row of a file of predictions."""
+    """Yield place and values of each row of a file of predictions."""
     data_files.readable_size(file, "--from")
     rows = _READERS.get(os.path.splitext(file)[1].lower())
     if rows is None:

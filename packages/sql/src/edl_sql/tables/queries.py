@@ -13,7 +13,7 @@ from edl_convert.source import ConversionOptions
 from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
-from edl_sql.databases.names import quoted
+from edl_sql.databases.names import quote_name
 from edl_sql.databases.positions import SentQuery
 from edl_sql.language.table_names import split
 from edl_sql.language.tokens import Dialect, dialect_of, without_semicolons
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
 
 _BATCH = 4096
-_LABELS_AT_MOST = 100_000
-_SHOWN = 10
+_MAX_LABELS = 100_000
+_MAX_SHOWN = 10
 _MYSQL_TEMPORAL = {7, 10, 12}
 """Type codes of its protocol: TIMESTAMP, DATE and DATETIME."""
 
 
 class QuerySource:
-    """What a SELECT returns, read once through a cursor of the server, in constant memory.
+    """The rows of a SELECT, read once through a cursor of the server, in constant memory.
 
     The statement is sent as it is. A NULL is a feature that is not there, whatever the type.
 
     Args:
-        connection: sees one state of the database until the last record is read.
+        connection: sees one snapshot of the database until the last record is read.
         where: the database, for messages.
     """
 
@@ -58,10 +58,10 @@ class QuerySource:
         } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
-        temporal = self._temporal()
+        temporal = self._find_temporal()
         self._columns = [
             SqlColumn(name, is_temporal=place in temporal, is_key=name in options.keys)
-            for name, place in zip(self._selected(), self._chosen.places, strict=True)
+            for name, place in zip(self._selected_names(), self._chosen.places, strict=True)
         ]
 
     @property
@@ -74,12 +74,12 @@ class QuerySource:
     def records(self) -> Iterator[bytes]:
         number = 0
         for rows in self._result.partitions(_BATCH):
-            columns = self._batch(rows)
+            columns = self._convert_batch(rows)
             if columns is not None:
                 yield from example_batch.encode(columns)
             else:
                 for place, row in enumerate(rows, number + 1):
-                    yield example.encode(self._features(row, place))
+                    yield example.encode(self._convert_row(row, place))
             number += len(rows)
         if not number:
             raise EdlError(
@@ -89,8 +89,8 @@ class QuerySource:
                 remedy="Check the conditions of the query.",
             )
 
-    def _batch(self, rows: Sequence[Any]) -> dict[str, Sequence[Any]] | None:
-        """Features by name, a value for each row; None if a row has to be refused."""
+    def _convert_batch(self, rows: Sequence[Any]) -> dict[str, Sequence[Any]] | None:
+        """Return features by name, with a value for each row; None if a row has to be refused."""
         features: dict[str, Sequence[Any]] = {}
         values = list(zip(*rows, strict=True))
         columns = zip(self._chosen.names, self._chosen.places, self._columns, strict=True)
@@ -107,7 +107,7 @@ class QuerySource:
             return None
         return features
 
-    def _features(self, row: Any, number: int) -> dict[str, Any]:
+    def _convert_row(self, row: Any, number: int) -> dict[str, Any]:
         features: dict[str, Any] = {}
         for index, (name, place, column) in enumerate(
             zip(self._chosen.names, self._chosen.places, self._columns, strict=True)
@@ -137,11 +137,11 @@ class QuerySource:
     def _class_of(self, value: Any, column: str, number: int) -> int:
         found = self.classes.get(value)
         if found is None:
-            some = ", ".join(list(self.classes)[:_SHOWN])
+            some = ", ".join(list(self.classes)[:_MAX_SHOWN])
             raise unreadable(
                 f"the label is {value!r}, which is not a class of the model",
                 f"{self.name}, row {number}, column {column}",
-                f"Its classes are {some}{', …' if len(self.classes) > _SHOWN else ''}.",
+                f"Its classes are {some}{', …' if len(self.classes) > _MAX_SHOWN else ''}.",
             )
         return found
 
@@ -162,25 +162,25 @@ class QuerySource:
             )
         return choose(names, options.columns, options.label, self.name)
 
-    def _selected(self) -> list[str]:
+    def _selected_names(self) -> list[str]:
         names = list(self._result.keys())
         return [names[place] for place in self._chosen.places]
 
-    def _temporal(self) -> set[int]:
-        """Places of columns that MySQL declares as dates or times."""
+    def _find_temporal(self) -> set[int]:
+        """Return the indices of columns that MySQL declares as dates or times."""
         if self._dialect is not Dialect.MYSQL:
             return set()
         described = self._result.cursor.description if self._result.cursor is not None else ()
         return {place for place, column in enumerate(described) if column[1] in _MYSQL_TEMPORAL}
 
     def _number_labels(self, label: str) -> dict[str, int]:
-        """Numbers of the label's texts, in alphabetical order; none for other labels.
+        """Number the label's texts in alphabetical order; return nothing for other labels.
 
         The database finds them, with the query as a part of its own: nothing is edited in it.
         """
         if not label:
             return {}
-        column = quoted(self._connection, label)
+        column = quote_name(self._connection, label)
         rows = f"FROM (\n{self._query}\n) AS edl_rows WHERE {column} IS NOT NULL"
         with self._execute(f"SELECT {column} {rows} LIMIT 1") as first:
             value = first.scalar()
@@ -190,12 +190,12 @@ class QuerySource:
         # Texts that differ in case or in spaces at the end are equal to most collations of MySQL.
         text = f"HEX(CONVERT({column} USING utf8mb4))" if is_mysql else column
         with self._execute(f"SELECT DISTINCT {text} {rows}") as distinct:
-            found = {str(value) for (value,) in distinct.fetchmany(_LABELS_AT_MOST + 1)}
+            found = {str(value) for (value,) in distinct.fetchmany(_MAX_LABELS + 1)}
         if is_mysql:
             found = {bytes.fromhex(value).decode() for value in found}
-        if len(found) > _LABELS_AT_MOST:
+        if len(found) > _MAX_LABELS:
             raise usage(
-                f"the label {label} has more than {_LABELS_AT_MOST} different texts",
+                f"the label {label} has more than {_MAX_LABELS} different texts",
                 where="--label",
                 remedy="Name a column of classes or of numbers.",
             )
@@ -209,7 +209,7 @@ class QuerySource:
 
 
 def column_names(database: Database, query: str, text: str = "", start: int = 0) -> list[str]:
-    """Names of the columns of a query, whose rows are not read.
+    """Return the names of a query's columns, without reading its rows.
 
     Args:
         text: what a person has written, the query being a part of it: errors show a place in it.
@@ -220,14 +220,14 @@ def column_names(database: Database, query: str, text: str = "", start: int = 0)
     """
     rows = without_semicolons(query, dialect_of(database.backend))
     sent = SentQuery(rows, "SELECT * FROM (\n", "\n) AS edl_rows LIMIT 0", text, start)
-    with database.reading() as connection, _showing(database, sent):
+    with database.reading() as connection, _mark_errors(database, sent):
         result = connection.execution_options(no_parameters=True).exec_driver_sql(sent.sent)
         return list(result.keys())
 
 
 @contextmanager
-def _showing(database: Database, sent: SentQuery) -> Iterator[None]:
-    """Errors show the place in the query that the database tells."""
+def _mark_errors(database: Database, sent: SentQuery) -> Iterator[None]:
+    """Add the place in the query, if the database names it, to the errors that the block raises."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -237,7 +237,7 @@ def _showing(database: Database, sent: SentQuery) -> Iterator[None]:
 
 
 def identifying_columns(database: Database, table: str) -> list[str]:
-    """Columns that identify a row of a table each by itself, the primary key first.
+    """Return the columns that each identify a row of a table, the primary key first.
 
     Raises:
         EdlError: there is no such table.
@@ -266,7 +266,7 @@ def identifying_columns(database: Database, table: str) -> list[str]:
 
 
 def _is_unique(index: Mapping[str, Any]) -> bool:
-    """Whether an index keeps all rows apart, and not only those of a condition."""
+    """Return whether an index is unique for all rows, and not only for those of a condition."""
     options = index.get("dialect_options", {})
     return bool(index["unique"]) and not any(name.endswith("_where") for name in options)
 
@@ -275,7 +275,7 @@ def _is_unique(index: Mapping[str, Any]) -> bool:
 def open_query(
     url: str, password_file: str, query: str, options: ConversionOptions
 ) -> Iterator[QuerySource]:
-    """The records of a query of the database at a URL, while the context lasts.
+    """Yield the records of a query of the database at a URL.
 
     Raises:
         EdlError, Problem: as ``Database`` and ``query_source``.
@@ -288,7 +288,7 @@ def open_query(
 def query_source(
     database: Database, query: str, options: ConversionOptions
 ) -> Iterator[QuerySource]:
-    """The records of a query, while the context lasts.
+    """Yield the records of a query, which can be read within the context.
 
     Raises:
         EdlError, Problem: the database refuses the query, or a value cannot be stored in a record;
@@ -300,11 +300,11 @@ def query_source(
         if database.backend == "postgresql" and rows:
             # Places in the declaration of a cursor do not count from the query's beginning.
             sent = SentQuery(rows, "PREPARE edl_query AS ", text=query, start=start)
-            with _showing(database, sent):
+            with _mark_errors(database, sent):
                 connection.execution_options(no_parameters=True).exec_driver_sql(sent.sent)
             connection.exec_driver_sql("DEALLOCATE edl_query")
             yield QuerySource(connection, query, options, database.shown)
             return
-        with _showing(database, SentQuery(rows, text=query, start=start)):
+        with _mark_errors(database, SentQuery(rows, text=query, start=start)):
             source = QuerySource(connection, query, options, database.shown)
         yield source

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from edl.plugins.errors import usage
 from edl_sql.databases.database import Database, explain
 from edl_sql.databases.errors import DatabaseLocked
-from edl_sql.databases.names import columns_in_any_case, quoted, quoted_table
-from edl_sql.language.table_names import same, split
+from edl_sql.databases.names import ignores_column_case, quote_name, quote_table
+from edl_sql.language.table_names import find_name, split
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ResultRow = Mapping[str, str | int | float | datetime]
 
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 _FORBIDDEN, _COLUMN_TWICE, _NO_TABLE = 1044, 1060, 1146
 """Errors of MariaDB and MySQL."""
 
@@ -40,7 +40,7 @@ def check_columns(database: Database, table: str, names: list[str]) -> None:
             return
         known = {each["name"] for each in inspector.get_columns(name, schema=schema)}
     for each in names:
-        if same(each, known, any_case=columns_in_any_case(database.backend)) is None:
+        if find_name(each, known, any_case=ignores_column_case(database.backend)) is None:
             raise usage(
                 f"the table {table} has no column {each}, so it is not a table of results",
                 where=f"INTO {table}",
@@ -81,11 +81,11 @@ def _check_may_create(connection: Connection, table: str) -> None:
     """
     from sqlalchemy.exc import DBAPIError
 
-    name = quoted_table(connection, table)
+    name = quote_table(connection, table)
     schema, _ = split(table)
-    place = quoted(connection, schema or str(connection.engine.url.database))
+    place = quote_name(connection, schema or str(connection.engine.url.database))
     for statement, expected in (
-        (f"SHOW TABLES FROM {place} LIKE ''", _FORBIDDEN),  # whoever may only create may not list
+        (f"SHOW TABLES FROM {place} LIKE ''", _FORBIDDEN),  # CREATE alone does not allow it
         (f"CREATE TABLE {name} (a INT, a INT)", _COLUMN_TWICE),
         (f"EXPLAIN INSERT INTO {name} VALUES (1)", _NO_TABLE),
     ):
@@ -97,7 +97,7 @@ def _check_may_create(connection: Connection, table: str) -> None:
 
 
 def append_row(database: Database, table: str, values: ResultRow) -> bool:
-    """Add a row to a table, which is created if there is none.
+    """Add a row to a table, and create the table if need be.
 
     Args:
         table: its name, or schema.table.
@@ -137,4 +137,4 @@ def _type(value: object) -> TypeEngine[Any]:
         return sql.DateTime()
     if isinstance(value, int):
         return sql.BigInteger()
-    return sql.Double() if isinstance(value, float) else sql.String(_LONGEST_NAME)
+    return sql.Double() if isinstance(value, float) else sql.String(_MAX_NAME_LENGTH)

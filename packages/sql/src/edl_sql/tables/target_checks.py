@@ -1,4 +1,4 @@
-"""What a table must be like to get predictions, found out before anything is predicted."""
+"""Checks, before anything is predicted, that a table can take the predictions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
 from edl_sql.databases.errors import DatabaseLocked, DatabaseUnreachable
-from edl_sql.databases.names import quoted, quoted_table
+from edl_sql.databases.names import quote_name, quote_table
 from edl_sql.language.table_names import split
 from edl_sql.language.tokens import dialect_of, without_semicolons
 from edl_sql.tables.column_loader import LoadTransaction
 from edl_sql.tables.queries import identifying_columns
-from edl_sql.tables.target_columns import Target, check_type, described, fits
+from edl_sql.tables.target_columns import Target, check_type, fits, resolve
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_IS_THERE = 1060
-"""Error of MariaDB and MySQL: there is a column of this name."""
+_COLUMN_EXISTS = 1060
+"""Error of MariaDB and MySQL: a column of this name exists."""
 
 KEY_CHECK_S = 120
-"""How long a database may compare keys; a job of many rows takes longer."""
-_STEPS = 100_000
-"""Instructions of SQLite between two looks at the clock."""
+"""Time limit of a database for comparing keys."""
+_CHECK_INTERVAL = 100_000
+"""Instructions of SQLite between two checks of the time limit."""
 
 
 def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> None:
@@ -44,7 +44,7 @@ def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> N
     """
     where = f"{database.shown}, table {target.table}"
     with database.reading() as connection:
-        found, types = described(connection, target, where)
+        found, types = resolve(connection, target, where)
     known = types.get(found.column)
     fitting = [kind for kind in kinds if known is None or fits(known, kind)]
     if known is not None and not fitting:
@@ -54,7 +54,7 @@ def check_target(database: Database, target: Target, kinds: Sequence[Cell]) -> N
 
 
 def _try_update(database: Database, target: Target, kind: Cell, where: str) -> None:
-    """Prepare everything, and take it back: the database checks privileges all the same."""
+    """Prepare everything and roll it back; the database checks privileges all the same."""
     with database.trial_transaction() as connection:
         loading = LoadTransaction(connection, target, kind, where)
         loading.dry_run()
@@ -63,11 +63,11 @@ def _try_update(database: Database, target: Target, kind: Cell, where: str) -> N
 
 
 def _check_may_add(connection: Connection, target: Target, where: str) -> None:
-    """Check that this user may add a column. To add one on trial would keep others waiting."""
+    """Check that this user may add a column. Adding one on trial would block other sessions."""
     import sqlalchemy as sql
     from sqlalchemy.exc import DBAPIError
 
-    table = quoted_table(connection, target.table)
+    table = quote_table(connection, target.table)
     if connection.dialect.name == "postgresql":
         of_table = sql.text(
             "SELECT relkind IN ('r', 'p', 'f') AND NOT relispartition,"
@@ -85,12 +85,12 @@ def _check_may_add(connection: Connection, target: Target, where: str) -> None:
                 f" SELECT ON {target.table} TO …",
             )
     elif connection.dialect.name in ("mysql", "mariadb"):
-        # A table has a column only once: without the privilege, the database says so first.
+        # A column cannot be added twice; a missing privilege would be reported first.
         again = f"ALTER TABLE {table} ADD COLUMN edl_twice INT, ADD COLUMN edl_twice INT"
         try:
             connection.exec_driver_sql(again, execution_options={"no_parameters": True})
         except DBAPIError as error:
-            if getattr(error.orig, "args", (None,))[0] != _IS_THERE:
+            if getattr(error.orig, "args", (None,))[0] != _COLUMN_EXISTS:
                 raise
     else:
         schema, name = split(target.table)
@@ -150,17 +150,17 @@ def _limit_time(connection: Connection) -> None:
     else:
         deadline = time.monotonic() + KEY_CHECK_S
         driver: Any = connection.connection.dbapi_connection
-        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _CHECK_INTERVAL)
 
 
 def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, int, int] | None:
-    """A key, how many selected rows have it, and how many of the table; None if all are right."""
+    """Return a wrong key with its rows in the SELECT and in the table; None if all are right."""
     is_declared = target.key in identifying_columns(database, target.table)
     rows = without_semicolons(query, dialect_of(database.backend))
     try:
         with database.reading() as connection:
             _limit_time(connection)
-            key, table = quoted(connection, target.key), quoted_table(connection, target.table)
+            key, table = quote_name(connection, target.key), quote_table(connection, target.table)
             selected = (
                 f"SELECT {key} AS edl_key, COUNT(*) AS edl_rows FROM (\n{rows}\n) AS edl_selected"
                 f" GROUP BY {key}"

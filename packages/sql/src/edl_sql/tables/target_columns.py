@@ -13,15 +13,15 @@ from edl.plugins.errors import usage
 from edl.plugins.texts import did_you_mean
 from edl_convert.columns import Cell
 from edl_proto.errors import EdlError, ErrorCode
-from edl_sql.databases.names import columns_in_any_case
-from edl_sql.language.table_names import same, split
+from edl_sql.databases.names import ignores_column_case
+from edl_sql.language.table_names import find_name, split
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.types import TypeEngine
 
-_LONGEST_KEY = 768
-"""Characters that an index of MariaDB and MySQL can hold."""
+_MAX_KEY_LENGTH = 768
+"""The characters that an index of MariaDB and MySQL can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Target:
     key: str
 
 
-def described(
+def resolve(
     connection: Connection, target: Target, where: str
 ) -> tuple[Target, dict[str, TypeEngine[Any]]]:
-    """The target with the names of its columns as the table spells them, and all columns' types.
+    """Return the target as the table spells its columns, and the types of all columns.
 
     Raises:
         EdlError, Problem: the table or the key is not there, or the column takes no values.
@@ -59,15 +59,15 @@ def described(
             or "Check its name, and its schema if it has one: --table schema.table",
         )
     columns = {column["name"]: column for column in inspector.get_columns(name, schema=schema)}
-    any_case = columns_in_any_case(connection.dialect.name)
-    key = same(target.key, columns, any_case=any_case)
+    any_case = ignores_column_case(connection.dialect.name)
+    key = find_name(target.key, columns, any_case=any_case)
     if key is None:
         raise usage(
             f"--key {target.key}: the table has no such column",
             where=where,
             remedy=did_you_mean(target.key, columns) or f"It has {', '.join(columns)}.",
         )
-    column = same(target.column, columns, any_case=any_case) or target.column
+    column = find_name(target.column, columns, any_case=any_case) or target.column
     keys = inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]
     if column in (*keys, key):
         raise usage(
@@ -81,12 +81,12 @@ def described(
             where=where,
             remedy="Name another column: a column that does not exist is created.",
         )
-    types = {each: _plain(entry["type"]) for each, entry in columns.items()}
+    types = {each: _unwrap_domain(entry["type"]) for each, entry in columns.items()}
     return replace(target, key=key, column=column), types
 
 
-def _plain(known: Any) -> TypeEngine[Any]:
-    """The type itself, of what PostgreSQL calls a domain."""
+def _unwrap_domain(known: Any) -> TypeEngine[Any]:
+    """Return the type below a PostgreSQL domain."""
     while getattr(known, "data_type", None) is not None:
         known = known.data_type
     found: TypeEngine[Any] = known
@@ -94,7 +94,7 @@ def _plain(known: Any) -> TypeEngine[Any]:
 
 
 def value_type(kind: Cell) -> TypeEngine[Any]:
-    """The type of a column that is made for predictions."""
+    """Return the type of a column that is created for predictions."""
     import sqlalchemy as sql
 
     match kind:
@@ -107,7 +107,7 @@ def value_type(kind: Cell) -> TypeEngine[Any]:
 
 
 def fits(known: TypeEngine[Any], kind: Cell) -> bool:
-    """Whether a column of this type can hold such values."""
+    """Return whether a column of this type can hold values of this kind."""
     import sqlalchemy as sql
 
     fitting: dict[Cell, tuple[type[TypeEngine[Any]], ...]] = {
@@ -119,7 +119,7 @@ def fits(known: TypeEngine[Any], kind: Cell) -> bool:
 
 
 def check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> None:
-    """Raises: Problem: a column that is there already cannot hold such values."""
+    """Raise a ``Problem`` if an existing column cannot hold values of this kind."""
     if fits(known, kind):
         return
     raise usage(
@@ -133,7 +133,7 @@ def check_type(known: TypeEngine[Any], kind: Cell, name: str, where: str) -> Non
 def key_conversion(
     known: TypeEngine[Any], key: str, where: str, *, is_untyped: bool
 ) -> Callable[[Any], Any]:
-    """Makes what a column of keys holds of what the predictions have.
+    """Return a function that converts keys of the predictions to values of the table's key column.
 
     Args:
         is_untyped: the database keeps dates and times as the texts or numbers that they are.
@@ -163,22 +163,22 @@ def key_conversion(
 
 
 def staged_key(connection: Connection, known: TypeEngine[Any]) -> TypeEngine[Any]:
-    """The type of the keys in a temporary table; it compares them as the table's own does."""
+    """Return the type of the keys in a temporary table, which compares like the table's own."""
     import sqlalchemy as sql
 
     backend = connection.dialect.name
     if backend == "sqlite" and not isinstance(known, sql.Integer | sql.Numeric | sql.String):
-        return _untyped()
+        return _make_untyped()
     if backend in ("mysql", "mariadb") and isinstance(known, sql.Text):
-        return sql.String(_LONGEST_KEY, collation=known.collation)
+        return sql.String(_MAX_KEY_LENGTH, collation=known.collation)
     if isinstance(known, sql.Enum):
         known = copy(known)
         known.create_type = False  # type: ignore[attr-defined]  # of PostgreSQL: it is there
     return known
 
 
-def _untyped() -> TypeEngine[Any]:
-    """A column of SQLite that takes values as they are."""
+def _make_untyped() -> TypeEngine[Any]:
+    """Return the type of an SQLite column that stores values unconverted."""
     import sqlalchemy as sql
 
     class Untyped(sql.types.UserDefinedType[Any]):

@@ -15,7 +15,7 @@ from edl_convert.schema import ColumnType
 Feature = int | float | bytes | list[int] | list[float] | list[bytes]
 
 _INT64 = range(-(2**63), 2**63)
-_GREATEST_FLOAT32 = (2 - 2**-23) * 2.0**127
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -63,11 +63,11 @@ class SqlColumn:
 
     @property
     def type(self) -> ColumnType:
-        """Of the values, or of the items of arrays; UNKNOWN before the first value."""
+        """The type of the values, or of the items of arrays; UNKNOWN before the first value."""
         return self._type
 
     def feature(self, value: Any) -> Feature | None:
-        """The value as a feature; None for NULL, which is a feature that is not there.
+        """Return a value as a feature; None for NULL, which records leave out.
 
         Raises:
             Unconvertible: it does not fit a record, or the column's earlier values.
@@ -94,7 +94,7 @@ class SqlColumn:
         return self._array(value)
 
     def features(self, values: Sequence[Any]) -> list[Feature | None]:
-        """Many values in a row, each as ``feature`` gives it.
+        """Return consecutive values as features, each as ``feature`` returns it.
 
         Raises:
             Unconvertible: one of them does not fit; which one, ``feature`` tells.
@@ -122,7 +122,7 @@ class SqlColumn:
         known = _CONVERSIONS.get(type(value))
         if known is None:
             raise Unconvertible(
-                f"a value of type {_named(value)} cannot be stored in a record",
+                f"a value of type {_type_name(value)} cannot be stored in a record",
                 "CAST it in the query to a number, a text or a timestamp.",
             )
         kind, convert = known
@@ -151,7 +151,7 @@ def _real(value: Any) -> float:
     number = float(value)
     # Of a float, an infinity is a value; of a decimal, float() makes one of a number.
     is_infinite = isinf(number) and not (isinstance(value, Decimal) and value.is_finite())
-    if abs(number) > _GREATEST_FLOAT32 and not is_infinite:
+    if abs(number) > _MAX_FLOAT32 and not is_infinite:
         raise Unconvertible(
             f"{value} is beyond the range of a 32-bit float", "Scale it in the query, or use ln()."
         )
@@ -159,7 +159,7 @@ def _real(value: Any) -> float:
 
 
 def _is_exact(value: float | Decimal) -> bool:
-    """Whether a 32-bit float is equal to a number."""
+    """Return whether a 32-bit float represents a number exactly."""
     try:
         return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
     except OverflowError:
@@ -198,5 +198,5 @@ _CONVERSIONS: dict[type, tuple[ColumnType, Callable[[Any], int | float | bytes]]
 _NAMES = {timedelta: "interval", time: "time of day", dict: "json"}
 
 
-def _named(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return _NAMES.get(type(value), type(value).__name__)
