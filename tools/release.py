@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = (
     *("proto", "runtime", "recordio", "client", "convert", "sql", "mlflow"),
-    *("builder", "master", "worker", "compat"),
+    *("kubernetes", "builder", "master", "worker", "compat"),
 )
 """Folders of the distributions; the others are for tests."""
 

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
     "builder": 6,
-    "client": 162,
+    "client": 112,
+    "kubernetes": 50,
     "master": 3,
     "proto": 0,
     "recordio": 26,

@@ -22,9 +22,9 @@ from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
 from edl.__main__ import run
-from edl.adapters.kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
-from edl.adapters.kubernetes.session import ClusterSession
-from edl.core.cluster.choice import ClusterChoice
+from edl.core.options.cluster import ClusterChoice
+from edl_kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
+from edl_kubernetes.session import ClusterSession
 from edl_runtime.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from submitter import Submitter, eventually
 
-from edl.adapters.kubernetes import job_creation
-from edl.adapters.kubernetes.start import JobStart
+from edl_kubernetes import job_creation
+from edl_kubernetes.start import JobStart
 from edl_runtime.kubernetes import objects
 
 
@@ -224,7 +224,7 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
 KILLED_IN_A_SUBMISSION = """
 import os, sys
 from edl.__main__ import run
-from edl.adapters.kubernetes import job_creation
+from edl_kubernetes import job_creation
 job_creation.create_owned = lambda *_: os._exit(9)
 run(sys.argv[1:])
 """

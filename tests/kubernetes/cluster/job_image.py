@@ -28,6 +28,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "runtime": ("kubernetes",),
     "recordio": (),
     "client": (),
+    "kubernetes": (),
     "master": (),
     "worker": ("cpu",),
     "compat": (),

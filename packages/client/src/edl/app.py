@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import pkgutil
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
+from edl import settings
 from edl.codec import error_of
 from edl.core.diagnostics import Diagnostic
-from edl.core.platforms import BUILT_IN, PLATFORMS
+from edl.core.platforms import BUILT_IN, KUBERNETES, PLATFORMS
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
@@ -48,6 +50,7 @@ def job_catalog() -> JobCatalog:
 
     A program that goes on closes it; the end of the process does, too.
     """
+    _require_cluster_package()
     platforms, problems = PLATFORMS.load_all()
     backends = []
     for name, platform in platforms.items():
@@ -67,6 +70,19 @@ def job_catalog() -> JobCatalog:
     for problem in problems.values():
         _warn(f"warning: {problem.what}; its jobs are not found")
     return JobCatalog(backends, problems)
+
+
+def _require_cluster_package() -> None:
+    """Make sure that a cluster which the user has chosen is not left out without a word.
+
+    Raises:
+        EdlError: the package for clusters is missing, or the settings cannot be read.
+    """
+    try:
+        if settings.cluster_choice(os.environ, Path.cwd()):
+            PLATFORMS[KUBERNETES]
+    except Problem as problem:
+        raise error_of(problem) from None
 
 
 @cache

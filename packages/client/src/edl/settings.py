@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edl.core.cluster.choice import ClusterChoice
 from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
+from edl.core.options.cluster import ClusterChoice
 from edl.core.platforms import KUBERNETES
 from edl.core.problem import usage
 
@@ -111,12 +111,12 @@ def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | Non
     """
     flags = command_flags.get() or {}
     platform = flags.get("platform") or environ.get(BY_NAME["platform"].variable)
-    if platform and platform != KUBERNETES.name:
+    if platform and platform != KUBERNETES:
         return None
     for verb in Verb:
         found = gather(verb, {}, environ=environ, cwd=cwd)
         values = {name: str(entry.value) for name, entry in found.items()} | dict(flags)
-        if values.get("platform") == KUBERNETES.name:
+        if values.get("platform") == KUBERNETES:
             everywhere = "all_namespaces" in flags
             return ClusterChoice(values.get("context", ""), values.get("namespace", ""), everywhere)
     return None

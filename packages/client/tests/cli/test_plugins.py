@@ -108,6 +108,18 @@ def test_a_tracker_that_is_not_installed_is_named(
     told(attempt(tracker="mlflow"), 2, "the tracker mlflow needs edl-mlflow", "pip install")
 
 
+def test_a_platform_that_is_not_installed_is_named(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
+    needs = "the platform kubernetes needs edl-kubernetes, which is not installed"
+    told(attempt(platform="kubernetes"), 2, needs, "pip install edl-kubernetes")
+    told(attempt("list", "--namespace", "n"), 2, needs)
+    monkeypatch.setenv("EDL_PLATFORM", "kubernetes")
+    told(attempt("list"), 2, needs)
+    assert attempt("list", "--platform", "processes").code == 0
+
+
 def _only_of_the_client(group: str) -> tuple[EntryPoint, ...]:
     return tuple(each for each in find_entry_points(group) if each.distribution == "edl-client")
 

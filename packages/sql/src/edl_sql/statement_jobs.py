@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from edl.plugins.errors import usage
-from edl.plugins.jobs import JobCatalog, JobWatcher, SilentDisplay, names
+from edl.plugins.jobs import JobCatalog, JobWatcher, SilentDisplay
+from edl.plugins.submissions import names
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.models import SqlModels
 

@@ -42,7 +42,7 @@ def describe(job: Submission, zoo: Path) -> tuple[Submission, str | None]:
     if _PARAMETER in params:
         return job, None
     # The paths of a job on Kubernetes are those of its pods.
-    in_pods = job.platform == KUBERNETES.name
+    in_pods = job.platform == KUBERNETES
     source, name = model_zoo.source_of(zoo, job.model_def)
     try:
         if not takes_parameter(source, name, _PARAMETER):

@@ -47,7 +47,7 @@ def finds_jobs(function: Callable[..., None]) -> Callable[..., None]:
             with errors_as_output(values.get("output_format")):
                 flags["platform"] = _platform(flags["platform"])
         elif flags:
-            flags["platform"] = KUBERNETES.name
+            flags["platform"] = KUBERNETES
         token = settings.command_flags.set(flags)
         try:
             function(**values)

@@ -27,10 +27,12 @@ class JobPlatform:
 
 
 PROCESSES = JobPlatform("processes", "edl.adapters.local.processes:local_processes", False)
-KUBERNETES = JobPlatform("kubernetes", "edl.adapters.kubernetes.backend:kubernetes_jobs", True)
 DOCKER = JobPlatform("docker", "edl.adapters.local.containers:local_containers", True)
 
-BUILT_IN = {platform.name: "edl-client" for platform in (PROCESSES, DOCKER, KUBERNETES)}
-"""The platforms of this distribution."""
+KUBERNETES = "kubernetes"
+"""The platform of ``edl-kubernetes``; the option table has the options of its jobs."""
+
+BUILT_IN = {PROCESSES.name: "edl-client", DOCKER.name: "edl-client", KUBERNETES: "edl-kubernetes"}
+"""The platforms of edl, and the distribution that has each."""
 
 PLATFORMS = PlugIns("edl.platforms", "platform", JobPlatform, BUILT_IN)

@@ -1,18 +1,40 @@
-"""The port of job backends, and the backend of this machine, which others can build on."""
+"""The port of job backends, what they encode, and the backend of this machine to build on."""
 
 from __future__ import annotations
 
+from edl.adapters.job_service_client import JobServiceClient
+from edl.adapters.local.job_store import submission_time
 from edl.adapters.local.processes import ProcessRuntime, local_processes
 from edl.core.submission import Submission
-from edl.job_spec import encode_spec
-from edl.ports.job_backend import JobBackend, JobPlacement, StatusReport
+from edl.job_spec import encode_spec, export_fields, start_fields
+from edl.ports.job_backend import (
+    JobBackend,
+    JobEntry,
+    JobLogs,
+    JobPlacement,
+    MasterUnreachable,
+    Say,
+    ServedPage,
+    StatusReport,
+    silent,
+)
 
 __all__ = [
     "JobBackend",
+    "JobEntry",
+    "JobLogs",
     "JobPlacement",
+    "JobServiceClient",
+    "MasterUnreachable",
     "ProcessRuntime",
+    "Say",
+    "ServedPage",
     "StatusReport",
     "Submission",
     "encode_spec",
+    "export_fields",
     "local_processes",
+    "silent",
+    "start_fields",
+    "submission_time",
 ]

@@ -1,9 +1,22 @@
-"""The options of jobs, for commands that run jobs."""
+"""The options of jobs, for commands and backends that run jobs, and the cluster they choose."""
 
 from __future__ import annotations
 
 from edl.cli.option_parameters import given, takes
 from edl.core.options import BY_NAME, RUNNING, Given, Verb, read_value
+from edl.core.options.cluster import ClusterChoice
 from edl.core.options.option import Option
+from edl.settings import cluster_choice
 
-__all__ = ["BY_NAME", "RUNNING", "Given", "Option", "Verb", "given", "read_value", "takes"]
+__all__ = [
+    "BY_NAME",
+    "RUNNING",
+    "ClusterChoice",
+    "Given",
+    "Option",
+    "Verb",
+    "cluster_choice",
+    "given",
+    "read_value",
+    "takes",
+]

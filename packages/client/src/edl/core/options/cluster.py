@@ -26,6 +26,19 @@ from edl.core.options.option import TRAIN, Option, declare
 KeysAndValues = tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterChoice:
+    """A cluster and namespace; empty: as the kubeconfig, or the pod's service account, says.
+
+    Attributes:
+        everywhere: look at the jobs of all namespaces.
+    """
+
+    context: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     """Where a job on Kubernetes runs."""

@@ -29,8 +29,9 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
     """Check the values of all options of the verb against each other.
 
     Raises:
-        Problem: USAGE, naming the option and where it was set.
+        Problem: USAGE, naming the option and where it was set, or the package that is missing.
     """
+    platform = PLATFORMS[values["platform"]]  # its package may be missing
     _check_name(given, values)
     if values["detach"] and values["timeout"] is not None:
         raise usage(
@@ -45,7 +46,7 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
         _check_format(given, values)
     if verb is Verb.TRAIN:
         _check_training(given, values)
-    elif not PLATFORMS[values["platform"]].runs_in_image:
+    elif not platform.runs_in_image:
         usable, _ = PLATFORMS.load_all()
         needed = " or ".join(one.name for one in usable.values() if one.runs_in_image)
         for option in IMAGE_OPTIONS:
@@ -96,7 +97,7 @@ def _check_image(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
 
 
 def _check_cluster(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
-    if values["platform"] == KUBERNETES.name:
+    if values["platform"] == KUBERNETES:
         entry = given.get("dashboard_port")
         if entry is not None and entry.explicit:
             raise usage(
@@ -109,7 +110,7 @@ def _check_cluster(given: Mapping[str, Given], values: Mapping[str, Any]) -> Non
         return
     for group in (ClusterOptions, PodOptions):
         for field in dataclasses.fields(group):
-            _needs(field.name, f"--platform {KUBERNETES.name}", given)
+            _needs(field.name, f"--platform {KUBERNETES}", given)
 
 
 def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> N
         values: of all options of the verb, as ``read`` returns them.
     """
     if not values["metrics_auth"]:
-        values["metrics_auth"] = "none" if values["platform"] == KUBERNETES.name else "token"
+        values["metrics_auth"] = "none" if values["platform"] == KUBERNETES else "token"
     if verb is Verb.TRAIN:
         _resolve_overlap(given, values)
         _resolve_update(given, values)

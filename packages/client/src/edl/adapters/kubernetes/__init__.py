@@ -1,1 +1,0 @@
-"""Jobs on Kubernetes (``--platform kubernetes``): docs/adr/0018-kubernetes.md."""

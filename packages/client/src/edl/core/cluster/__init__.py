@@ -1,1 +1,0 @@
-"""The objects of a job on Kubernetes: pure functions of a submission."""

@@ -1,0 +1,35 @@
+"""What is known of a job that has been submitted: its state, events, log and timeline."""
+
+from __future__ import annotations
+
+from edl.codec import decode_events, decode_status, decode_timeline, to_dict, to_json
+from edl.core.job_log import ERROR_LINES, JobLogLine, LogChoice, LogReader, merge_by_time
+from edl.core.job_status import (
+    Failure,
+    JobEvent,
+    JobState,
+    JobStatus,
+    final_failure,
+    new_submission,
+)
+from edl.core.timeline import TimelineSpan
+
+__all__ = [
+    "ERROR_LINES",
+    "Failure",
+    "JobEvent",
+    "JobLogLine",
+    "JobState",
+    "JobStatus",
+    "LogChoice",
+    "LogReader",
+    "TimelineSpan",
+    "decode_events",
+    "decode_status",
+    "decode_timeline",
+    "final_failure",
+    "merge_by_time",
+    "new_submission",
+    "to_dict",
+    "to_json",
+]

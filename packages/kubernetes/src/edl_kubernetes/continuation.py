@@ -1,0 +1,163 @@
+"""Continues jobs on Kubernetes: resumes them, and exports their models."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+from edl.plugins.backends import Say, export_fields, silent, start_fields, submission_time
+from edl.plugins.job_status import JobState, JobStatus, new_submission, to_json
+from edl.plugins.submissions import names, scheme
+from edl_kubernetes.cluster_job import ClusterJob
+from edl_kubernetes.core import export, identities, manifest
+from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.job_creation import JobCreation, page_secrets
+from edl_kubernetes.job_identities import NewIdentities
+from edl_kubernetes.job_objects import JobObjects
+from edl_kubernetes.session import ClusterSession
+from edl_kubernetes.start import JobStart
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
+from edl_runtime.local import job_directory
+
+_START_S = 600.0
+_POLL_S = 0.5
+
+
+class ClusterContinuation:
+    """Resumes what ``edl stop --now`` has stopped, and exports; see ``JobContinuation``."""
+
+    def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
+        self._session = session
+        self._objects = job_objects
+
+    def next_steps(self, status: JobStatus) -> str:
+        """Only what was stopped with ``--now`` can be resumed, which leaves no final status."""
+        if status.state is JobState.LOST:
+            return f"edl resume {status.job} starts it again."
+        return new_submission(status)
+
+    def resume(self, name: str, say: Say = silent) -> bool:
+        job = self._objects.read(name)
+        if not job.status().state.is_over and job.is_suspended:
+            namespace, own = self._objects.locate(name)
+            patch = f"kubectl --namespace {namespace} patch job {objects.object_name(own)}"
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"{name} is suspended, and edl has not stopped it",
+                where=self._objects.location(name),
+                remedy="Wait until its queue releases it. Without a queue, release it yourself:"
+                f""" {patch} -p '{{"spec":{{"suspend":false}}}}'""",
+            )
+        if not job.status().state.is_over:
+            return False
+        if self._objects.release(name):
+            JobStart(self._session, self._objects, name, _START_S, say).wait()
+            return True
+        raise EdlError(
+            ErrorCode.JOB_OVER,
+            f"{name} is over ({job.status().state.words}); on Kubernetes, only a job that"
+            " edl stop --now has stopped can be resumed",
+            where=self._objects.location(name),
+            remedy="Continue training with a new job: --init-from takes a trained model.",
+        )
+
+    def export(self, name: str, output: str = "", say: Say = silent) -> str:
+        job = self._objects.read(name)
+        namespace, own = self._objects.locate(name)
+        short = names.with_suffix(job.spec.export.job or own, "export")
+        self._check(job, output)
+        creation = self._creation(job, own, short, output)
+        found = f"{namespace}/{short}" if "/" in name else short
+        while not creation.create(say):
+            self._remove_former(name, found)
+        if not creation.is_queued:
+            try:
+                JobStart(self._session, self._objects, found, _START_S, say).wait()
+            except BaseException as failure:  # Ctrl-C, too
+                creation.withdraw(failure)
+                raise
+        return found
+
+    def _remove_former(self, name: str, short: str) -> None:
+        """Raises: EdlError: JOB_EXISTS; it is at work."""
+        try:
+            is_over = self._objects.read(short).status().state.is_over
+        except EdlError as error:
+            if error.code != ErrorCode.JOB_NOT_FOUND:
+                raise
+            return  # it has gone at this moment
+        if not is_over:
+            raise EdlError(
+                ErrorCode.JOB_EXISTS,
+                f"the model of {name} is being exported",
+                where=self._objects.location(short),
+                remedy=f"edl wait {short} waits for its end.",
+            )
+        self._objects.delete(short)
+        time.sleep(_POLL_S)
+
+    def _check(self, job: ClusterJob, output: str) -> None:
+        """Raises: EdlError: there is no state that a second job could read, or no place for it."""
+        spec, where = job.spec, self._objects.location(job.name)
+        if spec.type != job_pb2.TRAIN:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"{job.name} is not a training job, or you may not read its Secret",
+                where=where,
+                remedy="Only training jobs have a model to export; edl list shows all jobs.",
+            )
+        if job.status().state is JobState.SUCCEEDED and not spec.training.checkpoint_dir:
+            raise EdlError(
+                ErrorCode.JOB_OVER,
+                f"{job.name} has succeeded: its model is in {spec.output}",
+                where=where,
+                remedy=f"edl status {job.name} shows its result.",
+            )
+        if spec.kubernetes.state != "volume" and not spec.training.checkpoint_dir:
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"the state of {job.name} is in its master's pod, which nobody else can read",
+                where=where,
+                remedy="Jobs with --state-volume or --checkpoint-dir can be exported; this one"
+                " writes its model at its end.",
+            )
+        place = output or spec.output
+        folders = export.mounted_folders(json.loads(spec.kubernetes.worker_pod))
+        if not scheme(place) and not any(place.startswith(f"{each}/") for each in folders):
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"--output {place}: the job's pods do not see this machine's files"
+                if place
+                else f"{job.name} has no output",
+                where="--output",
+                remedy="Name a store, such as s3://bucket/folder"
+                + (f", or a folder in {' or '.join(folders)}." if folders else "."),
+            )
+
+    def _creation(self, job: ClusterJob, name: str, short: str, output: str) -> JobCreation:
+        """The objects of the job that exports."""
+        spec = job_pb2.JobSpec()
+        spec.CopyFrom(job.spec)
+        state = objects.STATE_DIRECTORY
+        start_fields(spec, short, f"{state}/{short}", submission_time())
+        export_fields(spec, name, f"{state}/{name}/{job_directory.SNAPSHOTS}", output)
+        pod = export.worker_pod(json.loads(spec.kubernetes.worker_pod), short)
+        spec.kubernetes.worker_pod = json.dumps(pod)
+        spec.kubernetes.ClearField("server_pod")
+        own = export.job_object(job.item, short)
+        namespace = own["metadata"]["namespace"]
+
+        def owned() -> Iterator[JsonObject]:
+            described = {"labels": own["metadata"]["labels"]}
+            page = page_secrets()
+            text = to_json(spec)
+            yield from manifest.secret_and_service(short, namespace, described, text, page)
+            new = NewIdentities(short)
+            for secret in identities.secrets(short, 1, 0):
+                labels = {**described["labels"], objects.LABEL_ROLE: secret.role}
+                yield identities.render(secret, namespace, {"labels": labels}, new.content(secret))
+
+        return JobCreation(self._session, own, owned, export.is_queued(own))

@@ -1,0 +1,167 @@
+"""All objects that the client creates for a job on Kubernetes: docs/adr/0018-kubernetes.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from edl.plugins.submissions import Submission, cluster_kinds
+from edl_kubernetes.core import identities
+from edl_kubernetes.core.identities import IdentitySecret
+from edl_kubernetes.core.pods import PodTemplates, master_pod, metadata
+from edl_kubernetes.core.templates import JsonObject
+from edl_runtime.identity.page_key import PAGES
+from edl_runtime.kubernetes import objects
+
+UNLIMITED = 2**31 - 1
+"""Restarts of a master: a disruption counts as a failure for the Job, but never ends it."""
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""A Job with this label is released by Kueue."""
+
+
+def is_queued(job: Submission) -> bool:
+    """Whether a queue releases the job's Job."""
+    return job.suspend or QUEUE_LABEL in dict(job.labels)
+
+
+def job_object(
+    job: Submission, namespace: str, user_templates: PodTemplates, *, suspended: bool
+) -> JsonObject:
+    """The Job, which owns everything else."""
+    made = _object("batch/v1", "Job", job, namespace)
+    if host := page_host(job, namespace):
+        made["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
+    made["spec"] = {
+        "suspend": suspended,
+        "completions": 1,
+        "parallelism": 1,
+        "backoffLimit": UNLIMITED,
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "template": master_pod(job, user_templates),
+    }
+    return made
+
+
+def owned_objects(
+    job: Submission, namespace: str, spec_json: str, page: Mapping[str, str] = {}
+) -> Sequence[JsonObject]:
+    """What the Job owns, in the order of creation; owner references are not set.
+
+    Args:
+        spec_json: the specification that the master reads.
+        page: what opens the job's page, as entries of the Secret.
+    """
+    described = metadata(job, objects.MASTER)
+    made = [*secret_and_service(job.name, namespace, described, spec_json, page)]
+    if job.state_volume and cluster_kinds.state_volume(job.state_volume).size:
+        made.append(_claim(job, namespace))
+    if job.ingress:
+        made.append(_ingress(job, namespace))
+    return made
+
+
+def secret_and_service(
+    job: str,
+    namespace: str,
+    described: JsonObject,
+    spec_json: str,
+    page: Mapping[str, str] = {},
+) -> tuple[JsonObject, JsonObject]:
+    """What every job has: its specification, and the address of its master.
+
+    Args:
+        described: labels and annotations.
+        page: as for ``owned_objects``.
+    """
+    named = {"name": objects.object_name(job), "namespace": namespace, **described}
+    secret: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": dict(named)}
+    secret["type"] = "Opaque"
+    secret["stringData"] = {objects.SPEC_KEY: spec_json, **page}
+    service: JsonObject = {"apiVersion": "v1", "kind": "Service", "metadata": dict(named)}
+    role = objects.labels(job, objects.MASTER)
+    service["spec"] = {
+        "selector": {key: role[key] for key in (objects.LABEL_JOB, objects.LABEL_ROLE)},
+        "ports": [
+            {"name": name, "port": port, "targetPort": name}
+            for name, port in (
+                ("grpc", objects.MASTER_PORT),
+                ("parameters", objects.STREAM_PORT),
+                ("page", objects.PAGE_PORT),
+            )
+        ],
+    }
+    return secret, service
+
+
+def identity_objects(
+    job: Submission,
+    namespace: str,
+    content: Callable[[IdentitySecret], Mapping[str, str] | None] = lambda secret: None,
+) -> Sequence[JsonObject]:
+    """The Secrets with the job's identities, which the Job owns, too.
+
+    Args:
+        content: of a Secret; None: it is only shown, or checked.
+    """
+    found = identities.secrets(job.name, job.num_workers.max, job.parameter_servers)
+    return [
+        identities.render(secret, namespace, metadata(job, secret.role), content(secret))
+        for secret in found
+    ]
+
+
+def manifest(
+    job: Submission, namespace: str, spec_json: str, user_templates: PodTemplates
+) -> JsonObject:
+    """All objects as one List, as they are when the job runs; the Job is the last.
+
+    Owner references are missing: they need the uid that the cluster gives to the Job. So are the
+    content of the Secrets of identities and the key of the page: they are made at submission, and
+    never shown.
+    """
+    own = job_object(job, namespace, user_templates, suspended=is_queued(job))
+    shown = identity_objects(job, namespace)
+    items = [*owned_objects(job, namespace, spec_json), *shown, own]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _claim(job: Submission, namespace: str) -> JsonObject:
+    wanted = cluster_kinds.state_volume(job.state_volume)
+    claim = _object("v1", "PersistentVolumeClaim", job, namespace)
+    claim["spec"] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": wanted.size}},
+    }
+    if wanted.storage_class:
+        claim["spec"]["storageClassName"] = wanted.storage_class
+    return claim
+
+
+def page_host(job: Submission, namespace: str) -> str:
+    """The public host name of the job's page; empty if it has none."""
+    return job.ingress.format(name=job.name, namespace=namespace) if job.ingress else ""
+
+
+def _ingress(job: Submission, namespace: str) -> JsonObject:
+    """Publish the page, and nothing else of its port, where metrics may be public."""
+    backend = {
+        "service": {"name": objects.object_name(job.name), "port": {"name": "page"}},
+    }
+    paths = [
+        {"path": path, "pathType": kind, "backend": backend}
+        for path, kind in (("/", "Exact"), (PAGES, "Prefix"))  # the first takes links
+    ]
+    ingress = _object("networking.k8s.io/v1", "Ingress", job, namespace)
+    ingress["spec"] = {"rules": [{"host": page_host(job, namespace), "http": {"paths": paths}}]}
+    if job.ingress_class:
+        ingress["spec"]["ingressClassName"] = job.ingress_class
+    return ingress
+
+
+def _object(version: str, kind: str, job: Submission, namespace: str) -> JsonObject:
+    named = {"name": objects.object_name(job.name), "namespace": namespace}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {**named, **metadata(job, objects.MASTER)},
+    }

@@ -1,0 +1,260 @@
+"""The pods of a job's master, workers and parameter servers.
+
+They satisfy the pod security level ``restricted``, and have a read-only root file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edl.plugins.submissions import Submission, cluster_kinds
+from edl_kubernetes.core import templates
+from edl_kubernetes.core.templates import JsonObject
+from edl_runtime.kubernetes import objects
+from edl_runtime.local.process_environment import THREADS
+from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
+
+USER = 1000
+"""User and group of all processes; the group owns what volumes contain."""
+
+NODE_LOSS_S = 30
+"""How long a pod stays on a node that does not answer; Kubernetes' default is five minutes."""
+
+_MASTER_GRACE_S = 30
+_WORKER_GRACE_S = 30
+_TMP = "/tmp"
+_SOURCES: Mapping[str, tuple[str, str]] = {
+    "claim": ("persistentVolumeClaim", "claimName"),
+    "secret": ("secret", "secretName"),
+    "configmap": ("configMap", "name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplates:
+    """What users merge into pods, after ``templates.check``."""
+
+    common: JsonObject = field(default_factory=dict)
+    workers: JsonObject = field(default_factory=dict)
+
+
+def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
+    """The template of the Job's pods: metadata and spec."""
+    name = objects.object_name(job.name)
+    claim = state_claim(job)
+    state = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
+    pod = _pod(job, objects.MASTER, job.master_resources)
+    spec = pod["spec"]
+    spec["serviceAccountName"] = master_account(job)
+    spec["terminationGracePeriodSeconds"] = _MASTER_GRACE_S
+    spec["volumes"] += [
+        _identity_volume(
+            {
+                "secretName": objects.authority_secret(job.name),
+                # The pod does not start without the key, rather than as one that is not secured.
+                "items": [{"key": objects.AUTHORITY_KEY, "path": objects.AUTHORITY_KEY}],
+                "defaultMode": objects.IDENTITY_MODE,
+            }
+        ),
+        {"name": "edl-spec", "secret": {"secretName": name, "defaultMode": 0o440}},
+        {"name": "edl-state", **state},
+    ]
+    (container,) = spec["containers"]
+    container["command"] = list(objects.MASTER_COMMAND)
+    container["volumeMounts"] += [
+        {"name": "edl-spec", "mountPath": objects.SPEC_DIRECTORY, "readOnly": True},
+        {"name": "edl-state", "mountPath": objects.STATE_DIRECTORY},
+    ]
+    container["ports"] = [
+        {"name": "grpc", "containerPort": objects.MASTER_PORT},
+        {"name": "parameters", "containerPort": objects.STREAM_PORT},
+        {"name": "page", "containerPort": objects.PAGE_PORT},
+    ]
+    # The kubelet has no identity, so no call of its own is answered.
+    container["readinessProbe"] = {"tcpSocket": {"port": "grpc"}, "periodSeconds": 2}
+    return _merged(pod, user_templates.common)
+
+
+def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
+    """The pod of a worker, without name, number, command and owner; it has the identity of 0."""
+    pod = _helper(job, objects.WORKER, job.worker_resources)
+    classes = worker_priorities(job)
+    if len(classes) == 1:
+        pod["spec"]["priorityClassName"] = classes[0].name
+    pod = _merged(pod, user_templates.common)
+    return _whole(_with_threads(_merged(pod, user_templates.workers)))
+
+
+def server_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
+    """The same of a parameter server."""
+    pod = _helper(job, objects.SERVER, job.server_resources)
+    pod["spec"]["containers"][0]["ports"] = [
+        {"name": "grpc", "containerPort": objects.MASTER_PORT},
+        {"name": "parameters", "containerPort": objects.STREAM_PORT},
+    ]
+    return _whole(_merged(pod, user_templates.common))
+
+
+def worker_priorities(job: Submission) -> tuple[cluster_kinds.PriorityClass, ...]:
+    """The priority classes of workers; empty if pods have the cluster's default."""
+    text = job.worker_priority_class
+    return cluster_kinds.priorities(text) if text else ()
+
+
+def master_account(job: Submission) -> str:
+    """The service account of the master's pod."""
+    return job.service_account or objects.MASTER_ACCOUNT
+
+
+def state_claim(job: Submission) -> str:
+    """The claim that keeps the state of a job; empty if nothing does."""
+    if not job.state_volume:
+        return ""
+    wanted = cluster_kinds.state_volume(job.state_volume)
+    return wanted.claim or objects.object_name(job.name)
+
+
+def metadata(job: Submission, role: str) -> JsonObject:
+    """Labels and annotations of an object that belongs to one role."""
+    made: JsonObject = {"labels": {**dict(job.labels), **objects.labels(job.name, role)}}
+    if job.annotations:
+        made["annotations"] = dict(job.annotations)
+    return made
+
+
+def _helper(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> JsonObject:
+    """A pod that the master creates."""
+    pod = _pod(job, role, resources)
+    # A cluster's autoscaler would not remove a node with pods that no controller has.
+    annotations = pod["metadata"].setdefault("annotations", {})
+    annotations.setdefault("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")
+    pod["spec"]["automountServiceAccountToken"] = False
+    pod["spec"]["volumes"].append(_identity_volume(objects.identity_source(job.name, role, 0)))
+    pod["spec"]["terminationGracePeriodSeconds"] = _WORKER_GRACE_S
+    if job.worker_service_account:
+        pod["spec"]["serviceAccountName"] = job.worker_service_account
+    return pod
+
+
+def _pod(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> JsonObject:
+    own = {"name": objects.IDENTITY_VOLUME, "mountPath": objects.IDENTITY_DIRECTORY}
+    mounts: list[JsonObject] = [
+        {"name": "edl-tmp", "mountPath": _TMP},
+        {**own, "readOnly": True},
+    ]
+    volumes: list[JsonObject] = [{"name": "edl-tmp", "emptyDir": {}}]
+    for number, volume in enumerate(map(cluster_kinds.pod_volume, job.volumes)):
+        kind, key = _SOURCES[volume.kind]
+        volumes.append({"name": f"volume-{number}", kind: {key: volume.source}})
+        mount: JsonObject = {"name": f"volume-{number}", "mountPath": volume.path}
+        mounts.append({**mount, "readOnly": True} if volume.read_only else mount)
+    container: JsonObject = {
+        "name": objects.CONTAINER,
+        "image": job.image,
+        "env": _variables(job),
+        "resources": _resources(resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    if job.env_from:
+        container["envFrom"] = [_variable_source(text) for text in job.env_from]
+    spec: JsonObject = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": _tolerations(job),
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if job.node_selector:
+        spec["nodeSelector"] = dict(job.node_selector)
+    if job.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in job.image_pull_secrets]
+    if job.priority_class and role != objects.WORKER:
+        spec["priorityClassName"] = job.priority_class
+    return {"metadata": metadata(job, role), "spec": spec}
+
+
+def _identity_volume(secret: JsonObject) -> JsonObject:
+    return {"name": objects.IDENTITY_VOLUME, "secret": secret}
+
+
+def _variables(job: Submission) -> list[JsonObject]:
+    own = [
+        # The user has no home directory, and only this folder can be written.
+        *({"name": name, "value": _TMP} for name in ("HOME", "TMPDIR", "MPLCONFIGDIR")),
+        {"name": "KERAS_HOME", "value": f"{_TMP}/.keras"},
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
+        {"name": FORMAT_VARIABLE, "value": JSON},
+        _from_pod(objects.POD_NAME, "metadata.name"),
+        _from_pod(objects.POD_IP, "status.podIP"),
+    ]
+    users = [{"name": n, "value": v} for n, v in map(cluster_kinds.variable, job.env)]
+    named = {item["name"] for item in users}
+    return [item for item in own if item["name"] not in named] + users
+
+
+def _from_pod(name: str, path: str) -> JsonObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _with_threads(pod: JsonObject) -> JsonObject:
+    """TensorFlow has as many threads as the pod may use processors, whatever its node has.
+
+    More would use up a limit's share of each period early, and then all of them stand still.
+    Without a limit, Kubernetes gives the variables the number of the node.
+    """
+    (container,) = (it for it in pod["spec"]["containers"] if it["name"] == objects.CONTAINER)
+    if not any(item["name"] in THREADS for item in container["env"]):
+        limit = {"resourceFieldRef": {"resource": "limits.cpu"}}
+        container["env"] += [{"name": name, "valueFrom": limit} for name in THREADS]
+    return pod
+
+
+def _variable_source(text: str) -> JsonObject:
+    kind, name = cluster_kinds.variable_source(text)
+    return {"secretRef" if kind == "secret" else "configMapRef": {"name": name}}
+
+
+def _resources(wanted: Sequence[tuple[str, str]]) -> JsonObject:
+    """A limit of processor time would only waste what a node has to spare; all else is limited."""
+    requests = {key: value for key, value in wanted if not key.startswith("limits.")}
+    limits = {key: value for key, value in requests.items() if key != "cpu"}
+    limits |= {key.removeprefix("limits."): value for key, value in wanted if key not in requests}
+    return {"requests": requests, "limits": limits}
+
+
+def _tolerations(job: Submission) -> list[JsonObject]:
+    lost = [
+        {
+            "key": f"node.kubernetes.io/{taint}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": NODE_LOSS_S,
+        }
+        for taint in ("not-ready", "unreachable")
+    ]
+    return lost + [dict(cluster_kinds.toleration(text)) for text in job.tolerations]
+
+
+def _merged(pod: JsonObject, template: JsonObject) -> JsonObject:
+    merged: Any = templates.merge(pod, template)
+    return dict(merged)
+
+
+def _whole(pod: JsonObject) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "Pod", **pod}

@@ -1,0 +1,138 @@
+"""The identities of jobs on Kubernetes (docs/adr/0021), as the client makes and uses them.
+
+Importing the authority takes a tenth of a second, so nothing here does that at import.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from edl_kubernetes.core import identities
+from edl_kubernetes.core.identities import IdentitySecret
+from edl_kubernetes.job_objects import JobObjects
+from edl_kubernetes.owned_objects import create_owned
+from edl_kubernetes.session import ClusterSession
+from edl_proto.identity.credentials import Credentials, Peer
+from edl_proto.identity.names import Identity, Role
+from edl_runtime.identity.folder import IdentityFolder
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+
+_ROLES = {objects.WORKER: Role.WORKER, objects.SERVER: Role.SERVER}
+
+
+class NewIdentities:
+    """Signs identities that go into Secrets.
+
+    They last as long as the authority: a Secret never changes, and a pod may mount it at any time.
+
+    Args:
+        job: name of the job.
+        authority: of the job, as PEM; by default a new one.
+
+    Raises:
+        ValueError: the authority is damaged.
+    """
+
+    def __init__(self, job: str, authority: bytes = b"") -> None:
+        from edl_runtime.identity.authority import Authority
+
+        self._job = job
+        self._authority = Authority.load(authority) if authority else Authority.create(job)
+
+    def content(self, secret: IdentitySecret) -> Mapping[str, str]:
+        """PEM by key."""
+        if secret.first is None:
+            return {objects.AUTHORITY_KEY: self._authority.to_pem().decode("ascii")}
+        role = _ROLES[secret.role]
+        return {
+            objects.identity_key(number): self._issue(Identity(self._job, role, number))
+            for number in secret.numbers
+        }
+
+    def _issue(self, identity: Identity) -> str:
+        return self._authority.issue(identity).decode("ascii")
+
+
+class ClientIdentity:
+    """Proves to one master that this process is its job's client; ``close`` removes the key.
+
+    Args:
+        job: name of the job.
+        authority: of the job, as PEM.
+
+    Raises:
+        EdlError: SYSTEM; nothing can be written, or the authority is damaged.
+    """
+
+    def __init__(self, job: str, authority: bytes) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="edl-", ignore_cleanup_errors=True)
+        try:
+            signed = IdentityFolder(Path(self._folder.name) / "identity", job)
+            signed.install(authority)
+            self.master: Peer = Credentials(signed.provide(Role.CLIENT)).to(Role.MASTER)
+            """The job's master, to be called."""
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class JobIdentities:
+    """The identities of jobs that exist.
+
+    Every method raises EdlError: FORBIDDEN, if the user may not read the authority or create
+    Secrets, or CLUSTER_UNAVAILABLE.
+    """
+
+    def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
+        self._session = session
+        self._objects = job_objects
+
+    def client(self, name: str) -> ClientIdentity | None:
+        """That of this process; None if the job is not secured: an earlier version made it."""
+        _, job = self._objects.locate(name)
+        authority = self._authority(name)
+        return ClientIdentity(job, authority) if authority else None
+
+    def add_workers(self, name: str, count: int) -> None:
+        """See to it that the job has the identities of so many workers."""
+        namespace, job = self._objects.locate(name)
+        _, *further = identities.blocks(job, objects.WORKER, count)  # the job began with the first
+        if not further or not (authority := self._authority(name)):
+            return
+        new = NewIdentities(job, authority)
+        own = self._objects.read(name, needs_spec=False).item
+        with self._calls("adding identities of workers"):
+            for secret in further:
+                labels = {**own["metadata"]["labels"], objects.LABEL_ROLE: secret.role}
+                content = new.content(secret)
+                item = identities.render(secret, namespace, {"labels": labels}, content)
+                create_owned(self._session.connect(), item, own)
+
+    def _authority(self, name: str) -> bytes:
+        """As PEM; empty if the job has none."""
+        namespace, job = self._objects.locate(name)
+        with self._calls("reading the job's authority"):
+            connection = self._session.connect()
+            place = connection.place("v1 secrets", namespace)
+            try:
+                secret = connection.api.get(f"{place}/{objects.authority_secret(job)}")
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                return b""
+        return base64.b64decode(secret["data"][objects.AUTHORITY_KEY])
+
+    @contextlib.contextmanager
+    def _calls(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (ApiError, ApiUnavailable) as error:
+            raise self._session.translate(error, doing) from None

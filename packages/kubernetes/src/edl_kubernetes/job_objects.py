@@ -1,0 +1,278 @@
+"""Reads and changes the objects of jobs, by name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from edl.plugins.submissions import names
+from edl_kubernetes.cluster_job import (
+    ClusterJob,
+    decode_spec,
+    is_being_submitted,
+)
+from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.refusals import no_namespace
+from edl_kubernetes.session import ClusterConnection, ClusterSession
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+
+_JOBS = "batch/v1 jobs"
+_SOON_S = 1
+"""A grace period of 0 would free a pod's name while its processes may still run."""
+
+
+class JobObjects:
+    """The objects of all jobs that can be reached.
+
+    Every method raises EdlError: JOB_NOT_FOUND for a name that no job has, and
+    CLUSTER_UNAVAILABLE or FORBIDDEN.
+    """
+
+    def __init__(self, session: ClusterSession) -> None:
+        self._session = session
+        self._specs: dict[str, job_pb2.JobSpec] = {}  # by uid: a Job's specification stays
+        self._uids: dict[str, str] = {}  # of the Jobs that were read last, by name
+
+    def jobs(self) -> list[tuple[str, JsonObject]]:
+        """All Jobs of the namespace, or of all namespaces if these were chosen, by name."""
+        everywhere = self._session.is_everywhere
+        with self._calls("listing jobs"):
+            connection = self._session.connect()
+            place = "/apis/batch/v1/jobs" if everywhere else connection.place(_JOBS)
+            selector = f"{LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
+            items = connection.api.list(place, selector).items
+            if not items and not everywhere:
+                self._check_namespace(connection)
+        found = []
+        for item in items:
+            metadata = item["metadata"]
+            name = metadata["labels"].get(objects.LABEL_JOB, "")
+            found.append((f"{metadata['namespace']}/{name}" if everywhere else name, item))
+        return found
+
+    def _check_namespace(self, connection: ClusterConnection) -> None:
+        """Check that the namespace exists, as far as the user may look: any has empty lists.
+
+        Raises:
+            EdlError: USAGE; it does not exist.
+        """
+        try:
+            connection.api.get(f"/api/v1/namespaces/{connection.namespace}")
+        except ApiError as error:
+            if error.status == 404:
+                raise no_namespace(connection.cluster, connection.namespace) from None
+            if error.status != 403:
+                raise
+
+    def read(self, name: str, *, needs_spec: bool = True) -> ClusterJob:
+        """A job; without its specification if that is not needed.
+
+        Raises:
+            EdlError: DATA_DAMAGED, if the specification cannot be read.
+        """
+        namespace, job = self.locate(name)
+        own = objects.object_name(job)
+        with self._calls("reading the job", name):
+            connection = self._session.connect()
+            item = connection.api.get(f"{connection.place(_JOBS, namespace)}/{own}")
+            if not is_managed(item):
+                raise self._unknown(name)
+            self._uids[name] = item["metadata"]["uid"]
+            record = self._find(f"{connection.place('v1 configmaps', namespace)}/{own}")
+            spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
+            if needs_spec and not spec.name:
+                spec = self._spec(connection, namespace, job, item)
+        return ClusterJob(name, item, (record or {}).get("data") or {}, spec)
+
+    def locate(self, name: str) -> tuple[str, str]:
+        """Namespace of a job, and its name within that."""
+        namespace, slash, job = name.rpartition("/")
+        bad_namespace = slash and names.fault(namespace, names.MAX_NAMESPACE_LENGTH)
+        if names.fault(job) or bad_namespace or not self._session.is_chosen:
+            raise self._unknown(name)
+        return namespace or self._session.connect().namespace, job
+
+    def location(self, name: str) -> str:
+        """Where a job is, for messages."""
+        namespace, job = self.locate(name)
+        connection = self._session.connect()
+        return f"{connection.cluster}/{namespace}/{job}"
+
+    def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
+        """The job's pods that exist, of one role or all."""
+        namespace, job = self.locate(name)
+        selector = f"{LABEL_MANAGED},{objects.LABEL_JOB}={job}"
+        if role:
+            selector += f",{objects.LABEL_ROLE}={role}"
+        with self._calls("listing pods", name):
+            connection = self._session.connect()
+            return connection.api.list(connection.place("v1 pods", namespace), selector).items
+
+    def pod_path(self, name: str, pod: str) -> str:
+        """The path of a pod in the API."""
+        namespace, _ = self.locate(name)
+        return f"{self._session.connect().place('v1 pods', namespace)}/{pod}"
+
+    def log(self, name: str, pod: str, query: Mapping[str, str]) -> str:
+        """A pod's log; empty if it has none yet or is gone."""
+        try:
+            return self._session.connect().api.text(f"{self.pod_path(name, pod)}/log", query)
+        except ApiError as error:
+            if error.status in (400, 404):
+                return ""
+            raise self._session.translate(error, "reading logs") from None
+        except ApiUnavailable:
+            return ""  # the next poll asks again
+
+    def events(
+        self, name: str, kind: str, whom: str = "", *, warnings: bool = False
+    ) -> Sequence[str]:
+        """What Kubernetes' events say of the Job, or of another object; oldest first.
+
+        Empty if they cannot be read. What is said of former Jobs of the name, for an hour, is left
+        out, once the Job was read.
+
+        Args:
+            kind: of the object, such as ``Pod``.
+            whom: the object's name; by default that of the Job.
+            warnings: only what is said against the object.
+        """
+        namespace, job = self.locate(name)
+        fields = (
+            f"involvedObject.kind={kind},involvedObject.name={whom or objects.object_name(job)}"
+        )
+        if not whom and (uid := self._uids.get(name)):
+            fields += f",involvedObject.uid={uid}"
+        with contextlib.suppress(ApiError, ApiUnavailable):
+            connection = self._session.connect()
+            place = connection.place("v1 events", namespace)
+            items = connection.api.list(place, fields=fields).items
+            items = [it for it in items if not warnings or it.get("type") == "Warning"]
+            return [it.get("message", "") for it in sorted(items, key=_last_seen)]
+        return ()
+
+    def is_bound(self, name: str, claim: str) -> bool:
+        """Whether a claim has its volume; True if it cannot be read."""
+        namespace, _ = self.locate(name)
+        with contextlib.suppress(ApiError, ApiUnavailable):
+            connection = self._session.connect()
+            place = connection.place("v1 persistentvolumeclaims", namespace)
+            found = connection.api.get(f"{place}/{claim}")
+            return bool(found.get("status", {}).get("phase") != "Pending")
+        return True
+
+    def suspend(self, name: str, reason: str) -> None:
+        """End all pods of a job; Kubernetes starts no master any more."""
+        namespace, job = self.locate(name)
+        with self._calls("stopping the job", name):
+            connection = self._session.connect()
+            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            changes = {
+                "metadata": {"annotations": {objects.ANNOTATION_STOPPED: reason}},
+                "spec": {"suspend": True},
+            }
+            connection.api.patch(path, changes)
+            for pod in self.pods(name):
+                self._remove(self.pod_path(name, pod["metadata"]["name"]))
+
+    def release(self, name: str) -> bool:
+        """Start a job again that ``suspend`` has stopped; False if it was not stopped."""
+        namespace, job = self.locate(name)
+        with self._calls("resuming the job", name):
+            connection = self._session.connect()
+            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            own = self.read(name, needs_spec=False)
+            while objects.ANNOTATION_STOPPED in own.annotations:
+                changes: JsonObject = {
+                    # Compare and swap: of several callers, only one still finds this version.
+                    "metadata": {
+                        "annotations": {objects.ANNOTATION_STOPPED: None},
+                        "resourceVersion": own.item["metadata"]["resourceVersion"],
+                    },
+                    "spec": {"suspend": False},
+                }
+                try:
+                    connection.api.patch(path, changes)
+                    return True
+                except ApiError as error:
+                    if error.status != 409:
+                        raise
+                # Another caller has changed it, or the cluster, which notes that pods have ended.
+                own = self.read(name, needs_spec=False)
+        return False
+
+    def delete(self, name: str) -> None:
+        """Delete a job, and with it everything that it owns."""
+        namespace, job = self.locate(name)
+        with self._calls("deleting the job", name):
+            connection = self._session.connect()
+            connection.api.delete(
+                f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            )
+
+    def _spec(
+        self, connection: ClusterConnection, namespace: str, job: str, item: JsonObject
+    ) -> job_pb2.JobSpec:
+        """The specification; empty if it does not exist yet, or if the user may not read it."""
+        path = f"{connection.place('v1 secrets', namespace)}/{objects.object_name(job)}"
+        try:
+            secret = self._find(path)
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return job_pb2.JobSpec()
+        if secret is None and is_being_submitted(item):
+            return job_pb2.JobSpec()
+        spec = self._specs[item["metadata"]["uid"]] = decode_spec(secret or {}, job)
+        return spec
+
+    def _find(self, path: str) -> JsonObject | None:
+        try:
+            return self._session.connect().api.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._session.connect().api.delete(path, _SOON_S)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    @contextlib.contextmanager
+    def _calls(self, doing: str, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if name and error.status == 404:
+                raise self._unknown(name) from None
+            raise self._session.translate(error, doing) from None
+        except ApiUnavailable as error:
+            raise self._session.translate(error, doing) from None
+
+    def _unknown(self, name: str) -> EdlError:
+        return EdlError(
+            ErrorCode.JOB_NOT_FOUND,
+            f"there is no job named {name}",
+            where=self._session.description,
+            remedy="edl list shows all jobs.",
+        )
+
+
+def _last_seen(event: JsonObject) -> str:
+    """When an event happened last; the servers write these times alike."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+_MANAGED = ("app.kubernetes.io/managed-by", "edl")
+LABEL_MANAGED = "=".join(_MANAGED)
+
+
+def is_managed(item: JsonObject) -> bool:
+    """Whether edl has made an object."""
+    return _MANAGED in (item["metadata"].get("labels") or {}).items()

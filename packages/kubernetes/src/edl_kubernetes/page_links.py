@@ -1,0 +1,34 @@
+"""Links to the pages of jobs, for users who may read their Secrets."""
+
+from __future__ import annotations
+
+import base64
+import time
+
+from edl_kubernetes.job_objects import JobObjects
+from edl_kubernetes.session import ClusterSession
+from edl_runtime.identity.page_key import PageKey
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+
+
+def page_link(session: ClusterSession, job_objects: JobObjects, name: str, url: str) -> str:
+    """A URL that opens a job's page once; the bare one if the user may not read the key.
+
+    Args:
+        url: of the page; may be empty.
+    """
+    key = _page_key(session, job_objects, name) if url else None
+    return key.link(url, time.time()) if key is not None else url
+
+
+def _page_key(session: ClusterSession, job_objects: JobObjects, name: str) -> PageKey | None:
+    namespace, job = job_objects.locate(name)
+    connection = session.connect()
+    place = connection.place("v1 secrets", namespace)
+    try:
+        secret = connection.api.get(f"{place}/{objects.object_name(job)}")
+        text = (secret.get("data") or {}).get(objects.PAGE_KEY, "")
+        return PageKey(base64.b64decode(text).decode("ascii"))
+    except (ApiError, ApiUnavailable, ValueError):
+        return None

@@ -1,0 +1,335 @@
+"""Fits submissions to a cluster, and finds errors before it creates anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edl.plugins.backends import encode_spec, submission_time
+from edl.plugins.errors import Problem, error_of, usage
+from edl.plugins.job_status import to_json
+from edl.plugins.options import BY_NAME, ClusterChoice, Verb
+from edl.plugins.submissions import Submission, cluster_kinds, scheme
+from edl_kubernetes.cluster_job import describe
+from edl_kubernetes.core import manifest, pods, templates
+from edl_kubernetes.core.pods import PodTemplates
+from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.session import ClusterConnection, ClusterSession
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import job_pb2
+from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.kubernetes import objects
+from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+
+_UNBUILT = "image-to-be-built"
+"""Stands for the image where objects are shown or checked before it is built."""
+
+_ANY_ADDRESS = "0.0.0.0"
+
+_NEEDED = (
+    ("batch", "jobs", "create"),
+    ("batch", "jobs", "get"),
+    ("batch", "jobs", "list"),
+    ("batch", "jobs", "patch"),
+    ("batch", "jobs", "delete"),
+    ("", "secrets", "create"),
+    ("", "secrets", "get"),
+    ("", "services", "create"),
+    ("", "configmaps", "get"),
+    ("", "pods", "list"),
+    ("", "pods", "create"),
+    ("", "pods", "delete"),
+    ("", "pods/log", "get"),
+    ("", "pods/portforward", "get"),
+)
+"""What a submitter must be allowed to do in the namespace: group, resource, verb."""
+
+
+class ClusterPlacement:
+    """Checks submissions, and renders what they consist of."""
+
+    def __init__(self, session: ClusterSession) -> None:
+        self._session = session
+
+    def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
+        self._session.choose(ClusterChoice(job.context, job.namespace))
+        connection = self._session.connect()
+        read_templates(job)
+        return replace(job, namespace=connection.namespace)
+
+    def check(self, job: Submission) -> None:
+        from edl.plugins.jobs import model_zoo, trained_models  # importing them takes long
+
+        if job.verb is Verb.TRAIN and job.git_source is None:
+            model_zoo.check(job)
+        try:
+            check_locations(job)
+        except Problem as problem:
+            raise error_of(problem) from None
+        if job.verb is not Verb.TRAIN and not job.image:
+            trained_models.check(job)  # it names the image that the pods would run
+        connection = self._session.connect()
+        try:
+            self._check_access(connection)
+            self._check_references(job, connection)
+        except (ApiError, ApiUnavailable) as error:
+            raise self._session.translate(error, "the checks of the job") from None
+        self._dry_run(job, connection)
+
+    def describe(self, job: Submission) -> Mapping[str, Any]:
+        return describe(self.encode(job))
+
+    def manifest(self, job: Submission) -> Mapping[str, Any]:
+        shown = job if job.image else replace(job, image=_UNBUILT)
+        text = to_json(self.encode(shown))
+        return manifest.manifest(shown, shown.namespace, text, read_templates(shown))
+
+    def provide_image(
+        self,
+        job: Submission,
+        image: str,
+        on_pull: Callable[[], None],
+        on_line: Callable[[str], None],
+    ) -> None:
+        """Nodes pull the image."""
+
+    def encode(self, job: Submission) -> job_pb2.JobSpec:
+        """The specification of a submission that is made now."""
+        spec = encode_spec(job, f"{objects.STATE_DIRECTORY}/{job.name}", submission_time())
+        if job.model_zoo:
+            spec.model.model_zoo = IMAGE_ZOO
+        spec.serving.host = _ANY_ADDRESS
+        spec.serving.port = objects.MASTER_PORT
+        spec.serving.dashboard_port = objects.PAGE_PORT
+        user_templates = read_templates(job)
+        cluster = spec.kubernetes
+        cluster.namespace = job.namespace
+        cluster.worker_pod = json.dumps(pods.worker_pod(job, user_templates))
+        if spec.training.parameter_servers:
+            cluster.server_pod = json.dumps(pods.server_pod(job, user_templates))
+        classes = pods.worker_priorities(job)
+        if len(classes) > 1:
+            for share in classes:
+                cluster.worker_priorities.add(priority_class=share.name, workers=share.workers or 0)
+        cluster.state = "volume" if job.state_volume else "pod"
+        return spec
+
+    def _check_access(self, connection: ClusterConnection) -> None:
+        """Raises: EdlError: FORBIDDEN, naming all that is missing."""
+        missing = []
+        for group, resource, verb in _NEEDED:
+            name, _, part = resource.partition("/")
+            asked = {
+                "namespace": connection.namespace,
+                "group": group,
+                "resource": name,
+                "subresource": part,
+                "verb": verb,
+            }
+            review = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked},
+            }
+            answer = connection.api.create(
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review
+            )
+            if not answer["status"].get("allowed"):
+                missing.append(f"{verb} {resource}")
+        if missing:
+            raise EdlError(
+                ErrorCode.FORBIDDEN,
+                f"you may not {', '.join(missing)} in the namespace {connection.namespace}",
+                where=f"{connection.cluster}/{connection.namespace}",
+                remedy="Ask a cluster administrator for the role edl-submitter (deploy/kubernetes),"
+                " or choose another --namespace.",
+            )
+
+    def _check_references(self, job: Submission, connection: ClusterConnection) -> None:
+        """Check that what the pods refer to exists, as far as the user may look.
+
+        Raises:
+            EdlError: USAGE, naming the option.
+        """
+        own = ("namespace", "namespace", connection.namespace)
+        for option, kind, name in (own, *_references(job)):
+            place = _PLACES.get(kind) or connection.place(f"v1 {kind}s")
+            try:
+                connection.api.get(f"{place}/{name}")
+            except ApiError as error:
+                if error.status == 403:
+                    continue  # whoever may not look still may use it
+                if error.status != 404:
+                    raise
+                scope = "" if kind in _PLACES else f"--namespace {connection.namespace} "
+                raise EdlError(
+                    ErrorCode.USAGE,
+                    f"there is no {kind} {name}",
+                    where=f"{BY_NAME[option].flag}, {connection.cluster}/{connection.namespace}",
+                    remedy=f"kubectl {scope}get {kind} lists them.",
+                ) from None
+
+    def _dry_run(self, job: Submission, connection: ClusterConnection) -> None:
+        """Have the server check all objects, the pods included, without making any.
+
+        Raises:
+            EdlError: what the server would refuse.
+        """
+        shown = job if job.image else replace(job, image=_UNBUILT)
+        listed = self.manifest(shown)["items"]
+        spec = self.encode(shown)
+        master = pods.master_pod(shown, read_templates(shown))
+        helpers = [json.loads(text) for text in (spec.kubernetes.worker_pod,) if text]
+        if spec.kubernetes.server_pod:
+            helpers.append(json.loads(spec.kubernetes.server_pod))
+        for pod in ({"apiVersion": "v1", "kind": "Pod", **master}, *helpers):
+            name = objects.object_name(job.name)
+            pod["metadata"] = {**pod["metadata"], "name": f"{name}-dry-run"}
+            self._try(connection, pod)
+        for item in listed:
+            self._try(connection, item)
+
+    def _try(self, connection: ClusterConnection, item: JsonObject) -> None:
+        try:
+            connection.api.create(
+                connection.place(KINDS[item["kind"]]), without_status(item), dry_run=True
+            )
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return  # of a former job of this name, which is being removed
+            role = item["metadata"]["labels"].get(objects.LABEL_ROLE, "")
+            what = f"the pod of a {role}" if item["kind"] == "Pod" else f"the {item['kind']}"
+            raise self._session.translate(error, what) from None
+        except ApiUnavailable as error:
+            raise self._session.translate(error, "the checks of the job") from None
+
+
+KINDS = {
+    "Job": "batch/v1 jobs",
+    "Secret": "v1 secrets",
+    "Service": "v1 services",
+    "PersistentVolumeClaim": "v1 persistentvolumeclaims",
+    "Ingress": "networking.k8s.io/v1 ingresses",
+    "Pod": "v1 pods",
+}
+"""Where objects of a kind are, for ``ClusterConnection.place``."""
+
+_PLACES = {
+    "namespace": "/api/v1/namespaces",
+    "priorityclass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
+}
+"""Of kinds that belong to no namespace."""
+
+
+def read_templates(job: Submission) -> PodTemplates:
+    """The pod templates of a submission.
+
+    Raises:
+        EdlError: USAGE; a file cannot be read or merged.
+    """
+    try:
+        found = PodTemplates(
+            _read_template("pod_template", job.pod_template),
+            _read_template("worker_pod_template", job.worker_pod_template),
+        )
+        pods.worker_pod(job, found)  # merging finds what checking does not
+        return found
+    except Problem as problem:
+        raise error_of(problem) from None
+
+
+def _read_template(option: str, path: str) -> JsonObject:
+    if not path:
+        return {}
+    import yaml
+
+    from edl.plugins.data import read_input  # importing it takes long
+
+    try:
+        content = yaml.safe_load(read_input(Path(path)).decode())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise usage(
+            f"the pod template cannot be read: {reason}",
+            where=path,
+            remedy=f"{BY_NAME[option].flag} names a file in YAML: a Pod, or part of one.",
+        ) from None
+    return templates.check(content, path)
+
+
+def check_locations(job: Submission) -> None:
+    """Check that pods can see each place that the job names.
+
+    Raises:
+        Problem: USAGE; a path is on this machine, and in no volume of the pods. Or the output is a
+            volume itself, which has no place next to it. Or nobody could fetch the profiles.
+    """
+    if job.profile is not None and not job.tensorboard_dir:
+        raise usage(
+            "--profile: only the master's pod could read the profiles",
+            where="--profile",
+            remedy="Add --tensorboard-dir with a folder of a volume: --volumes claim/NAME:/data"
+            f" --tensorboard-dir /data/{job.name}.",
+        )
+    folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
+    for option in (
+        *("data", "validation_data", "output", "trained_model", "init_from"),
+        *("checkpoint_dir", "tensorboard_dir", "data_cache"),
+    ):
+        value = getattr(job, option)
+        for place in value if isinstance(value, tuple) else (value,):
+            if not place or scheme(place):
+                continue
+            if option == "output" and place in folders:
+                raise usage(
+                    f"--output {place} is a volume itself: outputs are first written next to it",
+                    where="--output",
+                    remedy=f"Name a folder of the volume, such as {place}/{job.name}.",
+                )
+            if any(os.path.commonpath((place, folder)) == folder for folder in folders):
+                continue
+            store = "a store, such as s3://bucket/folder, or "
+            raise usage(
+                f"{BY_NAME[option].flag} {place}: the job's pods do not see this machine's files",
+                where=BY_NAME[option].flag,
+                remedy=f"Name {store if BY_NAME[option].may_be_in_a_store else ''}a folder of a"
+                " volume: --volumes claim/NAME:/data.",
+            )
+
+
+def without_status(item: JsonObject) -> JsonObject:
+    """An object as it is sent."""
+    return {key: value for key, value in item.items() if key != "status"}
+
+
+def _references(job: Submission) -> list[tuple[str, str, str]]:
+    """Option, kind and name of what a job's pods refer to."""
+    found = [("service_account", "serviceaccount", pods.master_account(job))]
+    if job.worker_service_account:
+        found.append(("worker_service_account", "serviceaccount", job.worker_service_account))
+    if job.state_volume and (claim := cluster_kinds.state_volume(job.state_volume).claim):
+        found.append(("state_volume", "persistentvolumeclaim", claim))
+    found += [("image_pull_secrets", "secret", name) for name in job.image_pull_secrets]
+    kinds = {"claim": "persistentvolumeclaim", "secret": "secret", "configmap": "configmap"}
+    for volume in map(cluster_kinds.pod_volume, job.volumes):
+        found.append(("volumes", kinds[volume.kind], volume.source))
+    for kind, name in map(cluster_kinds.variable_source, job.env_from):
+        found.append(("env_from", kinds[kind], name))
+    if job.priority_class:
+        found.append(("priority_class", "priorityclass", job.priority_class))
+    if job.ingress_class:
+        found.append(("ingress_class", "ingressclass", job.ingress_class))
+    for share in pods.worker_priorities(job):
+        found.append(("worker_priority_class", "priorityclass", share.name))
+    given = read_templates(job)
+    for option, template in (
+        ("pod_template", given.common),
+        ("worker_pod_template", given.workers),
+    ):
+        found += [(option, kind, name) for kind, name in templates.references(template)]
+    return found

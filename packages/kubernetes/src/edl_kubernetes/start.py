@@ -1,0 +1,191 @@
+"""Waits until a job's master answers, or says why none will."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edl.plugins.backends import Say, silent
+from edl.plugins.errors import error_of
+from edl_kubernetes.cluster_job import ClusterJob
+from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.job_objects import JobObjects
+from edl_kubernetes.master_pods import (
+    MasterProblem,
+    newest_pod,
+    ready_pod,
+    start_problem,
+)
+from edl_kubernetes.refusals import quota_remedy
+from edl_kubernetes.session import ClusterSession
+from edl_kubernetes.start_progress import StartProgress
+from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
+
+_POLL_S = 0.3
+_LONGEST_POLL_S = 2.0
+_POLL_PART = 0.05
+"""Of the time that was waited already: whoever waits for a queue of minutes asks less often."""
+
+_STUCK_S = 60.0
+_STUCK_PART = 0.1
+"""How long a node may try again to get the image, or what a pod's variables and volumes refer to:
+so long, or this part of the time to start, if that is more."""
+
+_NO_POD_S = 5.0
+"""After this time without a pod, Kubernetes' events say why."""
+
+_DENIED_S = 20.0
+"""How long an API server that starts may deny everything: it reads users and roles first."""
+
+_LOG_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """The start of one job."""
+
+    session: ClusterSession
+    objects: JobObjects
+    name: str
+    timeout_s: float
+    say: Say = silent
+    """Gets what the start waits for, if it takes long."""
+
+    def wait(self) -> None:
+        """Return when a master is ready.
+
+        Raises:
+            EdlError: what the master has reported; or MASTER_LOST, TIMED_OUT or LIMIT_EXCEEDED
+                with the words of Kubernetes.
+        """
+        began = time.monotonic()
+        stuck_since: float | None = None
+        progress = StartProgress(self.objects, self.name, self.say)
+        while True:
+            job, pods = self._read(began, progress)
+            if job.status().state.is_over:
+                self._report(job)
+                return
+            if job.is_suspended and objects.ANNOTATION_SUBMITTING not in job.annotations:
+                return  # it waits in a queue
+            if ready_pod(pods) is not None:
+                return
+            now = time.monotonic()
+            problem = start_problem(pods)
+            stuck_since = (stuck_since or now) if problem and not problem.is_room else None
+            stuck = stuck_since is not None and now - stuck_since > self._stuck_s
+            if stuck and problem and problem.unprepared:
+                problem = self._explained(problem)
+                if not problem.is_final:
+                    stuck_since, stuck = now, False  # a volume may take minutes
+            if problem and (problem.is_final or stuck):
+                self._check_record()
+                raise self._failed(problem if problem.is_final else problem.patient)
+            if not pods and now - began > _NO_POD_S:
+                self._check_events()
+            if self._is_late(began):
+                raise self._late(problem, progress, pods)
+            progress.update(pods, problem, now)
+            time.sleep(min(max(_POLL_S, _POLL_PART * (now - began)), _LONGEST_POLL_S))
+
+    def _read(
+        self, began: float, progress: StartProgress
+    ) -> tuple[ClusterJob, Sequence[JsonObject]]:
+        """The job and its master's pods.
+
+        The job exists already: an API server that is away for a while changes nothing.
+        """
+        away_at = -math.inf
+        while True:
+            try:
+                return self.objects.read(self.name), self.objects.pods(self.name, objects.MASTER)
+            except EdlError as error:
+                if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
+                    away_at = time.monotonic()
+                elif error.code != ErrorCode.FORBIDDEN or time.monotonic() - away_at > _DENIED_S:
+                    raise
+                if self._is_late(began):
+                    raise
+                progress.note_outage(time.monotonic())
+            time.sleep(_POLL_S)
+
+    @property
+    def _stuck_s(self) -> float:
+        return max(_STUCK_S, _STUCK_PART * self.timeout_s)
+
+    def _is_late(self, began: float) -> bool:
+        return time.monotonic() - began > self.timeout_s
+
+    def _check_record(self) -> None:
+        """A master that reports what is wrong writes the record before its pod ends."""
+        self._report(self.objects.read(self.name))
+
+    def _report(self, job: ClusterJob) -> None:
+        """Raises: EdlError: the job has failed with it."""
+        failure = job.status().failure
+        if failure is not None:
+            raise error_of(failure)
+        if job.status().state.is_over and not job.record:
+            raise self._failed(
+                MasterProblem(
+                    "it ended without a message",
+                    "The end of its log is below.",
+                    is_final=True,
+                    has_run=True,
+                )
+            )
+
+    def _check_events(self) -> None:
+        """Raises: EdlError: what Kubernetes has said last of the Job is that it gets no pod."""
+        for event in self.objects.events(self.name, "Job")[-1:]:
+            if "forbidden" not in event and "quota" not in event:
+                continue
+            quota = "quota" in event
+            raise EdlError(
+                ErrorCode.LIMIT_EXCEEDED if quota else ErrorCode.FORBIDDEN,
+                f"the cluster refuses the master of job {self.name}: {event}",
+                where=self.objects.location(self.name),
+                remedy=quota_remedy(event, self.objects.locate(self.name)[0])
+                if quota
+                else "Correct the option or the pod template that the message names.",
+            )
+
+    def _failed(self, problem: MasterProblem) -> EdlError:
+        end_of_log = self._end_of_log(problem.container) if problem.has_run else ""
+        return EdlError(
+            ErrorCode.MASTER_LOST,
+            f"the master of job {self.name} does not start: {problem.what}",
+            where=self.objects.location(self.name),
+            remedy=problem.remedy,
+            detail=readable(end_of_log),
+        )
+
+    def _end_of_log(self, container: str) -> str:
+        """That of the newest pod; or why it cannot be read, which is not why the start failed."""
+        query = {"container": container, "tailLines": str(_LOG_LINES)}
+        try:
+            pod = newest_pod(self.objects.pods(self.name, objects.MASTER))
+            return self.objects.log(self.name, pod["metadata"]["name"], query) if pod else ""
+        except EdlError as error:
+            return f"(no log: {error.what})"
+
+    def _explained(self, problem: MasterProblem) -> MasterProblem:
+        events = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
+        return problem.with_events(events)
+
+    def _late(
+        self, problem: MasterProblem | None, progress: StartProgress, pods: Sequence[JsonObject]
+    ) -> EdlError:
+        if problem and problem.unprepared:
+            problem = self._explained(problem).patient
+        return EdlError(
+            ErrorCode.TIMED_OUT,
+            f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s: "
+            + (problem.what if problem else progress.describe(pods)),
+            where=self.objects.location(self.name),
+            remedy=problem.remedy if problem else "Allow more time with --start-timeout.",
+        )

@@ -1,0 +1,142 @@
+"""Reports what the start of a job's master waits for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edl.plugins.backends import Say
+from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.job_objects import JobObjects
+from edl_kubernetes.master_pods import (
+    MasterProblem,
+    StartPhase,
+    newest_pod,
+    start_phase,
+)
+from edl_proto.errors import EdlError
+from edl_proto.printable import clip, one_line
+from edl_runtime.kubernetes import objects
+from edl_runtime.monitoring.log_lines import readable
+
+_BRIEF_S = 3.0
+"""Every start goes through some phases; one that lasts so long is worth a sentence."""
+
+_REFRESH_S = 10.0
+"""How often such a phase is looked at again: events and logs may say more."""
+
+_AGAIN_S = 60.0
+"""A sentence is said again after so long, if there was another one meanwhile."""
+
+_CREATED = "Created pod"
+"""What Kubernetes says of a Job; if that was last and there is no pod, somebody deleted it."""
+
+_MOST_A_MINUTE = 10
+"""Sentences: a busy scheduler counts other nodes in each of its own."""
+
+_MOST_CHARACTERS = 1000
+"""Of a sentence: a registry may answer with a whole page."""
+
+
+@dataclass(slots=True)
+class StartProgress:
+    """What was said about one start, and when.
+
+    Attributes:
+        name: of the job.
+        say: shows a sentence.
+    """
+
+    objects: JobObjects
+    name: str
+    say: Say
+    _phase: StartPhase | None = None
+    _due_at: float = 0.0
+    _words: str = ""
+    _reported_at: dict[str, float] = field(default_factory=dict)
+    _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_A_MINUTE))
+    """When the last sentences were said."""
+
+    def update(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
+        """Say what is new: a problem at once, anything else once it takes longer than usual.
+
+        Args:
+            pods: of the master, of which none is ready.
+            problem: what keeps the newest one from being ready, if that is known.
+            now: in seconds.
+        """
+        if problem and not problem.unprepared:
+            self._phase = None
+            self._report(problem.what, now)
+            return
+        phase = start_phase(newest_pod(pods))
+        if phase != self._phase:
+            self._phase, self._due_at = phase, now + _BRIEF_S
+        elif now >= self._due_at:
+            self._due_at = now + _REFRESH_S
+            self._report(self.describe(pods), now)
+
+    def note_outage(self, now: float) -> None:
+        """The API server does not answer."""
+        self._phase = None
+        self._report("the cluster does not answer", now)
+
+    def describe(self, pods: Sequence[JsonObject]) -> str:
+        """How far the start has come, with what Kubernetes or the master says of it."""
+        pod = newest_pod(pods)
+        phase = start_phase(pod)
+        words = str(phase)
+        if pod is None:
+            events = self.objects.events(self.name, "Job")
+            if events and events[-1].startswith(_CREATED):
+                return str(StartPhase.DISRUPTED)
+            return f"{words}: {events[-1]}" if events else words
+        named = pod["metadata"]["name"]
+        match phase:
+            case StartPhase.UNSCHEDULED:
+                return f"{words}{self._volumes(pod)}"
+            case StartPhase.UNPREPARED:
+                events = self.objects.events(self.name, "Pod", named, warnings=True)
+                return f"{words}: {readable(events[-1])}" if events else words
+            case StartPhase.CREATING:
+                events = self.objects.events(self.name, "Pod", named)
+                return f"{words}: {readable(events[-1])}" if events else words
+            case StartPhase.RUNNING:
+                return f"{words}{self._last_log_line(named)}"
+            case _:
+                return words
+
+    def _volumes(self, pod: JsonObject) -> str:
+        """What the claims of a pod wait for that have no volume yet."""
+        for volume in pod["spec"].get("volumes") or ():
+            claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+            if claim and not self.objects.is_bound(self.name, claim):
+                events = self.objects.events(self.name, "PersistentVolumeClaim", claim)
+                return f"; the volume of the claim {claim} is being made" + (
+                    f": {readable(events[-1])}" if events else ""
+                )
+        return ""
+
+    def _last_log_line(self, pod: str) -> str:
+        """What a master says that runs and is not ready, as the end of a sentence."""
+        query = {"container": objects.CONTAINER, "tailLines": "1"}
+        try:
+            line = self.objects.log(self.name, pod, query).strip()
+        except EdlError as error:  # it is only told: the start continues, or ends, without it
+            return f"; its log cannot be read: {error.what}"
+        return f"; the last line of its log: {readable(line)}" if line else ""
+
+    def _report(self, words: str, now: float) -> None:
+        words = one_line(clip(words, _MOST_CHARACTERS))
+        known_at = self._reported_at.get(words)
+        if known_at is not None and now - known_at < _AGAIN_S:
+            return
+        # Between two attempts to pull an image, the node quotes what it has said of the last one.
+        if self._words and (words.endswith(self._words) or self._words.endswith(words)):
+            return
+        if len(self._last) == _MOST_A_MINUTE and now - self._last[0] < 60.0:
+            return
+        self._last.append(now)
+        self._words, self._reported_at[words] = words, now
+        self.say(f"{self.name} waits for its master: {words}")
