@@ -80,7 +80,7 @@ class StatusSource(Protocol):
         """Return where the time of the workers went."""
 
     def metrics(self) -> bytes:
-        """Prometheus's text format."""
+        """Return the metrics in Prometheus's text format."""
 
     def is_ready(self) -> bool:
         """Return whether workers can work."""

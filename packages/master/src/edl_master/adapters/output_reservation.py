@@ -43,7 +43,7 @@ class OutputReservation:
             raise storage_error(error, self._path) from error
 
     def _take(self, path: Path) -> None:
-        """One attempt; it fails without an error if the file was removed meanwhile."""
+        """Make one attempt; it fails without an error if the file was removed meanwhile."""
         held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

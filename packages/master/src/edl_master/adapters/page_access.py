@@ -125,7 +125,7 @@ class PageAccess:
         """
         try:
             url = urlsplit(request.target)
-        except ValueError:  # as //[, by which strangers would fill the log with tracebacks
+        except ValueError:  # such as //[: strangers could fill the log with tracebacks
             return self._deny("NAME")
         if url.path in (HEALTH, READINESS):
             return Granted(url.path)

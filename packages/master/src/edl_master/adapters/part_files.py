@@ -195,7 +195,7 @@ def remove(path: Path) -> None:
 
 
 def output_names(uris: Sequence[str], suffix: str) -> list[str]:
-    """One name in the output for each data file: its own, or numbered where two would be one."""
+    """Return a name in the output for each data file: its own, or numbered if not unique."""
     ends = f".{suffix}"
     names = [uri.rstrip("/").rpartition("/")[2].removesuffix(ends) + ends for uri in uris]
     if len(set(names)) == len(names):

@@ -112,7 +112,7 @@ def _write_csv(blocks: Iterable[Rows], columns: Sequence[TableColumn], file: IO[
 
 
 def _csv_names(column: TableColumn) -> list[str]:
-    """One column of the table for each value, if every row has as many."""
+    """Return a table column for each value of a feature, if all rows have equally many."""
     if column.length is None or column.length == 1:
         return [column.name]
     return [f"{column.name}_{index}" for index in range(column.length)]

@@ -272,7 +272,7 @@ class LocalProcesses:
     def _ask(self, process: _Process, grace_s: float) -> None:
         process.asked = True
         process.kill_at = min(process.kill_at, time.monotonic() + grace_s)
-        # The process alone: its children are its own, and it may need them to hand work back.
+        # The process alone, not its children: it may need them to hand work back.
         process_identity.send(process.pidfd, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
 
     # --- the watcher thread ----------------------------------------------------------------
@@ -356,7 +356,7 @@ def _how_ended(status: int | None) -> tuple[int | None, int | None]:
 
 
 def _memory_kills(vmstat: Path) -> int:
-    """Processes of this machine that the kernel has killed for lack of memory."""
+    """Count the processes of this machine that the kernel has killed for lack of memory."""
     try:
         lines = vmstat.read_text().splitlines()
     except OSError:

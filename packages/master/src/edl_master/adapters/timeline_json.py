@@ -8,7 +8,7 @@ from edl_master.core.timeline_summary import PHASES, JobTimes
 
 
 def timeline_json(times: JobTimes) -> str:
-    """One JSON object.
+    """Return the timeline as a JSON object.
 
     It has ``at`` (seconds since the epoch), ``width_s``, ``buckets``, ``phases`` (their names),
     ``left_out`` and ``workers``: ``worker``, ``seconds`` by phase, ``tasks`` by outcome, ``first``

@@ -52,7 +52,7 @@ class MasterThreads:
             run_in_background("compile", lambda: kernel("accumulate"), fail)
 
     def stop_clock(self) -> None:
-        """No more ticks and observations: the job is over."""
+        """Stop ticks and observations: the job is over."""
         self._over.set()
 
     def close(self) -> None:

@@ -196,7 +196,7 @@ def read(
     environ: Mapping[str, str] = os.environ,
     intervals: Intervals = Intervals(),
 ) -> Config:
-    """Settings of a job.
+    """Read the settings of a job.
 
     Args:
         spec: the specification that the client wrote.

@@ -10,7 +10,7 @@ from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, Timings
 
-# --- a task failed on its own account ------------------------------------------------------
+# --- a task has failed ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class JobReport:
         return self._history.timeline.times()
 
     def metrics(self) -> bytes:
-        """Prometheus's text format."""
+        """Return the metrics in Prometheus's text format."""
         return self._registry.text()
 
     def is_ready(self) -> bool:

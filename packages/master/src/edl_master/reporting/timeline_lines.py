@@ -39,7 +39,7 @@ def _fields(span: Span) -> dict[str, object]:
         "worker": span.worker,
     }
     if isinstance(span, PhaseSpan):
-        # Less than a millisecond is nothing that anybody sees.
+        # A gap of less than a millisecond cannot be seen.
         phases = {phase: round(spent, 3) for phase, spent in span.phases.items()}
         fields["phases"] = {phase: spent for phase, spent in phases.items() if spent}
     else:

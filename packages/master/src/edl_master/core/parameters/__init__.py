@@ -1,4 +1,5 @@
 """The parameter plane: values, gradients, optimizers and the counts that make them exact.
 
-Start with ``plane``; everything else is a part of it.
+Start with ``push_ledger``, which decides what counts, and ``store``, which holds the values. Locks
+and threads belong in ``edl_master.parameters``.
 """

@@ -221,7 +221,7 @@ class Table:
         Raises:
             MemoryError: there is no room for more rows.
         """
-        if used is None:  # a moment of its own, that no push is taken for
+        if used is None:  # a moment of its own, unlike that of any push
             self._now = next_moment(self._now)
         now = max(self._now, 1)
         rows, missing = self._index.find(ids)
