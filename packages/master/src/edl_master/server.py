@@ -72,7 +72,7 @@ _JOB = job_pb2.DESCRIPTOR.services_by_name["Job"].full_name
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What is served.
+    """The services of a server.
 
     Attributes:
         tasks: to workers.

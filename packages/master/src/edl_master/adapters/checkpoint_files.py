@@ -1,6 +1,6 @@
 """The files of one checkpoint: documents, arrays, and a manifest with the checksum of each.
 
-What does not fit its manifest is damaged. The manifest has its own checksum, too.
+A file that does not match its manifest is damaged. The manifest has its own checksum, too.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was kept.
+    """The content of a checkpoint.
 
     Attributes:
         documents: JSON-able values by name; those to write may hold arrays.

@@ -37,7 +37,7 @@ _LOCK_S = 2.0
 
 
 class CheckpointStorage(Protocol):
-    """Where the checkpoints of a job are kept: a directory, or a store.
+    """The storage of a job's checkpoints: a directory, or a store.
 
     What is written counts once it is published. Methods that are not described here are those
     of ``LocalCheckpoints``.

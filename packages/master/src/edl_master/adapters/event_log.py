@@ -74,11 +74,11 @@ class EventLog:
                     while lines:
                         lines = lines[self._file.write(lines) :]
                 except OSError:
-                    self._file.truncate(size)  # no half a line
+                    self._file.truncate(size)  # no half lines
                     raise
             except OSError as error:
                 with self._changed:
-                    self._unwritten[:0] = events  # there may be space again
+                    self._unwritten[:0] = events  # the disk may have space again
                 raise storage_error(error, self._path) from error
 
     def after(self, number: int, limit: int = 1000) -> list[Event]:

@@ -1,6 +1,6 @@
 """The job's page, the same data as JSON, and metrics, over plain HTTP. Read only.
 
-``page_access`` decides who gets them. Besides, on a loopback address the page answers only to names
+``page_access`` decides who gets them. On a loopback address the page also answers only to names
 of this machine, and not to a name of a web site that leads to 127.0.0.1 (DNS rebinding).
 """
 
@@ -48,7 +48,7 @@ _REQUEST_TIMEOUT_S = 20
 _JSON = "application/json; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
-# The page brings everything along; nothing that it shows may load or send anything elsewhere.
+# The page is self-contained; nothing that it shows may load or send anything elsewhere.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; "
@@ -68,7 +68,7 @@ _CLOSE_S = 5.0
 
 
 class StatusSource(Protocol):
-    """Where the answers come from."""
+    """The source of the answers."""
 
     def status(self) -> job_pb2.JobStatus:
         """Return the present status of the job."""
@@ -235,7 +235,7 @@ class _Handler(RequestHandler):
                 HTTPStatus.MISDIRECTED_REQUEST,
                 content=b"This page answers to localhost and 127.0.0.1 only.\n",
             )
-        # Of a header that is there twice, the first counts.
+        # The first of repeated headers counts.
         headers = {name.title(): text for name, text in reversed(self.headers.items())}
         request = PageRequest(self.path, headers, is_get=self.command == "GET")
         decision = self.page_access.decide(request, time.time())

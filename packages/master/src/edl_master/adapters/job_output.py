@@ -1,4 +1,4 @@
-"""Where the result of a job goes: the port for files of tasks, and checks of the output's place."""
+"""The result of a job: the port for files of tasks, and checks of the output's path."""
 
 from __future__ import annotations
 

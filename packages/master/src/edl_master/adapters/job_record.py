@@ -1,4 +1,4 @@
-"""What stays of a job on Kubernetes when its pods are gone: a ConfigMap with the ends of its files.
+"""The record of a job on Kubernetes that outlives its pods: a ConfigMap with the ends of its files.
 
 It is copied from the job's directory while the master runs, and once more at the end. Clients read
 it when they reach no master. Only the newest master writes it: it has the number of its term, and

@@ -4,7 +4,7 @@
 against the version that it has read, is the newest master; a Job may run two pods for a while, and
 only one of them can have the highest number. Nothing expires: no clock decides who is the master.
 
-What this protects, and what not:
+What the term protects, and what it does not:
 
 - A master that can reach the API server learns of a newer one within ``_CHECK_INTERVAL_S``,
   and ends.

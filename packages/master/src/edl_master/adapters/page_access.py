@@ -1,4 +1,4 @@
-"""Who may see the page of a job, and its metrics: decided before anything is looked up.
+"""Access control for the page of a job and its metrics, before anything is looked up.
 
 A link (``edl_runtime.identity.page_key``) is exchanged for a cookie once. A second click on the
 same link leads to the page, where the cookie of the browser decides.
@@ -73,7 +73,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer to a request that gets nothing of the job."""
+    """The complete answer to a request that is denied access to the job."""
 
     status: HTTPStatus
     kind: str = TEXT
@@ -189,7 +189,7 @@ _TOO_MANY = Answer(
 
 
 class _UsedLinks:
-    """The tokens that are worth nothing any more, a line each. They open nothing."""
+    """The tokens of used links, one per line. They open nothing any more."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -220,7 +220,7 @@ class _UsedLinks:
 
 
 class _Guesses:
-    """Counts what was wrong, not who was: no stranger can keep the owner out."""
+    """Limits wrong guesses, not clients: no stranger can lock the owner out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Reads the logs of a job's pods: of those that have ended, and of those that say nothing else."""
+"""Reads the logs of a job's pods: of ended ones, and of running ones that do not register."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The platform of one machine: every instance is a process of its own session.
 
 The running instances are also on disk (``instances/``), so that a restarted master finds those
-of its predecessor, and never touches a process that only has the same number. Each instance has a
+of its predecessor, and never touches a process that merely has the same number. Each instance has a
 directory for temporary files, removed when the instance is gone: a killed process cannot remove
 them itself, and TensorFlow leaves files for every function that it compiles.
 """

@@ -1,6 +1,6 @@
-"""The page of a job as one file that needs nothing else, with all that it shows at a moment.
+"""The page of a job as one self-contained file, with all that it shows at one moment.
 
-Files, styles and modules of the page are put inside each other; its scripts are as they are served.
+Files, styles and modules of the page are embedded; its scripts are as they are served.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ class ServerPods:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The number of a pod's process is of no use outside of the pod."""
+        """Zeros: the process numbers of pods are of no use outside of them."""
         return (0,) * self._count
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Why a pod has no place yet, or cannot start yet; empty if it runs."""
+        """The reasons why pods are not placed, or cannot start yet; empty if all run."""
         return tuple(self._pending)
 
     def close(self, within_s: float) -> None:

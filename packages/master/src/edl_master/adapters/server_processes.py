@@ -58,7 +58,7 @@ class ServerProcesses:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Their process numbers, in their order."""
+        """The process numbers of the servers, in their order."""
         return tuple(process.pid for process in self._processes)
 
     @property

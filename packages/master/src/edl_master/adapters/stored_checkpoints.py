@@ -2,7 +2,7 @@
 
 A store has no renaming of many objects. So a checkpoint is written on this machine first, which
 releases the parameters at the speed of a disk, and is then sent object by object with its
-manifest last: what has no manifest is no checkpoint. One that is to be gone on from is fetched the
+manifest last: what has no manifest is no checkpoint. One that a job continues from is fetched the
 same way back, and read as any other on this machine.
 """
 

@@ -45,7 +45,7 @@ class TimelineFile:
         """Yield all whole lines, oldest first, in chunks of about so many bytes."""
         opened = []
         try:
-            # Both at once, the present one first: it may become the former one at any moment.
+            # Open both, the present one first, as it may be rotated at any moment.
             for path in (self._path, self._former):
                 try:
                     opened.append(path.open("rb"))

@@ -1,4 +1,4 @@
-"""Where the time of a job's workers went, as the page reads it."""
+"""The use of the workers' time, as JSON for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs with where a master runs: on a machine, under a supervisor, or in a pod."""
+"""What depends on the place where a master runs: a machine, a supervisor, or a pod."""
 
 from __future__ import annotations
 

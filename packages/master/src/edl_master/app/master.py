@@ -76,12 +76,12 @@ class MasterApp:
 
     @property
     def address(self) -> str:
-        """Where workers and clients of this machine reach this master."""
+        """The address for workers and clients of this machine."""
         return self._services.address
 
     @property
     def dashboard_url(self) -> str:
-        """The job's page."""
+        """The URL of the job's page."""
         return self._services.dashboard_url
 
     @property

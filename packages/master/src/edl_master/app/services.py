@@ -1,6 +1,6 @@
 """Stage 2 of the composition: the services of a master, built on its state.
 
-Nothing runs yet after this stage but the listeners: their callers wait for the lock of the job
+Only the listeners run after this stage: their callers wait for the lock of the job
 until stage 3 starts the clock.
 """
 

@@ -1,4 +1,4 @@
-"""From a job's directory to a master at work, or to a status that says why there is none."""
+"""Starts a master from a job's directory, or writes a status that says why it cannot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(job_dir: Path) -> int:
     try:
         directory.lock.hold(inherited_lock())
     except EdlError as error:
-        # The directory is another master's, or is not there: nothing is written to it.
+        # Another master holds the directory, or it does not exist: write nothing to it.
         log.error("%s", error)
         return job_directory.DIRECTORY_TAKEN if error.code == ErrorCode.JOB_EXISTS else FAILED
     if supervision.is_released(job_dir):
@@ -121,7 +121,7 @@ def _fail(
     if not host_environment.confirm():
         end_at_once(job_directory.DIRECTORY_TAKEN)
     output_reservation.release(spec.output, directory.path)
-    # What an earlier master has done is done: its counts stay.
+    # The counts of earlier masters stay.
     status = directory.read_status()
     status.MergeFrom(failed_status(spec, failure, time.time()))
     try:

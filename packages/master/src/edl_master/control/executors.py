@@ -1,4 +1,4 @@
-"""Threads for what may take a while, so that no decision waits for it."""
+"""Threads for slow work, so that no decision waits for it."""
 
 from __future__ import annotations
 

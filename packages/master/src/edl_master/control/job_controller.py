@@ -220,7 +220,7 @@ class JobController:
 
     @property
     def seconds(self) -> float:
-        """Since the job began, over all incarnations of its master."""
+        """The seconds since the job began, over all incarnations of its master."""
         return self._clock() - self._started
 
     @property

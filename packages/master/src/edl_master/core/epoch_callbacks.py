@@ -28,7 +28,7 @@ from edl_master.core.tasks import Round
 
 
 class EpochCallbacks:
-    """When the callbacks are called, with what, and what they have decided.
+    """The schedule of the callbacks, their arguments, and their decisions.
 
     Attributes:
         wanted: whether the model file has callbacks; False until a worker has said so.

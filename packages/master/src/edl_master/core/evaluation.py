@@ -84,7 +84,7 @@ class Evaluations:
 
     @property
     def possible(self) -> bool:
-        """Whether there is data to evaluate on."""
+        """Whether the job has data to evaluate on."""
         return self._partition.count > 0
 
     @property
@@ -172,7 +172,7 @@ class Evaluations:
 
     @property
     def addends(self) -> tuple[MetricStates, ...]:
-        """Return the metric states of the running evaluation's tasks; only their sum matters."""
+        """The metric states of the running evaluation's tasks; only their sum matters."""
         return self._running.addends if isinstance(self._running, Evaluating) else ()
 
     def replace_addends(self, addends: tuple[MetricStates, ...], total: MetricStates) -> None:

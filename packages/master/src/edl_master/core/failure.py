@@ -1,4 +1,4 @@
-"""A failure as the core keeps it: a stable code and the words for a person."""
+"""A failure as the core keeps it: a stable code, and a text for the user."""
 
 from __future__ import annotations
 

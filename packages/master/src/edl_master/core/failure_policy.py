@@ -1,4 +1,4 @@
-"""Policies for failures: small decisions, each with a name and its reason."""
+"""Policies for failures: small decisions, each with a name and a reason."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def after_task_failure(
 
 
 class ExitKind(StrEnum):
-    """Why an instance ended, as far as it matters."""
+    """The kinds of exits that policies distinguish."""
 
     LEFT = "left"
     """As asked, or as it said before."""

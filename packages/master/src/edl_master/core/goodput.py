@@ -65,7 +65,7 @@ class Goodput:
 
     @property
     def lost_s(self) -> dict[str, float]:
-        """Worker seconds lost, by reason; every reason is there."""
+        """The worker seconds lost by reason; all reasons are present."""
         return {reason.value: s for reason, s in self._spent.items() if reason is not _GOOD}
 
     def snapshot(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TaskType(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """Where a worker's current instance is in its life.
+    """The stage of a worker's current instance.
 
     ``WORKING`` is ``READY`` while it holds a task, and appears in views only.
     """

@@ -215,7 +215,7 @@ class InstanceReports:
         if worker is None or worker.state is not WorkerState.STARTING or worker.pending:
             return
         if event.attempt != worker.attempt:
-            return  # of an instance before this one
+            return  # about an earlier instance
         summary = _brief(event.summary)
         silence = f"it runs and has not reached the master; {summary}"
         if silence != worker.silence:

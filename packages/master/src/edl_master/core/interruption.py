@@ -1,4 +1,4 @@
-"""What is known of the time between a snapshot and the master that continues from it."""
+"""The time between a snapshot and the master that continues from it."""
 
 from __future__ import annotations
 

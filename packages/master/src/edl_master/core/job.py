@@ -81,7 +81,7 @@ PAUSE_REPORTED_S = 2.0
 
 
 class JobStateMachine:
-    """All state of one job. Not safe for threads: its owner passes it one event at a time.
+    """All state of one job. Not thread-safe: its owner passes it one event at a time.
 
     Args:
         settings: what to do and under which rules.
@@ -346,7 +346,7 @@ class JobStateMachine:
 
     @property
     def metric_addends(self) -> tuple[MetricStates, ...]:
-        """Return the metric states of the running evaluation's tasks, for the owner to add up."""
+        """The metric states of the running evaluation's tasks, for the owner to add up."""
         return self._components.evaluations.addends
 
     @property

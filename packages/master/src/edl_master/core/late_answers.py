@@ -1,4 +1,4 @@
-"""Answers to events that come after the end of a job, and the events about checkpoints.
+"""Answers to events after the end of a job, except those about checkpoints.
 
 The last checkpoint of a job is often complete only after the job's end.
 """

@@ -1,4 +1,4 @@
-"""Leases: which worker holds which task until when. Only this module knows.
+"""Leases: which worker holds which task until when. Only this module decides that.
 
 Tokens grow and are never used twice, so a holder that has lost its lease is always
 distinguishable from the present one.
@@ -16,7 +16,7 @@ from edl_master.core.tasks import OpenTask
 
 @dataclass(slots=True)
 class Lease:
-    """A task in a worker's hands."""
+    """A task that a worker holds."""
 
     token: Token
     task: OpenTask

@@ -1,4 +1,4 @@
-"""States of metrics: what evaluation tasks counted, in arrays that add up.
+"""The states of metrics that evaluation tasks have counted, in arrays that add up.
 
 Arrays are never changed in place, so that sums can be computed outside of the job lock. A sum has
 64 bits whatever the dtype of its metric: float32 stops counting at 2^24.

@@ -1,4 +1,4 @@
-"""How a job ends: the first decision holds."""
+"""The end of a job: the first decision about it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port through which a job gets instances: processes of this machine, containers, or pods.
+"""The port through which a job gets instances: processes of this machine, or pods.
 
 An adapter starts, stops and watches instances, and reports what it sees as events. It decides
 nothing: whether a worker gets another instance is the job's decision. Every adapter passes

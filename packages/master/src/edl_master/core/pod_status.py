@@ -1,4 +1,4 @@
-"""What a pod's status means: whether its container runs, why it cannot start, and how it ended.
+"""The meaning of a pod's status: whether its container runs, cannot start, or has ended.
 
 Pods are plain JSON values of the Kubernetes API; ``docs/adr/0018-kubernetes.md`` has the design.
 """
@@ -18,7 +18,7 @@ _KILLED = 9
 
 
 class Cause(StrEnum):
-    """Why a pod ended, in words for people."""
+    """The cause of a pod's end, in words for users."""
 
     FINISHED = "it ended by itself"
     FAILED = "it failed"
@@ -69,7 +69,7 @@ _SLOW_WAITS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """How a pod ended.
+    """The end of a pod.
 
     Attributes:
         exit_code: None if a signal ended it.
@@ -97,7 +97,7 @@ class PodEnd:
 
 @dataclass(frozen=True, slots=True)
 class StartProblem:
-    """Why a container does not run yet.
+    """The reason why a container does not run yet.
 
     Attributes:
         reason: one of Kubernetes' own words.
@@ -217,7 +217,7 @@ def _by_status(pod: Pod) -> Cause | None:
         case "DeadlineExceeded":
             return Cause.DEADLINE
         case "Evicted":
-            # Of the kubelet, without a condition: the pod exceeded its own limit.
+            # The kubelet evicts without a condition when the pod exceeds its own limit.
             return Cause.STORAGE_LIMIT
         case _:
             return None

@@ -127,7 +127,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the job began, over all incarnations of its master."""
+        """The seconds since the job began, over all incarnations of its master."""
         return self._elapsed_s
 
     @property

@@ -1,4 +1,4 @@
-"""What became of snapshots and checkpoints."""
+"""Handles the reports about snapshots and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the job's position is saved, for a master that may have to continue from it.
+"""Schedules for saving the job's position, for a master that may have to continue from it.
 
 Both schedules ask for one at a time: while a slow disk or store still takes the last one, another
 would only add to its work, and every parameter server would keep a copy of what changes meanwhile.

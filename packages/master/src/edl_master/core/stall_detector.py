@@ -57,7 +57,7 @@ class WorkerActivity(Enum):
 
 
 class StallVerdict(Enum):
-    """What is to be done about a worker now."""
+    """The verdict about a worker at the moment."""
 
     NOTHING = auto()
     ASK = auto()

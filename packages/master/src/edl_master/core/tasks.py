@@ -1,4 +1,4 @@
-"""Tasks: how data is divided into them, and which of a round are new, open and done.
+"""Tasks: the division of data into them, and the new, open and done ones of a round.
 
 Nothing here is a list of all tasks. A partition computes a task's records from its number; a
 round is a cursor over an order plus the few tasks that are neither new nor done.

@@ -1,4 +1,4 @@
-"""What each worker did when: its tasks, and where its time went.
+"""The timeline of each worker: its tasks, and where its time went.
 
 Both follow from messages that workers send anyway. A heartbeat carries how many seconds the worker
 has spent in each phase of its training steps; the rest of the time is named after the phase that
@@ -37,7 +37,7 @@ _MAX_FINISHED_SPANS = 50_000
 
 
 class SpanOutcome(StrEnum):
-    """How a worker's work on a task ended."""
+    """The outcomes of a worker's work on a task."""
 
     DONE = "done"
     FAILED = "failed"
@@ -67,7 +67,7 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpan:
-    """Where the time of a worker went between two heartbeats.
+    """The use of a worker's time between two heartbeats.
 
     Attributes:
         at: when the time began, on the clock of the caller's ``now``.

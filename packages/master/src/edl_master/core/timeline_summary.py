@@ -1,4 +1,4 @@
-"""Where the time of each worker went over the life of a job, in a bounded space.
+"""The use of each worker's time over the life of a job, in bounded memory.
 
 Time is cut into buckets of equal width. The width doubles when there would be too many of them.
 """

@@ -1,4 +1,4 @@
-"""What a job looks like from outside at one moment; plain values, nothing to act on."""
+"""The view of a job from outside at one moment, in plain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edl_master.core.settings import JobType
 
 @dataclass(frozen=True, slots=True)
 class ProgressView:
-    """How far the job's main work is, over all its epochs."""
+    """The progress of the job's main work, over all its epochs."""
 
     records_done: int
     records_total: int

@@ -104,7 +104,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether an instance is there that might take work now or soon."""
+        """Whether the worker has an instance that might take work now or soon."""
         return self.state in (WorkerState.LOADING, WorkerState.READY)
 
     @property

@@ -1,4 +1,4 @@
-"""How many workers a job should have, of a range: as many as increase its throughput.
+"""The choice of the number of workers within a range: as many as increase throughput.
 
 The policy is a hill climb on records per second. It measures the present number for a while, tries
 another one, and keeps the better one: fewer workers if they do nearly as much, more if each of
@@ -17,7 +17,7 @@ TRIAL_DIVISOR = 8
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountRules:
-    """When to measure and which trials to keep. In seconds, but ``worth``."""
+    """The times of measurements, in seconds, and ``worth``, by which a trial is kept."""
 
     settle_s: float = 10.0
     """After a change, before anything is measured: caches and pipelines fill."""

@@ -1,4 +1,4 @@
-"""All workers that a job has or had, and how many of them it wants."""
+"""All workers that a job has or had, and the number that it wants."""
 
 from __future__ import annotations
 

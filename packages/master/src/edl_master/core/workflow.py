@@ -1,4 +1,4 @@
-"""The workflow of a job: what there is to do, and what follows when it is done.
+"""The workflow of a job: its work, and what follows when that is done.
 
 One class per type of job. ``advance`` runs after every event and depends on the present state only,
 so a job restored from a snapshot continues without special cases.
@@ -56,7 +56,7 @@ class Workflow(Protocol):
 
     @property
     def epochs(self) -> int:
-        """How many epochs there will be; 0 where there are none."""
+        """The number of epochs in the end; 0 where there are none."""
 
     @property
     def unopened(self) -> int:
@@ -107,7 +107,7 @@ FINAL = "final"
 
 
 class Training:
-    """Epochs of training tasks, evaluations on the way, then one last version for all the rest."""
+    """Epochs of training tasks with evaluations, then one final version for all that follows."""
 
     main = TaskType.TRAINING
 

@@ -1,4 +1,4 @@
-"""Files of the master, for a parameter server that does not see them: in a pod of its own."""
+"""Files of the master, for a parameter server in a pod, which does not share a disk with it."""
 
 from __future__ import annotations
 

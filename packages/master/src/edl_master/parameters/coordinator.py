@@ -36,7 +36,7 @@ from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 
 
 class Coordinator:
-    """Decides about the parameters of one job; for many threads.
+    """Decides about the parameters of one job; thread-safe.
 
     There is no ledger before ``begin``; until then every method that needs one raises ``EdlError``
     NOT_READY.
@@ -70,7 +70,7 @@ class Coordinator:
 
     @property
     def initialized(self) -> bool:
-        """Whether there are values."""
+        """Whether the model has values yet."""
         return self._made.initialized
 
     @property
@@ -293,7 +293,7 @@ class Coordinator:
             self._over = True
             self._changed.notify_all()
 
-    # --- statistics ---------------------------------------------------------------------------
+    # --- statistics ------------------------------------------------------------------------
 
     def tables(self) -> TableStatistics:
         """Return the sizes of the embedding tables; empty while there is no model."""

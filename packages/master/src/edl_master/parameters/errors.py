@@ -1,4 +1,4 @@
-"""Error translation: what the core raises about payloads and names, as errors for workers."""
+"""The translation of the core's errors about payloads and names into errors for workers."""
 
 from __future__ import annotations
 

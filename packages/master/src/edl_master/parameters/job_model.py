@@ -23,7 +23,7 @@ MakeMode = Callable[[Reduction], UpdateMode]
 
 
 class JobModel:
-    """Builds the model of one job and has coordinator and stores serve it; for many threads.
+    """Builds the model of one job and has coordinator and stores serve it; thread-safe.
 
     No method is for a thread that holds the job's lock.
 

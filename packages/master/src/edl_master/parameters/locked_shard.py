@@ -82,7 +82,7 @@ class Reading:
 
 
 class LockedShard:
-    """The shard of this process, for many threads.
+    """The shard of this process; thread-safe.
 
     Args:
         buffers: where values are copied to.

@@ -29,7 +29,7 @@ GOING_ON = (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED, PushOutcome.STALE)
 
 @dataclass(frozen=True, slots=True)
 class WaitLimit:
-    """How long a call may wait.
+    """The limit of a call's wait.
 
     Attributes:
         wait_s: at most, in seconds.
@@ -200,7 +200,7 @@ class ParameterPlane:
 
 @dataclass(frozen=True, slots=True)
 class LocalParts:
-    """A parameter plane with one local store, and what it is made of."""
+    """A parameter plane with one local store, and its parts."""
 
     coordinator: Coordinator
     model: JobModel

@@ -1,4 +1,4 @@
-"""How the program of a master ends without the end of its job: a restart, or a suspension.
+"""The ways in which a master ends without the end of its job: a restart, or a suspension.
 
 A parameter server that fails takes a part of every minibatch since the last snapshot with it. Then
 the master rolls back to that snapshot: its program restarts in the same process (docs/adr/0010),
@@ -37,7 +37,7 @@ _LOCK = "EDL_MASTER_LOCK"
 
 @dataclass(frozen=True, slots=True)
 class RestartCount:
-    """How often the program of this process has restarted.
+    """The number of restarts of this process's program.
 
     Attributes:
         total: since the process began.

@@ -49,7 +49,7 @@ class _Names(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RestoredJob:
-    """A job to work on.
+    """A new or restored job.
 
     Attributes:
         job: new, or as it was.

@@ -9,7 +9,7 @@ from edl_master.core.curves import Curve, Point
 
 
 class Curves:
-    """Curves by name; safe for threads."""
+    """Curves by name; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The page of a job that has no master any more, from what is in its directory."""
+"""The page of a job that has no master any more, from the files of its directory."""
 
 from __future__ import annotations
 

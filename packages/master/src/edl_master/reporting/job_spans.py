@@ -26,7 +26,7 @@ _EVALUATION_STARTED, _EVALUATION_ENDED = "EvaluationStarted", "EvaluationEnded"
 
 
 class JobSpans:
-    """Makes spans of what the master sees; an off export costs nothing.
+    """Makes spans of what the master observes; costs nothing when export is off.
 
     Args:
         export: where they go.

@@ -1,4 +1,4 @@
-"""Records what workers did when: the timeline behind its lock, its sums, and its lines on disk."""
+"""Records the timeline of workers: behind its lock, with its sums, and its lines on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Clock:
 
 
 class TimelineRecorder:
-    """The timeline of a job; safe for threads. An error of the disk costs lines, never the job.
+    """The timeline of a job; thread-safe. An error of the disk loses lines, but not the job.
 
     Args:
         file: where the lines go; those of earlier masters of the job stay.

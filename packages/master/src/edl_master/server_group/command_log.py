@@ -48,12 +48,12 @@ class CommandLog:
 
     @property
     def count(self) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         return len(self._queues)
 
     @property
     def job(self) -> str:
-        """Name of the job."""
+        """The name of the job."""
         return self._job.name
 
     def is_place(self, directory: str) -> bool:
@@ -62,7 +62,7 @@ class CommandLog:
 
     @property
     def index(self) -> int:
-        """Commands appended so far."""
+        """The number of commands appended so far."""
         return self._index
 
     def begin(self, model: Layout, optimizer_json: str, mode: UpdateMode) -> None:

@@ -17,7 +17,7 @@ from edl_proto.v1 import job_pb2, servers_pb2
 
 
 class ParameterServerGroup:
-    """The command log, and addresses and reports of the servers; for many threads.
+    """The command log, and addresses and reports of the servers; thread-safe.
 
     The arguments are those of the command log.
 
@@ -47,7 +47,7 @@ class ParameterServerGroup:
 
     @property
     def count(self) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         return self.log.count
 
     # --- for servers -----------------------------------------------------------------------
@@ -111,7 +111,7 @@ class ParameterServerGroup:
 
     @property
     def statistics(self) -> dict[int, ServerStatistics]:
-        """Return the statistics that each server has reported last, by number."""
+        """The statistics that each server has reported last, by number."""
         with self._changed:
             return dict(sorted(self._statistics.items()))
 
@@ -170,7 +170,7 @@ class ParameterServerGroup:
 
     @property
     def over(self) -> bool:
-        """Whether there are no more commands."""
+        """Whether the log has ended."""
         return self._over
 
     def close(self) -> None:

@@ -33,11 +33,11 @@ servers are extended."""
 
 
 class ServerInstances(Protocol):
-    """The processes or pods of all servers; in their order."""
+    """The processes or pods of all servers, in their order."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Their process numbers; 0 where that means nothing."""
+        """The process numbers of the servers; 0 for pods."""
 
     @property
     def pending(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What parameter servers report of themselves, between protobuf and the core's types."""
+"""The codec of the reports of parameter servers."""
 
 from __future__ import annotations
 

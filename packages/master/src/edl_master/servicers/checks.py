@@ -1,4 +1,4 @@
-"""What every servicer checks of a request."""
+"""The checks that every servicer makes of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions about parameters that parameter servers have, as called by workers."""
+"""The calls of workers for decisions about parameters that parameter servers have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edl_proto.v1 import parameters_pb2
 
 
 class CoordinatorServicer:
-    """Serves ``COORDINATOR``: no payload comes here.
+    """Serves ``COORDINATOR``, without any payloads.
 
     Args:
         coordinator: decides.

@@ -1,4 +1,4 @@
-"""The job as a whole, as called by clients."""
+"""The calls of clients about a job as a whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Recorder(Protocol):
 
 
 class JobServicer(job_pb2_grpc.JobServicer):
-    """Decodes, asks the job, encodes.
+    """Decodes a request, passes it to the job, and encodes the answer.
 
     Args:
         controller: the job.
@@ -56,7 +56,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self._acknowledge = acknowledge
         self._recorded = recorded
         self._timeline = timeline
-        # Of two commands at once the later one is also recorded later.
+        # Concurrent commands are recorded in the order in which they take effect.
         self._scaling = threading.Lock()
 
     def GetStatus(

@@ -1,4 +1,4 @@
-"""Parameters of a master that has the values itself, as called by workers."""
+"""The calls of workers about parameters, to a master that has the values itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edl_proto.v1 import parameters_pb2
 
 
 class ParametersServicer(RowsServicer):
-    """Serves ``PARAMETERS``: headers decoded, payloads never wrapped.
+    """Serves ``PARAMETERS``: headers are decoded, payloads pass as raw bytes.
 
     Args:
         plane: the parameters.

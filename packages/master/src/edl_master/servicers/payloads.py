@@ -1,4 +1,4 @@
-"""Payloads of calls about parameters: gradients as they come, values and rows as they go.
+"""The payloads of calls about parameters: incoming gradients, outgoing values and rows.
 
 Sizes are compared with the layout before any payload is read: a header cannot make this process
 take more memory than the model has.

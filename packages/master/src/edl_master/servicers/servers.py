@@ -1,4 +1,4 @@
-"""The command log and reports, as called by parameter servers."""
+"""The calls of parameter servers: the command log, and reports."""
 
 from __future__ import annotations
 

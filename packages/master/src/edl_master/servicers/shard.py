@@ -1,4 +1,4 @@
-"""A part of the parameters, as called by workers: prepared here, decided by the coordinator."""
+"""The calls of workers to a parameter server: it prepares what the coordinator decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks, as called by workers."""
+"""The calls of workers about tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SERVERS_S = 45.0
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """Where the records of tasks are, and where their results go.
+    """The places of tasks' records and of their results.
 
     Attributes:
         records: what a lease names of its task's records.
@@ -84,7 +84,7 @@ class JobParameters:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecords:
-    """What is kept of what workers say.
+    """The records that are kept of workers' reports.
 
     Attributes:
         counters: what they have counted.
@@ -102,7 +102,7 @@ class WorkerRecords:
 
 
 class TasksServicer(task_pb2_grpc.TasksServicer):
-    """Decodes, asks the job, encodes.
+    """Decodes a request, passes it to the job, and encodes the answer.
 
     Args:
         controller: the job.

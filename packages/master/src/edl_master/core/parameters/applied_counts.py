@@ -64,7 +64,7 @@ class AppliedCounts:
         entry = self._entries.get(task)
         if entry is None or not entry.live or entry.token != token:
             return False
-        # Tokens are no secret: they only count up.
+        # Tokens are not secret: they are consecutive numbers.
         return None in (entry.holder, worker) or entry.holder == worker
 
     def has_lease(self, task: TaskKey) -> bool:

@@ -1,4 +1,4 @@
-"""Where every variable lies: one contiguous arena per kind and dtype, agreed once per job."""
+"""The layout of variables: one contiguous arena per kind and dtype, agreed once per job."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Arenas: TypeAlias = Mapping[ArenaKey, Array]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a variable lies: elements ``start`` to ``stop`` (exclusive) of its arena."""
+    """The place of a variable: elements ``start`` to ``stop`` (exclusive) of its arena."""
 
     variable: Variable
     arena: ArenaKey

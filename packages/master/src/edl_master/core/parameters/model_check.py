@@ -52,7 +52,7 @@ def _check_options(optimizer: Optimizer, layout: Layout) -> None:
         raise OptimizerUnsupported("class", what, without_tables)
     for one in optimizer.each:
         if one.name == "ScheduleFreeAdamW" and one.ema and one.ema.overwrite_frequency:
-            # Its own average would have to follow.
+            # Its average would have to be changed as well.
             option, value = f"{one.name}.ema_overwrite_frequency", one.ema.overwrite_frequency
             raise OptimizerUnsupported(option, str(value), "leave it out")
 

@@ -1,4 +1,4 @@
-"""When a gradient becomes an update, and which gradients are too old for it."""
+"""Update modes: when a gradient becomes an update, and which gradients are too old."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 
 class Reduction(StrEnum):
-    """How a loss reduces a minibatch, and so how gradients of several are combined."""
+    """The reduction of the loss, and so the way in which gradients are combined."""
 
     MEAN = "mean"
     SUM = "sum"

@@ -1,6 +1,6 @@
-"""What an optimizer is: a rule, a learning rate, and the options that all optimizers share.
+"""Optimizers: a rule, a learning rate, and the options that all optimizers share.
 
-``parse_optimizer`` reads what ``keras.optimizers.serialize`` gives. What it cannot do it refuses
+``parse_optimizer`` reads what ``keras.optimizers.serialize`` writes. What is unsupported is refused
 at once; no option is ever ignored.
 """
 
@@ -131,7 +131,7 @@ class Optimizer:
 
     @property
     def each(self) -> tuple[Optimizer, ...]:
-        """This one, and those of ``others``."""
+        """This optimizer, and those of ``others``."""
         return (self, *(other.optimizer for other in self.others))
 
     @property

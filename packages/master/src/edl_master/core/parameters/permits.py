@@ -24,7 +24,7 @@ class PermitPending:
 
 @dataclass(frozen=True, slots=True)
 class PermitRefused:
-    """The lease is not, or no longer, the caller's: it would wait for ever."""
+    """The caller does not hold the lease (any more), and would wait forever."""
 
 
 PermitAnswer: TypeAlias = PermitGranted | PermitPending | PermitRefused

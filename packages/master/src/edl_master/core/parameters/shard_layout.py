@@ -77,7 +77,7 @@ class SavedParameters:
 def shared_sum_count(model: Layout, servers: int, optimizer: Optimizer, mode: UpdateMode) -> int:
     """Return how many sums of squares servers exchange before they clip a gradient."""
     if servers == 1 or is_local(mode):
-        return 0  # with local steps the optimizers of workers clip
+        return 0  # with local steps, workers clip
     return sum(shared_sums(one.clipping, len(model.tables)) for one in optimizer.each)
 
 

@@ -1,4 +1,4 @@
-"""Where the slots of rules of whole variables lie: in flat arrays, variable by variable.
+"""The layout of the slots of whole-variable rules: flat arrays, variable by variable.
 
 Slots of other rules lie as the values do.
 """
@@ -18,7 +18,7 @@ Slots = Mapping[str, Mapping[ArenaKey, Array]]
 
 @dataclass(frozen=True, slots=True)
 class SlotPlace:
-    """Where a slot of one variable lies.
+    """The place of a slot of one variable.
 
     Attributes:
         variable: its name.
@@ -40,7 +40,7 @@ class SlotPlace:
 
     @property
     def stop(self) -> int:
-        """The element after the last one."""
+        """The index after the last element."""
         return self.start + prod(self.shape)
 
     def view(self, slots: Slots) -> Array:

@@ -1,4 +1,4 @@
-"""A parameter store: values, optimizer and tables, and what a committed gradient does to them.
+"""A parameter store: applies committed gradients to values and tables with an optimizer.
 
 A store knows no task, no lease and no permit: the ledger decides, and the store applies. Nothing
 here waits, locks or knows the time. The caller holds one lock around each call.

@@ -1,4 +1,4 @@
-"""What a table is: its rows' size, what a new row holds, which ids get one and for how long."""
+"""Specifications of tables: the size of rows, initial values, admission and expiry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Distribution(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """How a new row is filled.
+    """The initial values of a new row.
 
     Every number is ``center + spread * x``, with ``x`` drawn for this table, id and column alone:
     0 for ``CONSTANT``; from [-1, 1) for ``UNIFORM``; from the standard normal distribution, which

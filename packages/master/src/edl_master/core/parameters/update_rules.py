@@ -1,10 +1,10 @@
-"""What an update rule is. Rules that other packages add derive from the two classes here.
+"""The base classes of update rules. Rules of other packages derive from the last two.
 
 Such a package has an entry point of the group ``edl.optimizers`` that is named like the Keras class
 and leads to the rule: a frozen dataclass with a field for each option of the Keras class, apart
 from those that all optimizers have. See docs/extending.md.
 
-Clipping, weight decay and averages of values are not the business of a rule: it gets a gradient
+A rule does not handle clipping, weight decay and averages of values: it gets a gradient
 that is clipped and values that have decayed.
 """
 

@@ -1,4 +1,4 @@
-"""Applies an optimizer to arenas, in place, and holds what it remembers."""
+"""Applies an optimizer to arenas, in place, and holds its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which row an id has: an open hash table in buckets.
+"""The index from ids to rows: an open hash table in buckets.
 
 An id's bucket is the highest bits of its hash. Buckets grow one by one, so that no push waits for
 the whole index to be rebuilt.

@@ -122,7 +122,7 @@ def remove(ids: Array, buckets: Array, masks: Array, counts: Array) -> None:
                 if places[at] < 0:
                     break
                 home = np.int64(mix(keys[at])) & mask
-                # It may move into the gap unless its home lies behind the gap.
+                # It may move into the gap unless its first place lies behind the gap.
                 if ((at - home) & mask) >= ((at - gap) & mask):
                     break
             if places[at] < 0:

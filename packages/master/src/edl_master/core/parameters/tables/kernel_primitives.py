@@ -1,4 +1,4 @@
-"""What the compiled loops of embedding tables share: memory by its address, and the hash of an id.
+"""Primitives of the compiled loops of embedding tables: memory by address, and hashes of ids.
 
 numba compiles these functions into the loops that call them. Its cache compares only the file of
 the loop: after a change here, touch ``index_kernels`` and ``row_kernels`` too.
