@@ -46,8 +46,8 @@ from edl_proto.v1 import (
 log = logging.getLogger(__name__)
 
 _SHORT_CALLS = 64
-"""Calls at a time that never wait: heartbeats, completions, status, probes. What is above that
-queues for milliseconds."""
+"""Calls at a time that never wait: heartbeats, completions, status, probes. Calls above this limit
+queue for milliseconds."""
 
 _READY_CALLS = 64
 """Calls at a time that may wait for parameter servers to start."""

@@ -31,7 +31,7 @@ LEDGER, PLANE = "ledger", "plane"
 MANIFEST = "manifest.json"
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What reading something damaged may raise."""
+"""The exceptions that reading a damaged file may raise."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FORMAT = 1

@@ -15,7 +15,7 @@ from edl_runtime.public_settings import without_passwords
 from recordio.storage.stored_file import RETRY_S
 
 _THREADS = 16
-"""Reading headers is waiting for a disk or a store, more than work."""
+"""More than cores: reading headers mostly waits for a disk or a store."""
 
 _SHOWN = 3
 

@@ -64,7 +64,7 @@ _MAX_CONNECTIONS = 128
 """At a time; each costs a thread of the master."""
 
 _CLOSE_S = 5.0
-"""How long the listener may take to notice that it is to end."""
+"""How long the listener may take to end."""
 
 
 class StatusSource(Protocol):

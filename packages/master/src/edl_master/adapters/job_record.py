@@ -29,7 +29,7 @@ _EVERY_S = 10.0
 _TERM = "edl/term"
 
 _LARGE: tuple[Any, ...] = ("curves", "workers", "settings", "dead_letters", "warnings", "metrics")
-"""What a status loses, one after the other, where it is too large for an object."""
+"""The fields that a status drops, in this order, while it is too large for an object."""
 
 # An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10

@@ -19,7 +19,7 @@ from edl_runtime.monitoring.log_lines import readable
 
 _LINES = 10_000
 _LAST_LINES = 20
-"""So many may be notices of TensorFlow, which are no answer."""
+"""Lines to read: some may be notices of TensorFlow, which explain nothing."""
 
 _READERS = 4
 _READS_PER_S = 10

@@ -200,7 +200,7 @@ def _drop_empty(value: Value) -> Iterator[Any]:
 _POWERS = np.array([float(f"1e{power}") for power in range(23)])
 """The powers of ten that are exact numbers of 64 bits."""
 _DIGITS = (6, 7, 8, 9)
-"""Every float of 32 bits is told from all others by 9 digits; some by so few as 6, or fewer."""
+"""9 digits distinguish every float of 32 bits from all others; 6 are enough for some."""
 
 
 def shortest(values: Array) -> Array:

@@ -12,7 +12,7 @@ from edl_runtime.files import replace_file
 
 _MAX_PACKED_NBYTES = 1 << 26
 _MAX_UNPACKED_NBYTES = 1 << 28
-"""Bytes of one profile: TensorBoard reads no larger ones in a reasonable time."""
+"""The size limit of a profile: TensorBoard cannot read larger ones in a reasonable time."""
 
 _FEWER = "Profile fewer steps."
 _REMEDY = "Profile the steps once more."

@@ -15,7 +15,7 @@ from edl_master.core.platform import Platform
 log = logging.getLogger(__name__)
 
 _FORMER_S = 60.0
-"""How long the end of a former master's server may take to be seen."""
+"""How long the end of a former master's server may go unnoticed."""
 
 
 class ServerPods:

@@ -9,7 +9,7 @@ from pathlib import Path
 from edl_runtime.local import job_directory
 
 MAX_NBYTES = 32 << 20
-"""Of one file. Then it becomes the former one, and takes that one's place."""
+"""The size of a file at which it is rotated: it replaces the former one."""
 
 
 class TimelineFile:

@@ -21,7 +21,7 @@ PlatformFactory = Callable[[Config, Callable[[], str]], Platform]
 """Makes the platform of a job; the master's address is known when the first instance starts."""
 
 _KILLED_S = 60.0
-"""How long the end of a killed instance may take to be seen."""
+"""How long the end of a killed instance may go unnoticed."""
 
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:

@@ -33,7 +33,7 @@ from edl_master.core.worker import Worker
 from edl_master.core.workflow import FINAL
 
 _MAX_EXAMPLES_PER_RECORD = 1 << 20
-"""That are counted, whatever a worker says: the sum over a job fits into 64 bits."""
+"""The limit of what is counted, whatever a worker reports: a job's sum fits into 64 bits."""
 
 
 class Dispatcher:
@@ -61,7 +61,7 @@ class Dispatcher:
 
     def lease_requested(self, event: LeaseRequested, now: float) -> None:
         """Give the worker a task, or say that it has to wait or to leave."""
-        worker = self._reports.message_received(event.worker, event.instance, now)
+        worker = self._reports.find_sender(event.worker, event.instance, now)
         wait_s = self._settings.timings.wait_s
         if not isinstance(worker, Worker):
             self._emit(LeaveJob(worker))
@@ -109,7 +109,7 @@ class Dispatcher:
 
     def heartbeat(self, event: HeartbeatReceived, now: float) -> None:
         """Renew the leases that the worker names, and report those that it has lost."""
-        worker = self._reports.message_received(event.worker, event.instance, now)
+        worker = self._reports.find_sender(event.worker, event.instance, now)
         if isinstance(worker, Worker):
             worker.phase = event.phase
             self._stalls.take_stacks(worker, event.stacks)
@@ -138,7 +138,7 @@ class Dispatcher:
         done = weight if task is None else min(weight, task.length - task.records_applied)
         self._progress.records(done, now)
         self._callbacks.record_applied(event.loss, weight)
-        self._recovery.progress_made()
+        self._recovery.record_progress()
         if task is not None:
             self._ledger.advance(task, event.records, event.minibatches)
         lease = self._ledger.leases.current(event.worker, event.lease)
@@ -151,7 +151,7 @@ class Dispatcher:
         if not self._outcome.decided:
             self._workflow.on_update(before, self._progress.version)
 
-    def applied_after_end(self, event: MinibatchApplied) -> None:
+    def record_late_minibatch(self, event: MinibatchApplied) -> None:
         """Count a minibatch that is in the model, and so in the last checkpoint, of a job's end."""
         self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
         task = self._ledger.find(event.lease.task)
@@ -176,7 +176,7 @@ class Dispatcher:
             return
         self._close(task, event.examples)
         self._last_completed[event.worker] = event.lease
-        self._recovery.progress_made()
+        self._recovery.record_progress()
         training = task.key.type is TaskType.TRAINING  # its records count minibatch by minibatch
         worker = self._workers.work_done(event.worker, 0 if training else task.length, 0, now)
         worker.watch.begin(now)
@@ -235,7 +235,7 @@ class Dispatcher:
 
     def leases_returned(self, event: LeasesReturned, now: float) -> None:
         """Take back the leases that the worker returns; ``leaving`` announces its end."""
-        worker = self._reports.message_received(event.worker, event.instance, now)
+        worker = self._reports.find_sender(event.worker, event.instance, now)
         # Known before anything is taken back: then the next lease would seem to be begun.
         begun = next(iter(self._ledger.leases.of(event.worker)), None)
         for held in event.leases:
@@ -244,4 +244,4 @@ class Dispatcher:
                 redo = lease is begun and held.task.type is not TaskType.TRAINING
                 self._recovery.take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(worker, Worker):
-            self._reports.leaving(worker, event.reason, now)
+            self._reports.handle_leaving(worker, event.reason, now)

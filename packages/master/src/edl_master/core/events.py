@@ -340,7 +340,7 @@ WorkerEvent = (
     | InstanceExited
     | InstanceNotStarted
 )
-"""What concerns the instances of workers."""
+"""The events that concern the instances of workers."""
 
 TaskEvent = (
     HeartbeatReceived
@@ -352,14 +352,14 @@ TaskEvent = (
     | AppliedCounted
     | LeasesReturned
 )
-"""What concerns tasks and their leases."""
+"""The events that concern tasks and their leases."""
 
 SaveEvent = SnapshotTaken | SnapshotSkipped | CheckpointTaken | CheckpointFailed
-"""What became of snapshots and checkpoints."""
+"""The events that concern snapshots and checkpoints."""
 
 ControlEvent = (
     ParametersFrozen | OutputFinished | ScaleRequested | StopRequested | MasterFailed | Tick
 )
-"""What concerns the job as a whole."""
+"""The events that concern the job as a whole."""
 
 Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent

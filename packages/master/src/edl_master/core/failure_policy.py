@@ -157,7 +157,7 @@ def describe_exit(exit_code: int | None, signal: int | None, cause: str = "") ->
 
 
 KILLS_PER_CRASH_LOOP = 10
-"""Kills come from outside, until so many in a row leave no doubt, as with too little memory."""
+"""Kills count as external until this many in a row show a cause, such as too little memory."""
 
 DEATHS_PER_FAILURE = 10
 """More deaths of any kind under one task, without any progress in it, are the task's failure."""
@@ -207,7 +207,7 @@ def cannot_start(who: str, how: str) -> Failure:
 
 
 PREEMPTIONS_AT_ONCE = 3
-"""So many preemptions in a row without any work are followed by a restart without delay."""
+"""The number of preemptions in a row, without any work, after which restarts have no delay."""
 
 
 def restart_delay_s(kind: ExitKind, consecutive_failures: int, timings: Timings) -> float:

@@ -81,7 +81,7 @@ class InstanceControl:
         for worker_id in self._pool.running_before:
             worker = self._pool.find_or_add(worker_id, now)
             if worker.instance is None:
-                self.ended_unseen(worker)
+                self.handle_unseen_end(worker)
         self.start_wanted(now)
 
     def start_wanted(self, now: float) -> None:
@@ -162,7 +162,7 @@ class InstanceControl:
             worker.consecutive_failures += kind is not ExitKind.LEFT
         return end
 
-    def ended_unseen(self, worker: Worker) -> None:
+    def handle_unseen_end(self, worker: Worker) -> None:
         """Account for the end of an instance that no master has reported.
 
         Why it ended is unknown, and it counts as preempted, as the platform port has it.

@@ -23,7 +23,7 @@ from edl_master.core.worker import MAX_INSTANCES, Worker
 from edl_master.core.worker_pool import WorkerPool
 
 _MAX_CHARACTERS = 500
-"""Of what a platform says of one instance: the status of a job has it for each of a thousand."""
+"""The limit of a platform's text on an instance: a status may have a thousand of them."""
 
 
 class InstanceReports:
@@ -63,7 +63,7 @@ class InstanceReports:
             return "replaced"
         if event.instance == worker.instance:
             worker.host, worker.pid = event.host, event.pid  # a found instance has none yet
-            self.message_received(worker.id, event.instance, now)
+            self.find_sender(worker.id, event.instance, now)
             return None
         worker.registered += 1
         if worker.registered > MAX_INSTANCES:
@@ -95,7 +95,7 @@ class InstanceReports:
             case InstanceFound():
                 self.handle_found(event, now)
             case InstancePending():
-                self.pending(event, now)
+                self.handle_pending(event, now)
             case InstanceInspected():
                 self.handle_inspection(event, now)
 
@@ -107,7 +107,7 @@ class InstanceReports:
         """
         worker = self._pool.find_or_add(event.worker, now)
         if event.attempt > self._pool.running_before.pop(worker.id, event.attempt):
-            self._control.ended_unseen(worker)  # the one before it
+            self._control.handle_unseen_end(worker)  # the one before it
         if worker.instance == event.instance:
             worker.attempt = max(worker.attempt, event.attempt)  # it registered first
         if worker.state is not WorkerState.GONE:
@@ -121,7 +121,7 @@ class InstanceReports:
         if not self._pool.wants(worker):
             self._control.stop(worker, "scaled-down", now)
 
-    def ready(self, worker: Worker, now: float) -> bool:
+    def handle_ready(self, worker: Worker, now: float) -> bool:
         """Record that the current instance has loaded the model; False when it was ready before."""
         if worker.state is WorkerState.READY:
             return False
@@ -131,7 +131,7 @@ class InstanceReports:
         self._emit(worker_event("WorkerReady", f"{worker.name} is ready.", worker))
         return True
 
-    def message_received(
+    def find_sender(
         self, worker_id: WorkerId, instance: InstanceId | None, now: float
     ) -> Worker | str:
         """Find the worker of an instance that sent a message, or why the instance must leave.
@@ -165,7 +165,7 @@ class InstanceReports:
             return "job-over"
         return "replaced" if self._pool.wants(worker) else "scaled-down"
 
-    def leaving(self, worker: Worker, reason: str, now: float) -> None:
+    def handle_leaving(self, worker: Worker, reason: str, now: float) -> None:
         """Handle an instance's notice that it leaves, for its own or its platform's reason.
 
         An instance that a signal terminates without a request of this master is preempted.
@@ -194,7 +194,7 @@ class InstanceReports:
             how = f"{how}, {worker.leave_reason}"
         return worker, self._control.handle_end(worker, kind, how, event.log_tail, now)
 
-    def pending(self, event: InstancePending, now: float) -> None:
+    def handle_pending(self, event: InstancePending, now: float) -> None:
         """Record whether an instance waits for a place; meanwhile it has no deadline."""
         worker = self._pool.find(event.worker)
         if worker is None or worker.state is not WorkerState.STARTING:
@@ -226,7 +226,7 @@ class InstanceReports:
             self._emit(worker_event("WorkerSilent", line, worker, Severity.WARNING))
         worker.silence = silence
 
-    def not_started(
+    def handle_failed_start(
         self, event: InstanceNotStarted, now: float
     ) -> tuple[Worker, InstanceEnd] | None:
         """Handle an instance that could not be started; None when none was being started."""

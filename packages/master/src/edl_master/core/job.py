@@ -147,7 +147,7 @@ class JobStateMachine:
             if self._phases.final and isinstance(event, SaveEvent):
                 self._saves.take(event, now)
             elif self._phases.final:
-                answer_after_end(event, self._emit, self._dispatch.applied_after_end)
+                answer_after_end(event, self._emit, self._dispatch.record_late_minibatch)
             else:
                 if not self._outcome.decided:
                     self._progress.pass_time(now)
@@ -196,12 +196,12 @@ class JobStateMachine:
             case WorkerReady():
                 self._ready(event, now)
             case WorkerFailed(worker_id, instance, failure):
-                if isinstance(reports.message_received(worker_id, instance, now), Worker):
+                if isinstance(reports.find_sender(worker_id, instance, now), Worker):
                     self._outcome.fail(failure)
             case InstanceExited():
-                self._instance_ended(reports.handle_exit(event, now), now)
+                self._handle_end(reports.handle_exit(event, now), now)
             case InstanceNotStarted():
-                self._instance_ended(reports.not_started(event, now), now)
+                self._handle_end(reports.handle_failed_start(event, now), now)
             case _:
                 assert_never(event)
 
@@ -220,7 +220,7 @@ class JobStateMachine:
             case TaskFailed():
                 self._recovery.task_failed(event, now)
             case AppliedCounted():
-                self._recovery.applied_counted(event)
+                self._recovery.handle_count(event)
             case LeasesReturned():
                 self._dispatch.leases_returned(event, now)
             case _:
@@ -261,20 +261,20 @@ class JobStateMachine:
         self._components.instances.begin(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
-        worker = self._components.reports.message_received(event.worker, event.instance, now)
+        worker = self._components.reports.find_sender(event.worker, event.instance, now)
         if not isinstance(worker, Worker):
             self._emit(LeaveJob(worker))
             return
-        self._components.reports.ready(worker, now)
+        self._components.reports.handle_ready(worker, now)
         self._outcome.warn(event.warnings)
         if failure := self._components.callbacks.describe(event.callbacks):
             self._outcome.fail(failure)
         if self._phases.now is JobPhase.STARTING:
             self._phases.move(JobPhase.RUNNING)
 
-    def _instance_ended(self, found: tuple[Worker, InstanceEnd] | None, now: float) -> None:
+    def _handle_end(self, found: tuple[Worker, InstanceEnd] | None, now: float) -> None:
         if found is not None:
-            self._recovery.instance_ended(*found, now)
+            self._recovery.handle_end(*found, now)
             if not self._outcome.decided:
                 self._components.instances.restart_due(now)
 

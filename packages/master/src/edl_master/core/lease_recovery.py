@@ -47,7 +47,7 @@ class LeaseRecovery:
         # failure, why it is final, and the facts of the event.
         self._dead: dict[TaskKey, tuple[Failure, str, dict[str, str]]] = {}
 
-    def progress_made(self) -> None:
+    def record_progress(self) -> None:
         """Record progress of the job: earlier crashes are no crash loop."""
         self._crash_loop.progress()
 
@@ -75,12 +75,12 @@ class LeaseRecovery:
         for place, lease in enumerate(self._ledger.leases.of(worker.id)):
             self.take_back(lease, redo=place == 0, now=now)
 
-    def instance_lost(self, worker: Worker, now: float) -> None:
+    def handle_loss(self, worker: Worker, now: float) -> None:
         """Take back the leases of an instance that has fallen silent."""
         silence = InstanceEnd(ExitKind.KILLED, "its heartbeats stopped", worker.productive, "")
         self.take_back_all(worker, silence, now)
 
-    def instance_ended(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
+    def handle_end(self, worker: Worker, ended: InstanceEnd, now: float) -> None:
         """Take back the leases of an instance that is gone, and detect a crash loop."""
         held = self._ledger.leases.of(worker.id)
         exporting = bool(held) and held[0].task.key.type is TaskType.EXPORT
@@ -151,7 +151,7 @@ class LeaseRecovery:
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)
 
-    def applied_counted(self, event: AppliedCounted) -> None:
+    def handle_count(self, event: AppliedCounted) -> None:
         """Set a failed training task aside, now that its last minibatch is known."""
         failure, reason, facts = self._dead.pop(event.task)
         task = self._ledger.find(event.task)

@@ -18,7 +18,7 @@ from edl_master.core.tasks import OpenTask, Round
 from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
 
 MAX_DEAD_LETTERS = 100
-"""In detail; beyond them they are counted. Each is an event of its own anyway."""
+"""Dead letters that are kept in detail; more are only counted, and each is an event anyway."""
 
 
 class Ledger:

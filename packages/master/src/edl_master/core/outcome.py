@@ -9,7 +9,7 @@ from edl_master.core.effects import Effect, JobPhase, LogEvent, Severity
 from edl_master.core.failure import Failure
 
 MAX_WARNINGS = 100
-"""A sound model has one or two; a worker can make up any number."""
+"""A sound model has one or two; a faulty worker may send any number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ class PeriodicChecks:
         self._recovery.leases_expired(now)
         overdue = components.instances.check_deadlines(now)
         for worker in overdue.lost:
-            self._recovery.instance_lost(worker, now)
+            self._recovery.handle_loss(worker, now)
         for worker, end in overdue.given_up:
-            self._recovery.instance_ended(worker, end, now)
+            self._recovery.handle_end(worker, end, now)
             if not components.outcome.decided:
                 components.instances.restart_due(now)
         if not components.outcome.decided:

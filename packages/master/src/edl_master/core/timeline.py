@@ -21,7 +21,7 @@ IDLE, LOADING, OTHER = "idle", "loading", "other"
 training step (evaluation, prediction, export, compiling the model)."""
 
 _REST = {"loading": LOADING, "idle": IDLE, "waiting": IDLE, "leaving": IDLE}
-"""What the rest is called, by the phase that a heartbeat names."""
+"""The name of the remaining time, by the phase of the heartbeat."""
 
 _IN_A_STEP = ("computing", "exchanging")
 
@@ -30,10 +30,10 @@ _MAX_STEP_S = 60.0
 counted as other work."""
 
 _MAX_HEARTBEAT_GAP_S = 1e7
-"""No clock counts more between two heartbeats; a worker that says so makes it up."""
+"""The longest credible time between two heartbeats; a worker that reports more is faulty."""
 
 _MAX_FINISHED_SPANS = 50_000
-"""Finished spans that are kept at most, while the disk does not take them."""
+"""The limit of finished spans that are kept while the disk does not take them."""
 
 
 class SpanOutcome(StrEnum):

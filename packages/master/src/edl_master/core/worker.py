@@ -39,8 +39,8 @@ FORMER_INSTANCES_KEPT = 8
 """They distinguish an instance that was replaced from a new one; older ones ended long ago."""
 
 MAX_INSTANCES = FORMER_INSTANCES_KEPT
-"""So many may register after one start of the worker. Normally one does; a user may start
-another; a worker that makes up ever new names fills events, metrics and timeline no further."""
+"""The limit of instances that register after one start of the worker: one, unless a user starts
+another. A faulty worker cannot fill events, metrics and timeline with new names."""
 
 
 WAITING = "waiting"
@@ -71,7 +71,7 @@ class Worker:
     """None until the instance registers."""
     former_instances: tuple[InstanceId, ...] = ()
     registered: int = 0
-    """How many instances have registered since the platform was last asked to start one."""
+    """The number of instances registered since the platform was last asked to start one."""
     host: str = ""
     pid: int = 0
     last_message_at: float | None = None

@@ -26,9 +26,9 @@ CARRIED: Mapping[str, tuple[str, ...]] = {
     "edl_worker_steps_total": (),
     "edl_worker_tasks_total": ("outcome", "type"),
 }
-"""What workers count, with the labels of each.
+"""The counters of workers, with the labels of each.
 
-A worker runs the code of a model file: with other names it could spoil the metrics of the master.
+A worker runs the code of a model file: with other names it could corrupt the metrics of the master.
 """
 
 _LABEL = re.compile(r'([a-z_]{1,30})="([A-Za-z0-9_.-]{1,40})"')

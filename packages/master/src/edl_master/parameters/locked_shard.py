@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _WARM_UP_WAIT_S = 5.0
 """How long a call waits for loops that are being compiled. It is shorter than any deadline of a
-worker, so a worker hears NOT_READY and repeats the call, however long compiling takes."""
+worker, so a worker gets NOT_READY and repeats the call, however long compiling takes."""
 
 MAX_WAIT_S = 4.0
 """How long a call may wait for the first command, and for another one. Together shorter than any

@@ -24,7 +24,7 @@ from edl_master.parameters.local_stores import LocalStores, SnapshotFutures
 from edl_master.parameters.locked_shard import LockedShard, Reading, ReadRequest, copy_out
 
 GOING_ON = (PushOutcome.APPLIED, PushOutcome.ALREADY_APPLIED, PushOutcome.STALE)
-"""After these the worker continues with the task, and needs parameters for it."""
+"""The outcomes after which the worker continues the task, and needs parameters for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.v1 import parameters_pb2, task_pb2
 
 _MAX_STEP_S = 1e6
-"""No step computes for longer; a worker that says so makes it up."""
+"""The longest credible step; a worker that reports more is faulty."""
 
 _OUTCOMES = {
     PushOutcome.APPLIED: parameters_pb2.APPLIED,

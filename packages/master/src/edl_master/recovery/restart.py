@@ -26,13 +26,13 @@ SUPERSEDED = 77
 """The result of ``MasterApp.run`` when a later master has the job; no exit code of a process."""
 
 MAX_RESTARTS = 5
-"""From one and the same snapshot: something ends the servers whenever they start."""
+"""The limit of restarts from one snapshot, as the servers would fail every time."""
 
 _RESTARTS = "EDL_MASTER_RESTARTS"
 """Carries ``RestartCount`` to the next program of the same process."""
 
 _LOCK = "EDL_MASTER_LOCK"
-"""Carries the lock of the job's directory likewise."""
+"""Carries the lock of the job's directory to the next program of the same process."""
 
 
 @dataclass(frozen=True, slots=True)

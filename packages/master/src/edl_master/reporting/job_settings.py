@@ -8,7 +8,7 @@ from edl_proto.v1 import job_pb2
 from edl_runtime.public_settings import public_settings
 
 _NOT_SHOWN = ("name", "output", "job_dir", "containers", "kubernetes")
-"""What a status says elsewhere, and how pods are made, whose variables may be secrets."""
+"""Settings that a status shows elsewhere, and templates of pods, which may hold secrets."""
 
 
 def settings_of(spec: job_pb2.JobSpec) -> dict[str, str]:

@@ -11,7 +11,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, WorkerId
 from edl_master.core.timeline import PhaseSpan, Span, SpanOutcome, TaskSpan
 
 _LATEST = 1e11
-"""Seconds since the epoch; the clock of a machine is not set to such a time."""
+"""The latest credible time, in seconds since the epoch."""
 
 
 def to_lines(spans: Iterable[Span]) -> str:

@@ -20,7 +20,7 @@ _COUNTERS = {
     phase: f'edl_worker_step_duration_seconds_sum{{phase="{phase}"}}'
     for phase in (INPUT, COMPUTE, EXCHANGE)
 }
-"""What heartbeats carry of each phase of a training step."""
+"""The counters of each phase of a training step in a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import Frames, Pieces, fill, pieces
 
 _PIECE_BYTES = 1 << 18
-"""Of 16-bit numbers: with what they become, the fastest caches hold it."""
+"""Bytes of 16-bit numbers that, together with their results, fit into the fastest caches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.table_spec import TableSpec
 
 DTYPES = ("float32", "float64")
-"""What an arena may hold. Other dtypes are no weights that a gradient step could update."""
+"""The dtypes of arenas. A gradient step cannot update weights of any other dtype."""
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -118,7 +118,7 @@ def whole_model(model: Layout) -> ShardLayout:
 
 
 NO_SHARD = ShardLayout(0, 0, Layout(()))
-"""What the master holds in a job with parameter servers."""
+"""The empty shard of a master with parameter servers."""
 
 
 def shard_optimizer(optimizer: Optimizer, layout: Layout) -> Optimizer:

@@ -17,7 +17,7 @@ from edl_master.core.parameters.tables.row_chunks import RowsChunk
 FORMAT = 1
 
 Stored: TypeAlias = Array | CopyOnWriteView | RowsChunk
-"""An array, or what becomes one when it is written."""
+"""An array, or an object that becomes one when it is written."""
 
 
 class SnapshotError(ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 from edl_master.core.parameters.layout_error import LayoutError
 
 MAX_DIM = 1 << 16
-"""Numbers of a row, at most: wider ones are no embeddings."""
+"""The limit of the numbers in a row: wider rows are not embeddings."""
 
 
 class Distribution(IntEnum):

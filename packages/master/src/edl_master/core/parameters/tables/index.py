@@ -15,8 +15,8 @@ from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Array
 
 BUCKET_BITS = 10
-"""Of a hashed id, the highest ones: its bucket. The compiled loops contain the number, and their
-cache compares only their own file: after a change here, touch ``index_kernels`` too."""
+"""The number of highest bits of a hashed id that select its bucket. The compiled loops contain it,
+and their cache compares only their own file: after a change here, touch ``index_kernels`` too."""
 
 BUCKETS = 1 << BUCKET_BITS
 _FIRST_PLACES = 8

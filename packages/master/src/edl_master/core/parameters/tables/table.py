@@ -28,7 +28,7 @@ from edl_master.core.parameters.tables.store import (
 )
 
 _BYTES_AT_A_TIME = 1 << 19
-"""Of rows with slots that are gathered, updated and scattered at once: they stay in the cache."""
+"""Bytes of rows with slots that are gathered, updated and scattered at once, in the cache."""
 
 _WORTH_THREADS = 1 << 22
 """Bytes of rows with slots from which on several threads are faster than one."""
