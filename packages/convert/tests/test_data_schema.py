@@ -198,7 +198,7 @@ def test_parts_and_thousands_of_files_in_a_store_cost_one_listing_each(
     assert sorted(asked) == [f"{bucket}/rows{part}" for part in ("", "/test", "/train")]
 
 
-def test_a_store_that_lets_nobody_look_around_has_no_description(
+def test_a_store_that_cannot_be_listed_has_no_description(
     place: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edl.adapters import storage

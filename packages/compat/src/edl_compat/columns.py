@@ -53,7 +53,7 @@ def embedding_column(
     max_norm: float | None = None,
     trainable: bool = True,
 ) -> TableEmbeddingColumn:
-    """ElasticDL's ``embedding_column``: its rows are an embedding table."""
+    """Return ElasticDL's ``embedding_column``, whose rows are an embedding table."""
     if not dimension or dimension < 1:
         raise ValueError(f"the dimension of an embedding must be positive, not {dimension}")
     return TableEmbeddingColumn(
@@ -62,7 +62,7 @@ def embedding_column(
 
 
 def concatenated_categorical_column(categorical_columns: Sequence[Any]) -> Any:
-    """ElasticDL's ``concatenated_categorical_column``."""
+    """Return ElasticDL's ``concatenated_categorical_column``."""
     if not isinstance(categorical_columns, list | tuple) or not categorical_columns:
         raise ValueError("categorical_columns must be a list of columns")
     return ConcatenatedColumn(tuple(categorical_columns))
@@ -134,7 +134,7 @@ _MAKERS: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
 
 
 def encode(value: Any) -> Any:
-    """A column, or an argument of one, as JSON can hold it."""
+    """Return a column, or an argument of one, in a form that JSON can hold."""
     kind = type(value).__name__
     if kind in _MAKERS:
         if getattr(value, "normalizer_fn", None) is not None:
@@ -147,7 +147,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The column, or the argument, that ``encode`` has encoded."""
+    """Return the column, or the argument, that ``encode`` encoded."""
     if isinstance(value, Mapping) and "column" in value:
         make, _ = _MAKERS[value["column"]]
         arguments = {a: decode(v) for a, v in value.items() if a != "column"}

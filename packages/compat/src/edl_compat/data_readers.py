@@ -36,7 +36,7 @@ class Metadata:
         self.column_dtypes = column_dtypes
 
     def get_tf_dtype_from_maxcompute_column(self, column_name: str) -> tf.DType:
-        """The dtype of a column.
+        """Return the dtype of a column.
 
         Raises:
             ValueError: it is not known.
@@ -59,7 +59,7 @@ class AbstractDataReader(ABC):
 
     @abstractmethod
     def read_records(self, task: Any) -> Iterator[Any]:
-        """The records ``[task.start, task.end)`` of ``task.shard_name``."""
+        """Yield the records ``[task.start, task.end)`` of ``task.shard_name``."""
 
     @abstractmethod
     def create_shards(self) -> dict[str, tuple[int, int]]:

@@ -145,7 +145,7 @@ def _embedding(column: Any) -> _Dense:
 
 
 def _initializer(initializer: Any, dimension: int) -> Any:
-    """A Keras initializer for the one of a column, which is TensorFlow's own."""
+    """Return a Keras initializer for that of a column, which is TensorFlow's own."""
     if initializer is None:
         return keras.initializers.TruncatedNormal(0.0, 1 / math.sqrt(dimension))
     if isinstance(initializer, keras.initializers.Initializer):
@@ -259,7 +259,7 @@ _CATEGORICAL: dict[str, Callable[[Any], _Ids]] = {
 
 
 def _cells(features: Features, key: str) -> tf.Tensor:
-    """A feature as a dense tensor of shape (batch, values)."""
+    """Return a feature as a dense tensor of shape (batch, values)."""
     if key not in features:
         raise ValueError(f"the features have no {key}; they are {', '.join(features)}")
     value = features[key]
@@ -274,7 +274,7 @@ def _cells(features: Features, key: str) -> tf.Tensor:
 
 
 def _given_cells(features: Features, key: str) -> Any:
-    """A feature as it is given; a cross takes empty strings for values."""
+    """Return a feature as it is given; a cross takes empty strings for values."""
     value = features.get(key)
     return value if isinstance(value, tf.SparseTensor) else _cells(features, key)
 

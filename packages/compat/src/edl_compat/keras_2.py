@@ -42,7 +42,7 @@ class Keras2Model(keras.layers.Layer):
 
 
 def convert_to_keras_3(value: Any) -> Any:
-    """A model, optimizer or metric of Keras 2 as one of Keras 3; anything else as it is.
+    """Convert a model, optimizer or metric of Keras 2 to Keras 3; return anything else as it is.
 
     Raises:
         ValueError: a model has no inputs yet.
@@ -70,7 +70,7 @@ def _model(model: Any) -> keras.Model:
 
 
 def _of_config(value: Any, module: Any) -> Any:
-    """The object of Keras 3 with the same name and the same options."""
+    """Return the object of Keras 3 with the same name and the same options."""
     name = type(value).__name__
     kind = getattr(module, name, None)
     if kind is None:
@@ -90,7 +90,7 @@ def _of_config(value: Any, module: Any) -> Any:
 
 
 def _drop_none(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a schedule without those left out, which Keras 3 does not write as None."""
+    """Drop the options of a schedule that are None, which Keras 3 leaves out."""
     return {option: _plain(value) for option, value in config.items() if value is not None}
 
 

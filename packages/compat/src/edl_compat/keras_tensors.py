@@ -50,5 +50,5 @@ def _dense(value: Any) -> Any:
 
 
 def apply(operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """The symbolic result of an operation of TensorFlow."""
+    """Return the symbolic result of an operation of TensorFlow."""
     return TensorFlowOperation(public_name(operation), function=operation)(*args, **kwargs)

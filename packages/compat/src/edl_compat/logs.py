@@ -11,7 +11,7 @@ def get_logger(
     handlers: list[logging.Handler] | None = None,
     update: bool = False,
 ) -> logging.Logger:
-    """A logger that writes into the worker's log.
+    """Return a logger that writes into the worker's log.
 
     Args:
         handlers: further handlers.

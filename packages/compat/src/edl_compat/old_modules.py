@@ -39,7 +39,7 @@ _SERVED: dict[str, str] = {
 
 
 def _packages() -> set[str]:
-    """The packages that contain the served modules."""
+    """Return the packages that contain the served modules."""
     parts = [name.split(".") for name in _SERVED]
     return {".".join(part[:size]) for part in parts for size in range(1, len(part))}
 

@@ -11,4 +11,4 @@ class BasePredictionOutputsProcessor(ABC):
 
     @abstractmethod
     def process(self, predictions: Any, worker_id: int) -> None:
-        """Gets the outputs of the model for each minibatch, as it returned them."""
+        """Process the outputs of the model for one minibatch, as it returned them."""

@@ -19,12 +19,12 @@ class _Elementwise(keras.layers.Layer):
         return on_values(self.convert, inputs)
 
     def convert(self, values: tf.Tensor) -> tf.Tensor:
-        """The new values of a dense tensor, in its shape."""
+        """Return the new values of a dense tensor, in its shape."""
         raise NotImplementedError
 
 
 def on_values(function: Callable[[tf.Tensor], tf.Tensor], inputs: Any) -> Any:
-    """Applies a function to the values of a dense, sparse or ragged tensor."""
+    """Apply a function to the values of a dense, sparse or ragged tensor."""
     match inputs:
         case tf.SparseTensor():
             return tf.SparseTensor(inputs.indices, function(inputs.values), inputs.dense_shape)
@@ -333,7 +333,7 @@ class VocabularyLookup:
 
 
 def read_vocabulary(vocabulary: Sequence[Any] | str | None, size: int | None = None) -> list[Any]:
-    """The values of a vocabulary, or the first ``size`` lines of its file.
+    """Return the values of a vocabulary, or the first ``size`` lines of its file.
 
     Raises:
         ValueError: it is empty, or has a value twice.
@@ -348,26 +348,26 @@ def read_vocabulary(vocabulary: Sequence[Any] | str | None, size: int | None = N
 
 
 def hash_bucket(values: tf.Tensor, buckets: int) -> tf.Tensor:
-    """The hash of the values' text modulo ``buckets``."""
+    """Return the hash of the values' text modulo ``buckets``."""
     text = values if values.dtype == tf.string else tf.strings.as_string(values)
     return tf.strings.to_hash_bucket_fast(text, buckets)
 
 
 def within(values: tf.Tensor, limit: int, default: int) -> tf.Tensor:
-    """Values in [0, limit) as int64, and ``default`` for all others."""
+    """Return values in [0, limit) as int64, and ``default`` for all others."""
     numbers = tf.cast(values, tf.int64)
     inside = (numbers >= 0) & (numbers < limit)
     return tf.where(inside, numbers, tf.cast(default, tf.int64))
 
 
 def missing_value(dtype: Any) -> Any:
-    """The value that stands for no value: an empty string, -1, or None for floating numbers."""
+    """Return the value that stands for no value: an empty string, -1, or None for floats."""
     dtype = tf.as_dtype(dtype)
     return "" if dtype == tf.string else -1 if dtype.is_integer else None
 
 
 def sparse(dense: tf.Tensor, missing: Any) -> tf.SparseTensor:
-    """A sparse tensor of the cells that are not ``missing``."""
+    """Return a sparse tensor of the cells that are not ``missing``."""
     indices = tf.where(tf.not_equal(dense, tf.cast(missing, dense.dtype)))
     return tf.SparseTensor(
         indices, tf.gather_nd(dense, indices), tf.shape(dense, out_type=tf.int64)

@@ -23,43 +23,43 @@ class AnalysisEnvTemplate:
 
 
 def get_min(feature_name: str, default_value: Any) -> Any:
-    """The smallest value of a numeric feature."""
+    """Return the smallest value of a numeric feature."""
     return _read(AnalysisEnvTemplate.MIN_ENV, feature_name, float, default_value)
 
 
 def get_max(feature_name: str, default_value: Any) -> Any:
-    """The largest value of a numeric feature."""
+    """Return the largest value of a numeric feature."""
     return _read(AnalysisEnvTemplate.MAX_ENV, feature_name, float, default_value)
 
 
 def get_avg(feature_name: str, default_value: Any) -> Any:
-    """The mean of a numeric feature."""
+    """Return the mean of a numeric feature."""
     return _read(AnalysisEnvTemplate.AVG_ENV, feature_name, float, default_value)
 
 
 def get_stddev(feature_name: str, default_value: Any) -> Any:
-    """The standard deviation of a numeric feature."""
+    """Return the standard deviation of a numeric feature."""
     return _read(AnalysisEnvTemplate.STDDEV_ENV, feature_name, float, default_value)
 
 
 def get_bucket_boundaries(feature_name: str, default_value: Any) -> Any:
-    """Boundaries that divide a numeric feature into buckets, in order."""
+    """Return the boundaries, in order, that divide a numeric feature into buckets."""
     template = AnalysisEnvTemplate.BUCKET_BOUNDARIES_ENV
     return _read(template, feature_name, _boundaries, default_value)
 
 
 def get_distinct_count(feature_name: str, default_value: Any) -> Any:
-    """The number of different values of a feature."""
+    """Return the number of different values of a feature."""
     return _read(AnalysisEnvTemplate.DISTINCT_COUNT_ENV, feature_name, int, default_value)
 
 
 def get_vocabulary(feature_name: str, default_value: Any) -> Any:
-    """The path of a file with the values of a feature, one in each line."""
+    """Return the path of a file with the values of a feature, one in each line."""
     return _read(AnalysisEnvTemplate.VOCABULARY_ENV, feature_name, str, default_value)
 
 
 def declare_model_inputs(*names: str) -> Callable[[_Class], _Class]:
-    """Notes the names of a model class's inputs in ``_model_inputs``."""
+    """Note the names of a model class's inputs in ``_model_inputs``."""
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError("declare_model_inputs takes the names of the inputs, at least one")
 

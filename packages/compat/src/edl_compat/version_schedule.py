@@ -14,7 +14,7 @@ _MAX_STEPS = 256
 
 
 def steps_of(schedule: Callable[[int], Any]) -> Any:
-    """The learning rate that the master's optimizer uses: a number, or a Keras schedule.
+    """Return the learning rate of the master's optimizer: a number, or a Keras schedule.
 
     Args:
         schedule: gives the learning rate for a version of the model, and is constant for many
@@ -59,7 +59,7 @@ def _sampled_versions() -> Iterator[int]:
 
 
 def _last_with(rate: Callable[[int], float], value: float, low: int, high: int) -> int:
-    """The last version before ``high`` with a value that ``low`` has and ``high`` has not."""
+    """Return the last version before ``high`` at which the value is still that of ``low``."""
     while high - low > 1:
         middle = (low + high) // 2
         if rate(middle) == value:

@@ -52,7 +52,7 @@ def column_kind(known: Cell, cells: Iterable[str]) -> Cell:
 
 
 def read_cell(text: str, kind: Cell) -> int | float | bytes | None:
-    """The value of a cell in a column of this kind; None if it is empty."""
+    """Return the value of a cell in a column of this kind; None if it is empty."""
     stripped = text.strip()
     match kind:
         case Cell.TEXT:
@@ -130,5 +130,5 @@ def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str)
 
 
 def number_classes(names: Iterable[str]) -> dict[str, int]:
-    """Numbers from 0 for names of classes, in alphabetical order."""
+    """Number the names of classes from 0, in alphabetical order."""
     return {name: number for number, name in enumerate(sorted(set(names)))}

@@ -1,4 +1,4 @@
-"""Which format files have."""
+"""Detection of the formats of files, by their names and first bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_SOURCE = (".json",)
 def open_source(
     sources: Sequence[str], form: SourceFormat | None, options: ConversionOptions
 ) -> ExampleSource:
-    """The records of files and folders.
+    """Open the records of files and folders.
 
     Args:
         sources: paths, URIs of a store, and globs of these; one folder of folders for images.
@@ -63,13 +63,13 @@ def open_source(
         case SourceFormat.PARQUET:
             return ParquetSource(files, options)
         case SourceFormat.IDX:
-            return IdxSource([_here(file) for file in files], options)
+            return IdxSource([_require_local(file) for file in files], options)
         case _:
             return RecordSource(files, options, form.value)
 
 
 def _common_format(files: Sequence[str], where: str) -> SourceFormat:
-    """The format that all files have, by name and content.
+    """Return the format that all files have, by name and content.
 
     Raises:
         Problem: they are of several formats.
@@ -85,8 +85,8 @@ def _common_format(files: Sequence[str], where: str) -> SourceFormat:
     return kinds[files[0]]
 
 
-def _here(file: str) -> Path:
-    """A file of this machine.
+def _require_local(file: str) -> Path:
+    """Return the path of a file of this machine.
 
     Raises:
         Problem: it is in a store.
@@ -101,7 +101,7 @@ def _here(file: str) -> Path:
 
 
 def detect(file: str) -> SourceFormat:
-    """The format of one file, by its name, else by its first bytes.
+    """Return the format of a file, by its name, else by its first bytes.
 
     Raises:
         EdlError: DATA_UNREADABLE.
@@ -143,7 +143,7 @@ def _remedy(file: str, suffix: str) -> str:
 
 
 def _find_places(source: str) -> list[str]:
-    """The files and folders that a source names; of a folder in a store, the files in it.
+    """Return the files and folders that a source names; for a folder in a store, its files.
 
     Raises:
         EdlError, Problem: there are none, it has no name, or one is neither.
@@ -187,7 +187,7 @@ def _is_regular(place: Path) -> bool:
 
 
 def _find_stored(source: str) -> list[str]:
-    """The objects that a URI names: one, those that fit a pattern, or those in a folder."""
+    """Return the objects that a URI names: one, those of a pattern, or those in a folder."""
     found = data_files.expand(source, "SRC")
     is_folder = PurePosixPath(found[0]).name != PurePosixPath(source).name
     if is_folder and not any(sign in source for sign in "*?["):

@@ -1,4 +1,4 @@
-"""How many different values there are, in bounded memory."""
+"""An estimate of the number of different values, in bounded memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DistinctCount:
         return round((KEPT - 1) * _SPACE / self._below)
 
     def _prune(self) -> int:
-        """Forget all but the smallest; returns the bound above which nothing is kept any more."""
+        """Drop all but the smallest hashes, and return the bound above which none are kept."""
         smallest = sorted(self._hashes)[:KEPT]
         self._hashes = set(smallest)
         self._below = smallest[-1] + 1

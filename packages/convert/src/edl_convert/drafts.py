@@ -19,7 +19,7 @@ _FRESH_S = 60.0
 
 @contextmanager
 def draft(output: Path) -> Iterator[Path]:
-    """A folder next to the output, hidden and on the same disk; gone afterwards, unless renamed."""
+    """Yield a hidden folder next to the output, on the same disk; it is removed unless renamed."""
     output.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(output)
     place = Path(tempfile.mkdtemp(prefix=f".{output.name}.{_MARK}", dir=output.parent))
@@ -35,7 +35,7 @@ def draft(output: Path) -> Iterator[Path]:
 
 
 def is_held(place: Path) -> bool:
-    """Whether a living process uses a draft; True, too, where the file system has no locks."""
+    """Return whether a living process uses a draft; True, too, if the file system has no locks."""
     try:
         held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

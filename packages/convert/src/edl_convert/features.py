@@ -1,4 +1,4 @@
-"""What the features of converted records are, for those who write a function that parses them."""
+"""A summary of the features of records, for users who write a function that parses them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FeatureSummary:
 
 
 def summarize(file: Path, image_shape: tuple[int, ...] | None) -> dict[str, FeatureSummary]:
-    """The features of the first record of a file; none if it is no ``tf.Example``.
+    """Return the features of a file's first record; none if it is no ``tf.Example``.
 
     Args:
         image_shape: of the feature ``image``, whose values are stored flat.
@@ -62,7 +62,7 @@ def summarize(file: Path, image_shape: tuple[int, ...] | None) -> dict[str, Feat
 def with_values(
     features: Mapping[str, FeatureSummary], schema: Mapping[str, Any]
 ) -> dict[str, FeatureSummary]:
-    """The features with the numbers of values that the schema of all records has."""
+    """Return the features with the numbers of values that the schema of all records has."""
     found = dict(features)
     for column in schema["columns"]:
         many = column.get("values", {"min": 0, "max": 0})

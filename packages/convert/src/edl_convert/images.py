@@ -106,7 +106,7 @@ class ImageFolderSource:
             yield recordio.example.encode({"image": pack(pixels, self._form), "label": label})
 
     def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
-        """Height, width, channels; uint8, or uint16 for grayscale images of 16 bits."""
+        """Return an array (height, width, channels) of uint8; of uint16 for 16-bit grayscale."""
         try:
             with warnings.catch_warnings(action="ignore"), self._open(file) as image:
                 deep = image.mode == "I" or image.mode.startswith("I;16")
@@ -176,14 +176,14 @@ class IdxSource:
 
 
 def pack(pixels: np.ndarray[Any, Any], form: ImageForm) -> Any:
-    """Pixels as a feature."""
+    """Return pixels as a feature."""
     if form is ImageForm.BYTES:
         return [pixels.tobytes()]
     return pixels.astype(np.float32).reshape(-1)
 
 
 def is_idx(file: Path) -> bool:
-    """Whether a file begins as idx files of bytes do, compressed or not."""
+    """Return whether a file begins as idx files of bytes do, compressed or not."""
     try:
         with _open(file) as stream:
             start = stream.read(4)

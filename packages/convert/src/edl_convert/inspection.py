@@ -65,7 +65,7 @@ class FileReport:
 
 
 def inspect(file: str, form: str, check: bool) -> FileReport:
-    """Look into a file.
+    """Inspect a file.
 
     Args:
         form: its format; empty: by name and content.
@@ -107,7 +107,7 @@ def inspect(file: str, form: str, check: bool) -> FileReport:
 
 
 def _table_format(file: str) -> str:
-    """The format of a file that edl writes but no job reads; empty for all others."""
+    """Return the format of a file that edl writes but no job reads; empty for all others."""
     suffix = os.path.splitext(file)[1].lower().removeprefix(".")
     return suffix if suffix in (InspectedFormat.PARQUET, InspectedFormat.JSONL) else ""
 
@@ -187,7 +187,7 @@ def _json_type(value: Any) -> str:
 
 
 def _plain(value: Any, kind: str) -> dict[str, Any]:
-    """A value of a table in the form of a feature."""
+    """Return a value of a table as a feature."""
     if isinstance(value, list):
         return {"type": kind, "values": len(value), "first": value[:_SHOWN_VALUES]}
     shown = value[:_SHOWN_BYTES].hex(" ") if isinstance(value, bytes) else value
@@ -237,7 +237,7 @@ def _text(value: bytes) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value on one line. Whole numbers are often identifiers, so they keep all digits."""
+    """Format a value on one line. Whole numbers are often identifiers, so they keep all digits."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return one_line(text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}...")
 

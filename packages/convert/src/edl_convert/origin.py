@@ -49,7 +49,7 @@ class Origin:
 
 @contextmanager
 def open_origin(origin: Origin, options: ConversionOptions) -> Iterator[ExampleSource]:
-    """The records, while the context lasts.
+    """Yield the records, which can be read within the context.
 
     Raises:
         EdlError, Problem: there are none, or the options contradict each other.

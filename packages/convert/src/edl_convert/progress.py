@@ -1,4 +1,4 @@
-"""Shows how far a conversion is."""
+"""The progress of a conversion, as a bar or as lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REPORT_EVERY_S = 5.0
 
 @contextmanager
 def show_progress(total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A context that shows progress: a bar on a terminal, a line every few seconds elsewhere.
+    """Show progress within a context: a bar on a terminal, a line every few seconds elsewhere.
 
     Args:
         total: number of records, if it is known.

@@ -1,4 +1,4 @@
-"""What the columns of a table are, and statistics of their values: the content of ``schema.json``.
+"""The columns of a table and statistics of their values: the content of ``schema.json``.
 
 Statistics are of the values as records hold them: floats with 32 bits, texts as bytes.
 """
@@ -82,7 +82,7 @@ class _NumericStatistics:
 
 
 class _Column:
-    """What was seen of one column."""
+    """The statistics of one column so far."""
 
     def __init__(self) -> None:
         self._features: set[str] = set()
@@ -94,7 +94,7 @@ class _Column:
         self._distinct = DistinctCount()
 
     def add(self, values: np.ndarray[Any, Any] | list[list[bytes]]) -> None:
-        """The values of some records, equally many in each: a row for each record."""
+        """Add the values of some records, equally many in each: a row for each record."""
         width = len(values[0])
         if not width:
             return  # a feature without values is a NULL
@@ -141,12 +141,12 @@ class SchemaStatistics:
         self._rows += number
 
     def add(self, features: Mapping[str, np.ndarray[Any, Any] | list[list[bytes]]]) -> None:
-        """The values of some records by name, equally many of a name in each record."""
+        """Add the values of some records by name, equally many of a name in each record."""
         for name, values in features.items():
             self._columns.setdefault(name, _Column()).add(values)
 
     def to_dict(self, types: Mapping[str, ColumnType], label: str | None) -> dict[str, Any]:
-        """The schema as JSON.
+        """Return the schema as JSON.
 
         Args:
             types: of the columns, in their order, where the source has types and an order.

@@ -33,7 +33,7 @@ class RecordStatistics:
             self._flush()
 
     def schema(self, types: Mapping[str, ColumnType], label: str | None) -> dict[str, Any] | None:
-        """The schema of all records so far as JSON, or None if there is none.
+        """Return the schema of all records so far as JSON, or None if there is none.
 
         Args:
             types: of the columns, in their order, where the source has types and an order.

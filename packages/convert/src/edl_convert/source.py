@@ -1,4 +1,4 @@
-"""What all formats look like to the conversion."""
+"""The interface that every format has for the conversion."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ class ExampleSource(Protocol):
     def types(self) -> Mapping[str, ColumnType]: ...
 
     def records(self) -> Iterator[bytes]:
-        """All records in order, ready to be written."""
+        """Yield all records in order, ready to be written."""

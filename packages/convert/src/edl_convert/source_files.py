@@ -16,7 +16,7 @@ _BUFFER = 1 << 20
 
 @contextmanager
 def open_bytes(file: str) -> Iterator[IO[bytes]]:
-    """An open file, in which any place can be read.
+    """Yield an open file that supports seeking.
 
     Raises:
         OSError: it cannot be opened on this machine.
@@ -35,7 +35,7 @@ def open_bytes(file: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_text(file: str) -> Iterator[TextIO]:
-    """Open a file as UTF-8 text, with the ends of lines that it has."""
+    """Open a file as UTF-8 text, with its own line endings."""
     with open_bytes(file) as content:
         buffered = io.BufferedReader(content, _BUFFER) if scheme(file) else content  # type: ignore[type-var]  # only its readinto is called
         with io.TextIOWrapper(buffered, encoding="utf-8-sig", newline="") as text:
@@ -43,6 +43,6 @@ def open_text(file: str) -> Iterator[TextIO]:
 
 
 def size(file: str) -> int:
-    """Its bytes; the errors are those of ``open_bytes``."""
+    """Return the size of a file in bytes; the errors are those of ``open_bytes``."""
     with open_bytes(file) as content:
         return content.seek(0, io.SEEK_END)

@@ -33,7 +33,7 @@ def check(place: str) -> None:
 
 
 def remove_abandoned(place: str, parts: Sequence[str]) -> None:
-    """Remove what a conversion to a place has left that was killed while it sent its files.
+    """Remove what a conversion to a place left that was killed while it sent its files.
 
     Args:
         parts: all places that it may have written.
@@ -60,7 +60,7 @@ def remove_abandoned(place: str, parts: Sequence[str]) -> None:
 
 
 def _is_abandoned(place: str) -> bool:
-    """Whether a conversion of this machine was killed while it wrote to a place.
+    """Return whether a conversion of this machine was killed while it wrote to a place.
 
     Raises:
         EdlError: it is writing, or another machine knows.
@@ -90,7 +90,7 @@ def _sign_of(place: str) -> str:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder of this machine that is gone afterwards; those of killed conversions go as well.
+    """Yield a temporary folder; remove those of killed conversions as well.
 
     Raises:
         OSError: there is no place for it.
@@ -101,7 +101,7 @@ def folder() -> Iterator[Path]:
 
 
 def send(here: Path, place: str, last: str) -> None:
-    """Send the content of a folder to the parent of a place, where nothing of it is yet.
+    """Send the content of a folder to the parent of a place, which has none of it yet.
 
     Args:
         last: name of the file of a folder that is sent when all others are there.

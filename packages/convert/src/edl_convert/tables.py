@@ -81,7 +81,7 @@ class CsvTableSource:
             yield from example_batch.encode(features)
 
     def _labels(self, cells: Sequence[str], places: Sequence[str]) -> list[Any]:
-        """The label of each row; of texts, their numbers."""
+        """Return the label of each row; for texts, their numbers."""
         for text, where in zip(cells, places, strict=True):
             if not text.strip():
                 raise unreadable("the label is empty", where, "Fill it in, or drop the row.")
@@ -107,7 +107,7 @@ class CsvTableSource:
         )
 
     def _rows(self) -> Iterator[tuple[str, list[str]]]:
-        """The wanted cells of every row, and where it is."""
+        """Yield the wanted cells of every row, and where it is."""
         for file in self._files:
             rows = self._raw(file)
             _, header = next(rows, ("", []))
@@ -226,7 +226,7 @@ class ParquetSource:
 
 
 def guess_delimiter(file: str) -> str:
-    """The delimiter that gives the first rows of a CSV file equally many cells, and the most."""
+    """Return the delimiter that splits the first rows into equally many cells, and the most."""
     if PurePosixPath(file).suffix.lower() == ".tsv":
         return "\t"
     with suppress(OSError, UnicodeDecodeError), open_text(file) as text:
@@ -236,7 +236,7 @@ def guess_delimiter(file: str) -> str:
 
 
 def _cells(lines: Sequence[str], delimiter: str) -> int:
-    """Cells of every row of these lines; 0 if the rows have different numbers of cells."""
+    """Return the cells per row of these lines; 0 if rows have different numbers of cells."""
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:

@@ -207,7 +207,7 @@ class MlflowTracker:
 
 @contextmanager
 def _translate() -> Iterator[None]:
-    """A context in which every error of MLflow and of the network is ``TrackerUnavailable``."""
+    """Raise errors of MLflow and the network within the context as ``TrackerUnavailable``."""
     try:
         yield
     except TrackerUnavailable:
@@ -217,10 +217,10 @@ def _translate() -> Iterator[None]:
 
 
 def _identifier(answered: object) -> str:
-    """An identifier that a server has answered, which becomes a part of addresses and texts.
+    """Return an identifier of a server's answer if it is safe in addresses and texts.
 
     Raises:
-        TrackerUnavailable: it is none.
+        TrackerUnavailable: it is not.
     """
     text = str(answered)
     if not _IDENTIFIER.fullmatch(text):

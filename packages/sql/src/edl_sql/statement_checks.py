@@ -21,7 +21,7 @@ from edl_sql import keras_metrics
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import Train
 
-_REAL = ("regressor.", "anomaly.")
+_REAL_VALUED = ("regressor.", "anomaly.")
 """Modules of the zoo whose models predict no integers."""
 
 
@@ -132,5 +132,5 @@ def find_prediction_kinds(about: Mapping[str, Any]) -> Sequence[Cell]:
         return (Cell.TEXT,)
     if about["is_classifier"]:
         return (Cell.INT,)
-    is_real = str(about.get("model_def")).startswith(_REAL)
+    is_real = str(about.get("model_def")).startswith(_REAL_VALUED)
     return (Cell.FLOAT,) if is_real else (Cell.FLOAT, Cell.INT)

@@ -1,4 +1,4 @@
-"""``edl data load``."""
+"""The command ``edl data load``."""
 
 from __future__ import annotations
 

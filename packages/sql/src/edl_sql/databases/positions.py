@@ -1,4 +1,4 @@
-"""Where in a query a database has found a mistake, as far as its driver tells."""
+"""The place in a query where a database found a mistake, if its driver names it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SentQuery:
-    """A query, the words around it that are sent with it, and where a person sees it.
+    """A query, the words that are sent around it, and the text that the user wrote it in.
 
     Attributes:
         text: what the person has written, the query being a part of it.

@@ -1,4 +1,4 @@
-"""Which columns of a SELECT a model learns from, and which one it learns."""
+"""The choice of the columns of a SELECT that a model learns from, and of the label."""
 
 from __future__ import annotations
 
