@@ -66,8 +66,12 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     master = start_master(job, [two_tasks(points)])
     master.on_push = hold_at(3)
     process = start_process(master.address)
-    # Two leases: the one at work and the one that was fetched ahead.
-    master.wait_for(lambda: sum(t.token > 0 for t in master.all_tasks()) == 2, "a prefetch")
+    # Two leases: the one at work and the one that was fetched ahead. The worker has to say so:
+    # the master has leased a task before the worker knows, and what it does not know it cannot
+    # return.
+    master.wait_for(
+        lambda: any(len(beat.leases) == 2 for beat in master.received.heartbeats), "a prefetch"
+    )
     master.wait_for(lambda: len(master.received.pushes) > 5, "work")
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
