@@ -62,7 +62,7 @@ def test_before_the_worker_has_registered_an_empty_token_opens_nothing(
 
 
 def test_a_job_may_open_its_metrics(server: MetricsServer) -> None:
-    server.admit(_TOKEN, everybody=True)
+    server.admit(_TOKEN, open_to_all=True)
     assert _get(server)[0] == 200
 
 

@@ -10,7 +10,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What does not come with the job. Never changes while the worker runs."""
+    """Settings that do not come with the job; they never change while the worker runs."""
 
     master: str
     """host:port of the job's master."""
@@ -69,7 +69,7 @@ class Settings:
 def from_environment(
     master: str, worker_id: int, environ: Mapping[str, str], identity: str = ""
 ) -> Settings:
-    """Settings from the command line and ``EDL_*`` variables.
+    """Return the settings from the command line and ``EDL_*`` variables.
 
     Raises:
         EdlError: a variable has no sensible value.

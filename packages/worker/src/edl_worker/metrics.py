@@ -74,11 +74,11 @@ class WorkerMetrics:
         if records:
             self._records.labels(type_.label).inc(records)
 
-    def pushed(self, outcome: PushOutcome) -> None:
+    def count_push(self, outcome: PushOutcome) -> None:
         self._pushes.labels(outcome.name.lower()).inc()
 
     def step_summary(self) -> str:
-        """Where the time of training steps went, for a log."""
+        """Return where the time of training steps went, for a log."""
         counted = self.counters()
         name = "edl_worker_step_duration_seconds"
         parts = []
@@ -92,7 +92,7 @@ class WorkerMetrics:
         return f"{steps:.0f} steps: {', '.join(parts)}" if parts else "no steps"
 
     def counters(self) -> dict[str, float]:
-        """Everything that is not 0, by name with labels as Prometheus writes them."""
+        """Return everything that is not 0, by name with labels as Prometheus writes them."""
         return {
             f"{sample.name}{_labels(sample.labels)}": sample.value
             for metric in self.registry.collect()

@@ -1,7 +1,7 @@
-"""Serves the metrics of one worker to those who have the job's token, and its health to everybody.
+"""Serves the metrics of one worker to clients with the job's token, and its health to all.
 
-The worker listens before it registers, and the master's answer brings the token. Until then nobody
-gets the metrics.
+The worker listens before it registers, and the master's answer brings the token. Until then the
+metrics are not served.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class MetricsServer:
         self, registry: CollectorRegistry, is_ready: Callable[[], bool], host: str, port: int
     ) -> None:
         self._token = ""
-        self._everybody = False
+        self._open_to_all = False
         server = MonitoringServer(
             lambda: generate_latest(registry),
             CONTENT_TYPE_LATEST,
             lambda: "" if is_ready() else "this worker takes no tasks",
             host,
             port,
-            lambda authorization: self._everybody or self._is_bearer(authorization),
+            lambda authorization: self._open_to_all or self._is_bearer(authorization),
         )
         self.port: int = server.port
 
-    def admit(self, token: str, *, everybody: bool = False) -> None:
-        """Who gets the metrics from now on.
+    def admit(self, token: str, *, open_to_all: bool = False) -> None:
+        """Set who gets the metrics from now on.
 
         Args:
-            token: what a scraper must say; empty: nobody can.
-            everybody: whoever reaches the port.
+            token: the token that a scraper must send; empty: none is accepted.
+            open_to_all: serve anyone who reaches the port.
         """
-        self._token, self._everybody = token, everybody
+        self._token, self._open_to_all = token, open_to_all
 
     def _is_bearer(self, authorization: str) -> bool:
         scheme, _, token = authorization.partition(" ")

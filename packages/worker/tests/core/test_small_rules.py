@@ -15,8 +15,8 @@ from edl_worker.core import backoff, prefetch_policy, variable_names
 def test_waits_grow_to_about_a_second_and_no_further(random: float) -> None:
     waits = list(itertools.islice(backoff.delays(lambda: random), 12))
     assert waits == sorted(waits)
-    assert 0 < waits[0] <= 2 * backoff.FIRST_S
-    assert waits[-1] == waits[-2] <= 1.25 * backoff.LONGEST_S
+    assert 0 < waits[0] <= 2 * backoff.FIRST_DELAY_S
+    assert waits[-1] == waits[-2] <= 1.25 * backoff.MAX_DELAY_S
 
 
 @pytest.mark.parametrize(

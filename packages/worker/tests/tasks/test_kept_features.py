@@ -8,7 +8,7 @@ import pytest
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.tasks.kept_features import kept_features
-from edl_worker.tasks.postprocess import postprocessed
+from edl_worker.tasks.postprocess import postprocess
 from edl_worker.tasks.task_errors import is_permanent
 
 
@@ -40,14 +40,14 @@ def test_a_record_that_is_no_example() -> None:
 
 def test_functions_of_outputs() -> None:
     logits = np.array([[1.0, 2.0, 1000.0], [0.0, 0.0, -1000.0]], np.float32)
-    assert postprocessed("y", logits, "") is logits
-    assert postprocessed("y", logits, "argmax").tolist() == [2, 0]
-    np.testing.assert_allclose(postprocessed("y", logits, "softmax"), [[0, 0, 1], [0.5, 0.5, 0]])
+    assert postprocess("y", logits, "") is logits
+    assert postprocess("y", logits, "argmax").tolist() == [2, 0]
+    np.testing.assert_allclose(postprocess("y", logits, "softmax"), [[0, 0, 1], [0.5, 0.5, 0]])
     np.testing.assert_allclose(
-        postprocessed("y", np.array([0.0, -1000.0, 1000.0]), "sigmoid"), [0.5, 0, 1]
+        postprocess("y", np.array([0.0, -1000.0, 1000.0]), "sigmoid"), [0.5, 0, 1]
     )
     masks = np.zeros((2, 4, 5, 3))
-    assert postprocessed("y", masks, "argmax").shape == (2, 4, 5)
+    assert postprocess("y", masks, "argmax").shape == (2, 4, 5)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_outputs_that_a_function_says_nothing_about(
     output: np.ndarray, function: str, why: str
 ) -> None:
     with pytest.raises(EdlError, match=why) as refused:
-        postprocessed("y", output, function)
+        postprocess("y", output, function)
     # A client that reads this advises against resuming the job, which keeps its options.
     assert refused.value.code == ErrorCode.USAGE
     assert refused.value.where.startswith("--postprocess")

@@ -33,7 +33,7 @@ _PRECISIONS = {job_pb2.WirePrecision.Value(one.name): one for one in WirePrecisi
 
 
 def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
-    """The part of a job that concerns its workers."""
+    """Return the part of a job that concerns its workers."""
     training = spec.training
     return JobDescription(
         name=spec.name,
@@ -67,7 +67,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
 
 
 def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
-    """The master's answer to a worker that registers.
+    """Return the master's answer to a worker that registers.
 
     Raises:
         EdlError: USAGE, the job's specification is incomplete.
@@ -82,7 +82,7 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
 
 
 def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:
-    """The admission of a worker to the job."""
+    """Return the admission of a worker to the job."""
     return JobAdmission(
         send_initial_values=reply.send_initial_values,
         layout_fingerprint=reply.layout_fingerprint,
@@ -91,7 +91,7 @@ def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:
 
 
 def parse_job(text: str) -> JobDescription:
-    """A job from its JobSpec as JSON.
+    """Return a job from its JobSpec as JSON.
 
     Raises:
         ValueError: the text is not a JobSpec.
@@ -108,27 +108,27 @@ def parse_job(text: str) -> JobDescription:
 
 
 def error_as_json(error: EdlError) -> dict[str, Any]:
-    """An ``edl.v1.Error`` in the form of JSON."""
+    """Return an ``edl.v1.Error`` in the form of JSON."""
     return json_format.MessageToDict(error.to_proto(), preserving_proto_field_name=True)
 
 
 def decode_model_reference(spec: job_pb2.ModelSpec) -> ModelReference:
-    """Where the model file is, and its parameters."""
+    """Return the place of the model file, and its parameters."""
     return ModelReference(**{name: getattr(spec, name) for name in ModelReference.__slots__})
 
 
 def decode_precision(precision: job_pb2.WirePrecision.ValueType) -> WirePrecision:
-    """The precision of numbers on the wire."""
+    """Return the precision of numbers on the wire."""
     return _PRECISIONS[precision]
 
 
 def encode_precision(precision: WirePrecision) -> job_pb2.WirePrecision.ValueType:
-    """The precision of numbers on the wire, as a message."""
+    """Return the precision of numbers on the wire, as a message."""
     return job_pb2.WirePrecision.Value(precision.name)
 
 
 def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
-    """What the master has to know of the model."""
+    """Return what the master needs to know about the model."""
     return task_pb2.ModelDescription(
         variables=[_copy(task_pb2.Variable, one) for one in model.variables],
         tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
@@ -139,12 +139,12 @@ def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
 
 
 def encode_trained_model(model: TrainedModelDescription) -> bytes:
-    """The content of a ``trained_model.pb``."""
+    """Return the content of a ``trained_model.pb``."""
     return _copy(model_pb2.TrainedModel, model).SerializeToString()
 
 
 def decode_trained_model(content: bytes) -> TrainedModelDescription:
-    """The description in a ``trained_model.pb``.
+    """Return the description in a ``trained_model.pb``.
 
     Raises:
         ValueError: the content is damaged.
@@ -159,5 +159,5 @@ def decode_trained_model(content: bytes) -> TrainedModelDescription:
 
 
 def _copy(message: type[M], source: Any) -> M:
-    """A message whose fields have the names of the source's attributes."""
+    """Return a message whose fields have the names of the source's attributes."""
     return message(**{name: getattr(source, name) for name in source.__slots__})

@@ -23,12 +23,12 @@ from edl_worker.core.tasks import LeaseRef
 
 
 def _fields(caller: CallerIdentity) -> dict[str, Any]:
-    """The fields of every header that name its sender."""
+    """Return the fields of every header that name its sender."""
     return {name: getattr(caller, name) for name in CallerIdentity.__slots__}
 
 
 def encode_table_rows(rows: Iterable[TableRows]) -> list[pb.TableRows]:
-    """How many rows of which embedding tables, as messages."""
+    """Return the numbers of rows per embedding table, as messages."""
     return [pb.TableRows(table=one.table, count=one.count) for one in rows]
 
 
@@ -36,14 +36,14 @@ def encode_table_rows(rows: Iterable[TableRows]) -> list[pb.TableRows]:
 
 
 def encode_put_rows(caller: CallerIdentity, table: int, count: int) -> pb.PutRowsHeader:
-    """Initial values of some rows of a table."""
+    """Return initial values of some rows of a table."""
     return pb.PutRowsHeader(**_fields(caller), rows=pb.TableRows(table=table, count=count))
 
 
 def encode_scan(
     caller: CallerIdentity, request: ScanRequest, log_index: int = 0
 ) -> pb.ScanRowsHeader:
-    """The request for a page of a table."""
+    """Return the request for a page of a table."""
     return pb.ScanRowsHeader(
         **_fields(caller),
         frozen=request.frozen,
@@ -58,12 +58,12 @@ def encode_scan(
 
 
 def encode_initialize(caller: CallerIdentity, nbytes: int) -> pb.InitializeHeader:
-    """The offer of initial values."""
+    """Return the offer of initial values."""
     return pb.InitializeHeader(**_fields(caller), nbytes=nbytes)
 
 
 def encode_pull(caller: CallerIdentity, request: PullRequest, wait_s: float) -> pb.PullHeader:
-    """The header of a pull."""
+    """Return the header of a pull."""
     return pb.PullHeader(
         **_fields(caller),
         have_version=request.have_version,
@@ -76,7 +76,7 @@ def encode_pull(caller: CallerIdentity, request: PullRequest, wait_s: float) -> 
 
 
 def decode_pull(reply: pb.PullReply) -> ParameterReply:
-    """The header of the answer to a pull."""
+    """Return the header of the answer to a pull."""
     return ParameterReply(
         version=reply.version,
         nbytes=reply.nbytes,
@@ -88,7 +88,7 @@ def decode_pull(reply: pb.PullReply) -> ParameterReply:
 
 
 def encode_push(caller: CallerIdentity, request: PushRequest, wait_s: float) -> pb.PushHeader:
-    """The header of a push."""
+    """Return the header of a push."""
     header = pb.PushHeader(
         **_fields(caller),
         claim=_claim(request),
@@ -104,7 +104,7 @@ def encode_push(caller: CallerIdentity, request: PushRequest, wait_s: float) -> 
 
 
 def decode_push(reply: pb.PushReply) -> PushReply:
-    """The header of the answer to a push."""
+    """Return the header of the answer to a push."""
     return PushReply(
         outcome=decode_outcome(reply.outcome),
         version=reply.version,
@@ -116,7 +116,7 @@ def decode_push(reply: pb.PushReply) -> PushReply:
 
 
 def decode_outcome(outcome: pb.PushOutcome.ValueType) -> PushOutcome:
-    """The judgement of a push."""
+    """Return the judgement of a push."""
     return PushOutcome[pb.PushOutcome.Name(outcome)]
 
 
@@ -147,12 +147,12 @@ def _step(request: PushRequest) -> pb.StepReport:
 
 
 def encode_propose(caller: CallerIdentity, nbytes: int) -> pb.ProposeHeader:
-    """The part of initial values that one server gets."""
+    """Return the part of initial values that one server gets."""
     return pb.ProposeHeader(**_fields(caller), nbytes=nbytes)
 
 
 def encode_prepare(caller: CallerIdentity, part: PushRequest, log_index: int) -> pb.PrepareHeader:
-    """The part of a gradient that one server gets."""
+    """Return the part of a gradient that one server gets."""
     return pb.PrepareHeader(
         **_fields(caller),
         lease=encode_ref(part.lease),
@@ -163,7 +163,7 @@ def encode_prepare(caller: CallerIdentity, part: PushRequest, log_index: int) ->
 
 
 def encode_read(caller: CallerIdentity, part: ShardReadRequest, log_index: int) -> pb.ReadHeader:
-    """What one server is asked for."""
+    """Return the header of a read from one server."""
     return pb.ReadHeader(
         **_fields(caller),
         frozen=part.frozen,
@@ -178,14 +178,14 @@ def encode_read(caller: CallerIdentity, part: ShardReadRequest, log_index: int) 
 
 
 def encode_commit_initial_values(caller: CallerIdentity) -> pb.CommitInitialValuesRequest:
-    """That all servers have their parts of the initial values."""
+    """Return the header that says that all servers have their parts of the initial values."""
     return pb.CommitInitialValuesRequest(**_fields(caller))
 
 
 def encode_commit(
     caller: CallerIdentity, request: PushRequest, squares: Sequence[float], wait_s: float
 ) -> pb.CommitRequest:
-    """That all servers have prepared a push."""
+    """Return the header that says that all servers have prepared a push."""
     commit = pb.CommitRequest(
         **_fields(caller), claim=_claim(request), step=_step(request), squares=squares
     )
@@ -197,7 +197,7 @@ def encode_commit(
 def encode_permit(
     caller: CallerIdentity, permit_for: LeaseRef | None = None, wait_s: float = 0.0
 ) -> pb.PermitRequest:
-    """The request for the newest version, and for a step permit."""
+    """Return the request for the newest version, and for a step permit."""
     return pb.PermitRequest(
         **_fields(caller),
         permit_for=None if permit_for is None else encode_ref(permit_for),

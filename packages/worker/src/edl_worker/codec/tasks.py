@@ -34,7 +34,7 @@ _TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
 def encode_register(
     identity: WorkerIdentity, environment: Mapping[str, str]
 ) -> task_pb2.RegisterRequest:
-    """The registration of a process; ``environment`` has the versions that it runs with."""
+    """Return the registration of a process; ``environment`` has the versions that it runs with."""
     return task_pb2.RegisterRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
@@ -47,7 +47,7 @@ def encode_register(
 def encode_ready(
     identity: WorkerIdentity, incarnation: str, model: ModelDescription
 ) -> task_pb2.ReadyRequest:
-    """The description of the model that a worker has loaded."""
+    """Return the description of the model that a worker has loaded."""
     return task_pb2.ReadyRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
@@ -60,7 +60,7 @@ def encode_ready(
 def encode_lease(
     identity: WorkerIdentity, incarnation: str, wait_s: float
 ) -> task_pb2.LeaseRequest:
-    """A request for a task."""
+    """Return a request for a task."""
     return task_pb2.LeaseRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
@@ -70,7 +70,7 @@ def encode_lease(
 
 
 def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
-    """The answer to a request for a task; raises as ``decode_lease``."""
+    """Return the answer to a request for a task; raise as ``decode_lease`` does."""
     match reply.WhichOneof("answer"):
         case "lease":
             return decode_lease(reply.lease)
@@ -81,7 +81,7 @@ def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
 
 
 def decode_lease(lease: task_pb2.Lease) -> Lease:
-    """A lease as the worker knows it.
+    """Return a lease as the worker knows it.
 
     Raises:
         EdlError: INTERNAL, the type of the task is unknown.
@@ -142,7 +142,7 @@ def _decode_ref(ref: task_pb2.LeaseRef) -> LeaseRef:
 
 
 def encode_ref(ref: LeaseRef) -> task_pb2.LeaseRef:
-    """The task and token of a lease, as a message."""
+    """Return the task and token of a lease, as a message."""
     key = ref.task
     return task_pb2.LeaseRef(
         task=task_pb2.TaskKey(
@@ -155,7 +155,7 @@ def encode_ref(ref: LeaseRef) -> task_pb2.LeaseRef:
 def encode_result(
     identity: WorkerIdentity, incarnation: str, ref: LeaseRef, result: TaskResult
 ) -> task_pb2.CompleteRequest:
-    """The report of a completed task."""
+    """Return the report of a completed task."""
     return task_pb2.CompleteRequest(
         worker_id=identity.worker_id,
         incarnation=incarnation,
@@ -197,7 +197,7 @@ def encode_failure(
     *,
     permanent: bool,
 ) -> task_pb2.FailRequest:
-    """The report of a failed task, or without a lease of a failed worker."""
+    """Return the report of a failed task, or without a lease of a failed worker."""
     return task_pb2.FailRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
@@ -216,7 +216,7 @@ def encode_return(
     *,
     leaving: bool,
 ) -> task_pb2.ReturnRequest:
-    """Leases that are handed back undone."""
+    """Return the message that returns unfinished leases."""
     return task_pb2.ReturnRequest(
         worker_id=identity.worker_id,
         incarnation=incarnation,
@@ -235,7 +235,7 @@ def encode_heartbeat(
     counters: Mapping[str, float],
     stacks: str,
 ) -> task_pb2.HeartbeatRequest:
-    """One heartbeat."""
+    """Return a heartbeat as a message."""
     return task_pb2.HeartbeatRequest(
         worker_id=identity.worker_id,
         instance=identity.instance,
@@ -250,7 +250,7 @@ def encode_heartbeat(
 def encode_profile(
     identity: WorkerIdentity, incarnation: str, offset: int, content: bytes, *, last: bool
 ) -> task_pb2.WriteProfileRequest:
-    """A piece of this worker's profile."""
+    """Return a piece of this worker's profile."""
     return task_pb2.WriteProfileRequest(
         worker_id=identity.worker_id,
         incarnation=incarnation,
@@ -261,7 +261,7 @@ def encode_profile(
 
 
 def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
-    """The master's answer to a heartbeat; raises as ``decode_lease``."""
+    """Return the master's answer to a heartbeat; raise as ``decode_lease`` does."""
     return HeartbeatAnswer(
         lost=tuple(map(_decode_ref, reply.lost)),
         leave_reason=reply.leave_reason if reply.leave else None,

@@ -1,1 +1,1 @@
-"""What the threads of a worker share, and the one call that runs in the background."""
+"""State that the threads of a worker share, and the one call that runs in the background."""

@@ -72,7 +72,7 @@ class SharedState:
             self._lost.clear()
 
     def leases(self) -> list[LeaseRef]:
-        """The leases that this worker holds, as far as it knows."""
+        """Return the leases that this worker holds, as far as it knows."""
         with self._lock:
             return [lease for token, lease in self._leases.items() if token not in self._lost]
 

@@ -1,1 +1,1 @@
-"""What a worker decides: pure, without gRPC, TensorFlow, threads or clocks."""
+"""The decisions of a worker and its ports: pure, without gRPC, TensorFlow, threads or clocks."""

@@ -11,7 +11,7 @@ from edl_worker.core.tasks import LeaseRef
 
 @dataclass(frozen=True, slots=True)
 class CallerIdentity:
-    """Whom a request is from, which master it is for, and the layout of what goes with it."""
+    """The sender of a request, the master that it is for, and the layout of its payload."""
 
     worker_id: int
     incarnation: str
@@ -20,7 +20,7 @@ class CallerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """How many rows of which table; the table's number is that of ``ModelDescription.tables``."""
+    """The number of rows of a table, which is numbered as in ``ModelDescription.tables``."""
 
     table: int
     count: int
@@ -115,7 +115,7 @@ class ScanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterReply:
-    """What came back; values and rows are in the receive buffers of the caller.
+    """A reply of the parameter plane; values and rows are in the caller's receive buffers.
 
     Attributes:
         version: of the values.

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 
 class JobType(Enum):
-    """What a job does with its model."""
+    """The kinds of jobs, by what they do with the model."""
 
     TRAIN = auto()
     EVALUATE = auto()
@@ -41,14 +41,14 @@ class ModelReference:
     label_columns: str = ""
 
     def overridden_by(self, other: ModelReference) -> ModelReference:
-        """These options, with every option of the other that is not empty."""
+        """Return these options, replaced by every option of the other that is not empty."""
         fields = ModelReference.__slots__
         return ModelReference(**{n: getattr(other, n) or getattr(self, n) for n in fields})
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How a job trains.
+    """The settings for how a job trains.
 
     Attributes:
         sync: gradients are combined to synchronous updates.
@@ -81,7 +81,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class PredictionSettings:
-    """What a job writes for each record that it predicts.
+    """The settings for what a job writes for each record that it predicts.
 
     Attributes:
         keep: columns or features of the record to copy next to the prediction.
@@ -94,7 +94,7 @@ class PredictionSettings:
 
 @dataclass(frozen=True, slots=True)
 class DataCacheSettings:
-    """Where workers keep what they read of stores.
+    """The settings for where workers cache what they read from stores.
 
     Attributes:
         folder: empty: nowhere.

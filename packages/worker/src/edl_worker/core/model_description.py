@@ -45,7 +45,7 @@ class TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What the master has to know to keep the parameters of a model.
+    """A description of a model that lets the master keep its parameters.
 
     Attributes:
         reduction: "mean" or "sum": how the loss reduces a minibatch.

@@ -6,8 +6,8 @@ from __future__ import annotations
 def is_due(*, done: int, expected: int, step_s: float | None, lead_s: float) -> bool:
     """Whether so little of the present task is left that the next one should be fetched.
 
-    Early enough that the worker never waits for it; not earlier, since a lease that is held
-    unused is work which nobody else can do.
+    Early enough that the worker never waits for it; not earlier, since no other worker can do
+    the task of a lease that is held unused.
 
     Args:
         done: minibatches of the task that are done.
@@ -22,5 +22,5 @@ def is_due(*, done: int, expected: int, step_s: float | None, lead_s: float) -> 
 
 
 def expected_minibatches(records: int, minibatch_size: int) -> int:
-    """How many minibatches a range of records makes if each record is one example."""
+    """Return how many minibatches a range of records makes if each record is one example."""
     return -(-records // minibatch_size) if minibatch_size else 0

@@ -19,7 +19,7 @@ class PushOutcome(Enum):
 
 
 class AfterPush(Enum):
-    """What to do after the reply to a push."""
+    """The next step after the reply to a push."""
 
     ADVANCE = auto()
     """The minibatches are in the model. Continue with the next one, if there is one."""
@@ -34,7 +34,7 @@ class AfterPush(Enum):
 
 
 class Fetch(Enum):
-    """What the worker needs from the master before the next computation."""
+    """The worker's needs from the master before the next computation."""
 
     NOTHING = auto()
     PARAMETERS = auto()
@@ -44,22 +44,22 @@ class Fetch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PushDecision:
-    """What to do after a push, and what to fetch before the next computation."""
+    """The next step after a push, and what to fetch before the next computation."""
 
     then: AfterPush
     fetch: Fetch = Fetch.NOTHING
 
 
 def first_fetch(*, sync: bool) -> Fetch:
-    """What a task needs before its first computation."""
+    """Return what a task needs before its first computation."""
     return Fetch.PERMIT if sync else Fetch.PARAMETERS
 
 
 def requests_values(*, last: bool) -> bool:
     """Whether a push asks for newer parameters (and the next permit) in its reply.
 
-    The last minibatch does not: its task needs no more parameters, and a permit that nobody uses
-    would block the other workers.
+    The last minibatch does not: its task needs no more parameters, and an unused permit would
+    block the other workers.
     """
     return not last
 
@@ -200,7 +200,7 @@ class PushPipeline:
         return self._end is not None and index + 1 >= self._end
 
     def next_action(self) -> Action:
-        """What to do now."""
+        """Return the next action."""
         index = self._applied + self._in_flight + self._unpushed
         ended = self._end is not None and index >= self._end
         if self._in_flight:
@@ -212,20 +212,20 @@ class PushPipeline:
         return FinishTask(self._applied) if ended else Compute(index, self._fetch)
 
     def on_computed(self) -> None:
-        """The minibatch of the last ``Compute`` is computed."""
+        """Record that the minibatch of the last ``Compute`` has been computed."""
         self._unpushed += 1
         if not self._in_flight:
             self._fetch = Fetch.NOTHING
 
     def on_pushed(self) -> None:
-        """The push of the computed minibatches has started."""
+        """Record that the push of the computed minibatches has started."""
         self._in_flight, self._unpushed = self._unpushed, 0
         self._flushing = False
 
     def on_reply(
         self, outcome: PushOutcome, *, values_came: bool, permit_granted: bool
     ) -> AfterPush:
-        """The reply to the push in flight has arrived; return what to do about it."""
+        """Record the reply to the push in flight, and return what to do next."""
         last = self.is_last(self._applied + self._in_flight - 1)
         decision = after_push(
             outcome,

@@ -26,9 +26,8 @@ class Registration:
     """The master's answer to a worker that registers.
 
     Attributes:
-        metrics_token: what a scraper must say to get this worker's metrics; empty: nobody gets
-            them.
-        open_metrics: whether everybody who reaches the port gets them.
+        metrics_token: the token that gives access to this worker's metrics; empty: nothing does.
+        open_metrics: whether they are served to anyone who reaches the port.
     """
 
     job: JobDescription

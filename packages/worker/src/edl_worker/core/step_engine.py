@@ -54,7 +54,7 @@ class RowRequest:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one push sends: the result of one minibatch, or of several local steps.
+    """The content of one push: the result of one minibatch, or of several local steps.
 
     Attributes:
         gradient: bytes of the trainable groups, in wire order.
@@ -96,7 +96,7 @@ class ExportForm:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """What a model file has, for reports and error messages.
+    """A summary of a model file, for reports and error messages.
 
     Attributes:
         form: how the model was written.
@@ -126,7 +126,7 @@ class RowEngine(Protocol):
     def describe(self) -> Sequence[TableDescription]:
         """Return the tables for ``ModelDescription.tables``."""
 
-    def wanted(self, batch: Batch, *, training: bool) -> RowRequest:
+    def find_rows(self, batch: Batch, *, training: bool) -> RowRequest:
         """Return the rows that a minibatch needs.
 
         Raises:
@@ -304,7 +304,7 @@ class ModelEngine(Protocol):
 
     @property
     def source(self) -> BatchSource:
-        """What makes the minibatches."""
+        """The source of minibatches."""
 
     @property
     def steps(self) -> StepEngine | None:
@@ -340,7 +340,7 @@ class Profiler(Protocol):
 
 
 class Framework(Protocol):
-    """What the composition root chooses; nothing is imported before ``prepare``."""
+    """A framework, chosen by the composition root; nothing is imported before ``prepare``."""
 
     def prepare(self) -> None:
         """Import the framework and all code that needs it, which takes seconds."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 class TaskType(Enum):
-    """What a task does with its records."""
+    """The kinds of tasks, by what they do with their records."""
 
     TRAINING = auto()
     EVALUATION = auto()
@@ -30,7 +30,7 @@ class TaskType(Enum):
 
 
 class WorkerPhase(Enum):
-    """What the worker is doing; heartbeats report it."""
+    """The phase that the worker is in; heartbeats report it."""
 
     LOADING = auto()
     IDLE = auto()
@@ -102,7 +102,7 @@ class MetricState:
 
 @dataclass(frozen=True, slots=True)
 class ExportInfo:
-    """What the master knows about the model that is exported.
+    """The master's knowledge about the model to export.
 
     Attributes:
         crashes: workers that ended by themselves while they wrote it.
@@ -117,7 +117,7 @@ class ExportInfo:
 
 @dataclass(frozen=True, slots=True)
 class EpochLogs:
-    """What a call of the callbacks is about, and what the call before has left.
+    """The input of a call of the callbacks: the epoch, and the state from the previous call.
 
     Attributes:
         state: what the last call returned.
@@ -134,7 +134,7 @@ class EpochLogs:
 
 @dataclass(frozen=True, slots=True)
 class CallbackResult:
-    """What callbacks have decided.
+    """The decisions of the callbacks.
 
     Attributes:
         state: what they remember; opaque to the master.
@@ -184,7 +184,7 @@ class Lease:
         return LeaseRef(self.task, self.token)
 
     def __str__(self) -> str:
-        """The task for a log: ``training 1/17 file.rec[640:1280]``."""
+        """Return the task for a log: ``training 1/17 file.rec[640:1280]``."""
         text = f"{self.task.type.label} {self.task.round}/{self.task.number}"
         if self.records.uri:
             name = self.records.uri.rsplit("/", 1)[-1]
@@ -212,7 +212,7 @@ LeaseAnswer: TypeAlias = Lease | Wait | Leave
 
 @dataclass(slots=True)
 class TaskResult:
-    """What a completed task has done.
+    """The result of a completed task.
 
     Attributes:
         minibatches: of the whole task, skipped ones included.
@@ -236,7 +236,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """What the master replies to a heartbeat.
+    """The master's reply to a heartbeat.
 
     Attributes:
         lost: leases that this worker no longer holds.

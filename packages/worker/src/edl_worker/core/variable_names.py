@@ -9,7 +9,7 @@ _COUNTER = re.compile(r"_\d+(?=/|$)")
 
 
 def unique(paths: Sequence[str]) -> list[str]:
-    """The paths as names without repetition: the second ``a/b`` becomes ``a/b#2``."""
+    """Return the paths as names without repetition: the second ``a/b`` becomes ``a/b#2``."""
     seen: dict[str, int] = {}
     names = []
     for path in paths:

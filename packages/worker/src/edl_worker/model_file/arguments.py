@@ -104,7 +104,7 @@ class Definition:
         return f"{self.name}({', '.join(names)})"
 
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """The parameters of the definition; empty if it has no readable signature."""
+        """Return the parameters of the definition; empty if it has no readable signature."""
         if not callable(self.value):
             return {}
         try:
@@ -116,7 +116,7 @@ class Definition:
         return parameters
 
     def settable_names(self) -> list[str]:
-        """Names of the parameters that ``--params`` may set."""
+        """Return the names of the parameters that ``--params`` may set."""
         # A ready loss of Keras is called as Keras does it: sample_weight is none of the user's.
         if self.role in _WITHOUT_PARAMS or derives_from(type(self.value), "keras", "Loss"):
             return []
@@ -132,7 +132,7 @@ class Definition:
         return any(p.kind is p.VAR_KEYWORD for p in self.parameters().values())
 
     def required_names(self) -> list[str]:
-        """Names of the parameters without a default."""
+        """Return the names of the parameters without a default."""
         return [
             name
             for name, parameter in self.parameters().items()
@@ -140,7 +140,7 @@ class Definition:
         ]
 
     def error(self, what: str, remedy: str) -> EdlError:
-        """A MODEL_CONTRACT error; ``what`` continues the definition's signature."""
+        """Return a MODEL_CONTRACT error; ``what`` continues the definition's signature."""
         return EdlError(
             ErrorCode.MODEL_CONTRACT, f"{self.signature} {what}", where=self.place, remedy=remedy
         )
@@ -166,7 +166,7 @@ class BoundFunction:
     constants: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, **given: Any) -> Any:
-        """Calls the function; arguments in ``given`` that no parameter wants are left out."""
+        """Call the function; arguments in ``given`` that no parameter wants are left out."""
         arguments = {
             name: given[argument] for name, argument in self.arguments.items() if argument in given
         }
@@ -183,7 +183,7 @@ def bind(
     params: Mapping[str, Any],
     by_position: bool = False,
 ) -> BoundFunction:
-    """Matches the parameters of a function with arguments and with ``--params``.
+    """Match the parameters of a function with arguments and with ``--params``.
 
     Args:
         function: ``definition.value``, or its bound method.
@@ -243,7 +243,7 @@ def _argument_named(name: str, arguments: Iterable[str]) -> str | None:
 def _match_unknown(
     unknown: list[str], *, remaining: list[str], in_order: list[str]
 ) -> dict[str, str]:
-    """Arguments for parameters whose names say nothing."""
+    """Return arguments for parameters whose names say nothing."""
     if in_order:
         return dict(zip(unknown, in_order, strict=False))
     if len(remaining) == 1 and len(unknown) == 1:

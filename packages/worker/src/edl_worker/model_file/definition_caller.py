@@ -48,16 +48,16 @@ class DefinitionCaller:
         }
 
     def unclaimed_params(self) -> dict[str, Any]:
-        """The values of ``--params`` that no definition names as a parameter."""
+        """Return the values of ``--params`` that no definition names as a parameter."""
         claimed = {name for names in self._settable.values() for name in names}
         return {name: value for name, value in self.params.items() if name not in claimed}
 
     def unknown_parameter(self, name: str) -> EdlError:
-        """The error for a value of ``--params`` that nothing takes."""
+        """Return the error for a value of ``--params`` that nothing takes."""
         return unknown_parameter(name, self._settable)
 
     def function(self, definition: Definition) -> Callable[..., Any]:
-        """The definition's function; a method is bound to its owner."""
+        """Return the definition's function; a method is bound to its owner."""
         if isinstance(definition.value, property):
             return lambda: definition.value.fget(self.owner)
         if definition.needs_self and self.owner is not None:
@@ -67,7 +67,7 @@ class DefinitionCaller:
         return function
 
     def call(self, definition: Definition, extra: Mapping[str, Any] | None = None) -> Any:
-        """Calls a definition with the values of ``--params`` that it names.
+        """Call a definition with the values of ``--params`` that it names.
 
         Args:
             extra: further arguments, for its ``**kwargs``.
@@ -98,9 +98,9 @@ class DefinitionCaller:
             refused = [name for name in extra or () if name in str(error)]
             if refused:
                 raise self.unknown_parameter(refused[0]) from error
-            raise self._raised(definition, error) from error
+            raise self._raised_error(definition, error) from error
 
-    def _raised(self, definition: Definition, error: Exception) -> DefinitionRaised:
+    def _raised_error(self, definition: Definition, error: Exception) -> DefinitionRaised:
         return DefinitionRaised(
             user_code_error(
                 error,

@@ -66,7 +66,7 @@ class ProcessExit(Exception):
 
 @contextlib.contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """A context in which user code that exits raises ``ProcessExit``."""
+    """Return a context in which user code that exits raises ``ProcessExit``."""
     try:
         yield
     except SystemExit as exit:
@@ -101,7 +101,7 @@ class ErrorCollector:
         *args: _Parameters.args,
         **kwargs: _Parameters.kwargs,
     ) -> _Result | None:
-        """Calls a function and adds the error that it raises.
+        """Call a function and add the error that it raises.
 
         Returns:
             The function's result; None if it raised.
@@ -128,11 +128,11 @@ class ErrorCollector:
             self.add(error)
 
     def prepend(self, errors: Iterable[EdlError]) -> None:
-        """Adds errors that a person should read first."""
+        """Add errors that a person should read first."""
         self.errors = [*errors, *self.errors]
 
     def raise_if_any(self) -> None:
-        """Raises ``ContractErrors`` with the collected errors, if there are any."""
+        """Raise ``ContractErrors`` with the collected errors, if there are any."""
         if self.errors:
             raise ContractErrors(self.errors)
 
@@ -151,7 +151,7 @@ class UserFrame:
 
 
 def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
-    """Frames of ``error`` in files below ``root``, outermost first."""
+    """Return the frames of ``error`` in files below ``root``, outermost first."""
     frames = _autograph_frames(error)
     if not _inside(frames, root):
         frames = [
@@ -188,7 +188,7 @@ def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says in one line, without what Keras and TensorFlow add."""
+    """Return an error's message in one line, without what Keras and TensorFlow add."""
     try:
         text = str(error)
     except Exception:  # the user's own class may be wrong as well
@@ -207,7 +207,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _sentence(lines: list[str]) -> str:
-    """The line that says what happened: the first, or what an error of a graph comes to last.
+    """Return the line that says what happened: the first, or the last one of a graph's error.
 
     Such an error begins with the stacks in which its nodes were created. Its sentence stands
     above the name of the node that failed.
@@ -220,7 +220,7 @@ def _sentence(lines: list[str]) -> str:
 
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
-    """A traceback that has only frames of user code."""
+    """Return a traceback that has only frames of user code."""
     if not frames and is_tensorflow_error(error):
         return ""  # the frames are TensorFlow's, and its message is in the sentence
     if not frames:
@@ -244,7 +244,7 @@ def _source_line(filename: str, line: int) -> str:
 
 
 def type_with_article(value: Any) -> str:
-    """``an int``, ``a Tensor``, ``None``: the type of a value in a sentence."""
+    """Return the type of a value for a sentence: ``an int``, ``a Tensor``, ``None``."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -252,7 +252,7 @@ def type_with_article(value: Any) -> str:
 
 
 def place_of(value: Any, name: str = "") -> str:
-    """``file:line, name`` of a function or class; only the name if the place is unknown."""
+    """Return ``file:line, name`` of a function or class; only the name if the place is unknown."""
     target = inspect.unwrap(value) if callable(value) else value
     target = getattr(target, "func", target)  # functools.partial
     target = getattr(target, "__func__", target)
@@ -280,7 +280,7 @@ def user_code_error(
     place: str,
     remedy: str,
 ) -> EdlError:
-    """The error to report for an exception that user code raised.
+    """Return the error to report for an exception that user code raised.
 
     Args:
         error: the exception; an ``EdlError`` is returned as it is.
@@ -308,7 +308,7 @@ def user_code_error(
 def trial_error(
     error: Exception, root: Path, *, action: str, place: str, labels: Any = None
 ) -> EdlError:
-    """The error to report when the model, the loss or a metric raised on a minibatch.
+    """Return the error to report when the model, the loss or a metric raised on a minibatch.
 
     The other arguments are those of ``user_code_error``.
 

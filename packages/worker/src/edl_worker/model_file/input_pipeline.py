@@ -41,7 +41,7 @@ class InputPipeline(Protocol):
         ...
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
-        """The minibatches, the same ones for the same records and seed.
+        """Return the minibatches, the same ones for the same records and seed.
 
         Raises:
             EdlError: from ``next``: the data or the input function has an error.
@@ -50,7 +50,7 @@ class InputPipeline(Protocol):
 
 
 def reading_error(error: Exception) -> EdlError:
-    """The error to report for an exception that the reader of the data raised."""
+    """Return the error to report for an exception that the reader of the data raised."""
     if isinstance(error, EdlError):
         return error
     damaged = not isinstance(error, OSError | recordio.UnreadableFile)

@@ -13,7 +13,7 @@ _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
 
 
 def parse_params(text: str) -> dict[str, Any]:
-    """The parameters by name.
+    """Return the parameters by name.
 
     Raises:
         EdlError: USAGE, with the text and the column.
@@ -30,7 +30,7 @@ def parse_params(text: str) -> dict[str, Any]:
 
 
 def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlError:
-    """The error for a parameter that nothing takes.
+    """Return the error for a parameter that nothing takes.
 
     Args:
         takers: signature of each definition to the names that it takes.
@@ -58,7 +58,7 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
 
 
 def _abbreviation(name: str, known: list[str]) -> list[str]:
-    """The name that ``name`` abbreviates, or its abbreviation: ``lr`` and ``learning_rate``."""
+    """Return what ``name`` abbreviates, or its abbreviation, as ``lr`` and ``learning_rate``."""
 
     def initials(word: str) -> str:
         return "".join(part[0] for part in word.split("_") if part)

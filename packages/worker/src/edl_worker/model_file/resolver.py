@@ -27,7 +27,7 @@ _INSTALLED_PACKAGES = {"keras": "keras", "tf": "tensorflow", "tensorflow": "tens
 
 
 def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
-    """The model that ``a.b.Name`` names, or the only one of the module ``a.b``.
+    """Return the model that ``a.b.Name`` names, or the only one of the module ``a.b``.
 
     Raises:
         EdlError: MODEL_NOT_FOUND, MODEL_IMPORT or MODEL_CONTRACT.
@@ -57,7 +57,7 @@ def find_model(zoo: ModelZoo, model_def: str) -> ModelDefinition:
 
 
 def _full_name(zoo: ModelZoo, option: str, dotted: str) -> str:
-    """The name with the file in it, if it is one of a folder without ``__init__.py``."""
+    """Return the name with the file in it, if it is one of a folder without ``__init__.py``."""
     places = places_of(zoo.root, dotted)
     if len(places) > 1:
         raise EdlError(
@@ -134,7 +134,7 @@ def find_definition(
     dotted: str,
     is_known: KnownName,
 ) -> Definition:
-    """The definition that an option such as ``--loss shared.losses.focal`` names.
+    """Return the definition that an option such as ``--loss shared.losses.focal`` names.
 
     A name without a dot is one of the model file. Otherwise the zoo's modules are searched, then
     Keras and TensorFlow.
@@ -156,7 +156,7 @@ def find_definition(
         if _has_module(zoo, module_name):
             value = _member(zoo, module_name, parts[split:], f"{option} {dotted}")
             return Definition(role, dotted, value)
-    installed = _installed(dotted)
+    installed = _find_installed(dotted)
     if installed is not None:
         return Definition(role, dotted, installed)
     if role in _NAMED and (names := _known_names(role, dotted, is_known)):
@@ -176,7 +176,7 @@ def find_definition(
 
 
 def _known_names(role: Role, given: str, is_known: KnownName) -> list[str]:
-    """What ``--loss mse`` or ``--eval-metrics-fn accuracy,mae`` names; empty if Keras has not."""
+    """Return the names in ``--loss mse`` or ``--eval-metrics-fn accuracy,mae`` if Keras has all."""
     names = [name.strip() for name in given.split(",")]
     if not all(is_known(role, name) for name in names):
         return []
@@ -198,8 +198,8 @@ def _member(zoo: ModelZoo, module_name: str, names: Sequence[str], option: str) 
     return value
 
 
-def _installed(dotted: str) -> Any:
-    """The object that ``keras.losses.Huber`` or the like names; None if there is none."""
+def _find_installed(dotted: str) -> Any:
+    """Return the object that ``keras.losses.Huber`` or the like names; None if there is none."""
     package, _, rest = dotted.partition(".")
     if package not in _INSTALLED_PACKAGES or not rest:
         return None

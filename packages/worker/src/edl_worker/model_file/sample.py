@@ -12,7 +12,7 @@ from elasticdl.python.common.constants import Mode
 
 
 def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
-    """The first minibatch that the model file makes of the job's data.
+    """Return the first minibatch that the model file makes of the job's data.
 
     Raises:
         EdlError: there is no data, it cannot be read, or the input function drops all of it.

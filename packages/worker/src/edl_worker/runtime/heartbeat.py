@@ -113,5 +113,5 @@ class Heartbeat:
 
 
 def departure(reason: str) -> Departure:
-    """How to leave for a reason that the master has given."""
+    """Return how to leave for a reason that the master has given."""
     return Departure(reason, report=reason not in _UNREPORTED)

@@ -11,7 +11,7 @@ from edl_worker.core.registration import WorkerIdentity
 
 
 def identity(worker_id: int) -> WorkerIdentity:
-    """The identity of this process; the platform uses the same name for the instance."""
+    """Return the identity of this process; the platform uses the same name for the instance."""
     host, pid = socket.gethostname(), os.getpid()
     if instance := os.environ.get("EDL_INSTANCE"):  # of a container
         return WorkerIdentity(worker_id, instance, host, pid)

@@ -23,7 +23,7 @@ def keep_registered(
     register: Callable[[], object],
     poll_s: float = _POLL_S,
 ) -> Iterator[None]:
-    """Within, register again whenever the master was replaced.
+    """Register again whenever the master was replaced while the context lasts.
 
     On leaving, a registration that has begun is waited for: the session needs its result.
 

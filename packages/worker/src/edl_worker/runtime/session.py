@@ -80,7 +80,7 @@ class Session:
 
     def _register(self) -> JobDescription:
         registration = self.client.register()
-        self.metrics_server.admit(registration.metrics_token, everybody=registration.open_metrics)
+        self.metrics_server.admit(registration.metrics_token, open_to_all=registration.open_metrics)
         self.state.master_replaced = False
         self.registrations += 1
         job = registration.job

@@ -7,12 +7,12 @@ import sys
 import tempfile
 import threading
 
-MOST_CHARACTERS = 60_000
+MAX_CHARACTERS = 60_000
 """A worker has about a dozen Python threads; TensorFlow's own threads do not show."""
 
 
 def of_all_threads() -> str:
-    """The stacks of all threads, the most recent call first, each under its thread's name."""
+    """Return the stacks of all threads by name, the most recent call first."""
     # faulthandler writes to a descriptor and reads the frames without running Python code in the
     # threads, so it shows a thread that holds a lock forever, too.
     with tempfile.TemporaryFile() as file:
@@ -22,7 +22,7 @@ def of_all_threads() -> str:
     for thread in threading.enumerate():
         if thread.ident is not None:
             text = text.replace(f"0x{thread.ident:016x}", f"{thread.name}", 1)
-    return text[:MOST_CHARACTERS]
+    return text[:MAX_CHARACTERS]
 
 
 def log_stacks(text: str) -> None:

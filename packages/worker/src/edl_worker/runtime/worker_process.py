@@ -143,7 +143,7 @@ class WorkerProcess:
 
 
 def finish_limit_s(grace_s: float, margin_s: float, leave_timeout_s: float) -> float:
-    """How long work may continue in a grace period that also has to do for saying goodbye.
+    """Return how long work may continue in a grace period that includes the departure.
 
     Args:
         grace_s: after which the platform kills the process.

@@ -15,7 +15,7 @@ from edl_worker.trained_model import directory as trained_model
 FORMS = (trained_model.KERAS, trained_model.SAVED_MODEL)
 """The forms that a trained model may lack."""
 
-_MOST_CRASHES = 2
+_MAX_CRASHES = 2
 _WRITING = ".writing"
 
 
@@ -31,7 +31,7 @@ def being_written(path: Path) -> Iterator[None]:
 
 
 def crashed_forms(crashes: int, place: Path | None = None) -> frozenset[str]:
-    """The forms to leave out.
+    """Return the forms to leave out.
 
     Args:
         crashes: attempts that ended with their process.
@@ -41,14 +41,14 @@ def crashed_forms(crashes: int, place: Path | None = None) -> frozenset[str]:
         Nothing before the second crash; then the forms that attempts were writing, or all if that
         is not known.
     """
-    if crashes < _MOST_CRASHES:
+    if crashes < _MAX_CRASHES:
         return frozenset()
-    found = _noted(place) if place is not None else set()
+    found = _read_notes(place) if place is not None else set()
     return frozenset(found or FORMS)
 
 
-def _noted(place: Path) -> set[str]:
-    """What is noted in other places of the same job: they differ in the last part of the name."""
+def _read_notes(place: Path) -> set[str]:
+    """Return the notes of the same job's other attempts, whose paths differ in the last part."""
     job = place.name.rsplit(".", 2)[0]
     found = set()
     for other in place.parent.iterdir():

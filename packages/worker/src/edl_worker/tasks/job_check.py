@@ -18,7 +18,7 @@ from edl_worker.tasks.trial_run import run_trial
 
 
 def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any]:
-    """The answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
+    """Return the answer of ``python -m edl_worker check --spec FILE``, ready for JSON.
 
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),

@@ -19,7 +19,7 @@ Decoder = Callable[[bytes], Mapping[str, Any]]
 def kept_features(
     blocks: Blocks, columns: Sequence[str], names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The wanted features of each record; without names, empty ones and nothing is read.
+    """Return the wanted features of each record; without names, empty ones and nothing is read.
 
     Args:
         blocks: yields the records in order, in blocks.
@@ -32,10 +32,14 @@ def kept_features(
     """
     if not names:
         return itertools.repeat({})
-    return _kept(blocks, _cells(columns, names) if columns else recordio.example.decode, names)
+    return _read_features(
+        blocks, _cells(columns, names) if columns else recordio.example.decode, names
+    )
 
 
-def _kept(blocks: Blocks, decode: Decoder, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _read_features(
+    blocks: Blocks, decode: Decoder, names: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     try:
         for block in blocks():
             for record in block:

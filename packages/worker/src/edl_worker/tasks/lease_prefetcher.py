@@ -68,7 +68,7 @@ class LeasePrefetcher:
             threading.Thread(target=self._run, name="lease", daemon=True).start()
 
     def take(self) -> Assignment | Leave:
-        """The next task, or the master's word that there is none.
+        """Return the next task, or the master's request to leave.
 
         Raises:
             LeavingError: the worker has to leave.
@@ -96,7 +96,7 @@ class LeasePrefetcher:
     def close(self) -> None:
         """Stop asking; nothing is taken any more, and no lease is held from now on.
 
-        The lease of a task that nobody has taken stays held, as that of the present task.
+        The lease of a task that was not taken stays held, as that of the present task.
         """
         with self._lock:
             self._closed = True

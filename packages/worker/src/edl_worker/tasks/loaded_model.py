@@ -45,7 +45,7 @@ class Inference:
         steps = self.engine.steps
         if steps is None or steps.tables is None or self.rows is None:
             return self.engine.infer(batch)
-        wanted = steps.tables.wanted(batch, training=False)
+        wanted = steps.tables.find_rows(batch, training=False)
         return self.engine.infer(batch, wanted, self.rows(wanted))
 
 
@@ -70,7 +70,7 @@ class LoadedModel:
 
     @property
     def exporter(self) -> Exporter:
-        """What writes the model; only for a training job."""
+        """Return the exporter of the model, which only a training job has."""
         assert self.steps is not None, "only a training job has something to export"
         return Exporter(self.job, self.engine, self.steps)
 
@@ -133,7 +133,7 @@ def read(records: RecordRange, cache: DataCacheSettings) -> Iterator[list[bytes]
 
 @functools.lru_cache(maxsize=_KNOWN_FILES)
 def _source(uri: str, format: str, version: str, cache: DataCacheSettings) -> recordio.Source:
-    """A file of records, with what earlier tasks found out about this version of it."""
+    """Return a file of records, with what earlier tasks found out about this version of it."""
     kept = _range_cache(cache) if cache.folder else None
     return recordio.open_source(uri, format=format or None, version=version, cache=kept)
 

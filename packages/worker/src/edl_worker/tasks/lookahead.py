@@ -27,7 +27,7 @@ class Lookahead(Generic[T]):
         return bool(self._held)
 
     def take(self) -> T | None:
-        """The next element, or None at the end."""
+        """Return the next element, or None at the end."""
         return self._held.pop() if self.has_next() else None
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class SlidingWindow(Generic[T]):
         self._kept: deque[T] = deque()
 
     def get(self, number: int) -> T | None:
-        """An element that was not dropped, read now if need be; None beyond the end."""
+        """Return an element that was not dropped, read now if need be; None beyond the end."""
         assert number >= self._first, "this one was dropped"
         while number >= self.read:
             element = self._source.take()
@@ -68,7 +68,7 @@ class SlidingWindow(Generic[T]):
         return self._first + len(self._kept)
 
     def drop_before(self, number: int) -> None:
-        """Elements before this one are not needed any more."""
+        """Drop the elements before this one."""
         while self._kept and self._first < number:
             self._kept.popleft()
             self._first += 1

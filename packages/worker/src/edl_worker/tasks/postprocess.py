@@ -13,8 +13,8 @@ from edl_proto.errors import EdlError, ErrorCode
 Values = npt.NDArray[Any]
 
 
-def postprocessed(name: str, output: Any, function: str) -> Values:
-    """A function of an output, along its last dimension.
+def postprocess(name: str, output: Any, function: str) -> Values:
+    """Apply a function to an output along its last dimension.
 
     Args:
         name: of the output.

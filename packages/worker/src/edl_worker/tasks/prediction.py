@@ -20,14 +20,14 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.outputs import named_outputs
 from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.tasks.lookahead import Lookahead
-from edl_worker.tasks.postprocess import postprocessed
+from edl_worker.tasks.postprocess import postprocess
 from edl_worker.tasks.task_errors import writing_failed
 from recordio.storage.stores import is_uri
 
 
 @dataclass(frozen=True, slots=True)
 class Postprocessing:
-    """What becomes of the model's outputs before they are written.
+    """The processing of the model's outputs before they are written.
 
     Attributes:
         kept: the features to write next to the outputs, record by record.
@@ -66,33 +66,33 @@ def predict(
                 predictions += batch.size
                 if predictions > wanted:
                     break
-                outputs = written_outputs(infer(batch), output_names, postprocessing.postprocess)
+                outputs = select_outputs(infer(batch), output_names, postprocessing.postprocess)
                 # The shorter comes first, so that nothing is taken from the other in vain.
                 for record, kept in zip(
                     rows(outputs, batch.size), postprocessing.kept, strict=False
                 ):
                     writer.write(recordio.example.encode(_with_features(record, kept)))
             if predictions > wanted or writer.records != wanted:
-                raise _miscounted(lease, wanted, max(predictions, writer.records))
+                raise _count_error(lease, wanted, max(predictions, writer.records))
     except OSError as error:
         raise writing_failed(error, lease.part_path) from error
     return TaskResult(records=predictions, minibatches=minibatches, examples=predictions)
 
 
-def written_outputs(outputs: Any, output_names: Sequence[str], postprocess: str) -> dict[str, Any]:
-    """What a job writes of the outputs of a model, by name.
+def select_outputs(outputs: Any, output_names: Sequence[str], function: str) -> dict[str, Any]:
+    """Return the values that a job writes for the outputs of a model, by name.
 
     Raises:
-        EdlError: USAGE, an output is no input for the function ``postprocess``.
+        EdlError: USAGE, an output is no input for the function, which is that of ``--postprocess``.
     """
     return {
-        name: postprocessed(name, value, postprocess)
+        name: postprocess(name, value, function)
         for name, value in named_outputs(outputs, output_names).items()
     }
 
 
 def rows(outputs: Mapping[str, Any], size: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """The outputs of a minibatch record by record, flattened to lists of numbers.
+    """Yield the outputs of a minibatch record by record, flattened to lists of numbers.
 
     Raises:
         EdlError: an output does not have one row per record.
@@ -133,7 +133,7 @@ def check_kept(outputs: Iterable[str], kept: Iterable[str]) -> None:
         )
 
 
-def _miscounted(lease: Lease, wanted: int, got: int) -> EdlError:
+def _count_error(lease: Lease, wanted: int, got: int) -> EdlError:
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"{wanted} records gave {'more than ' if got > wanted else ''}"

@@ -60,7 +60,7 @@ def is_permanent(error: EdlError) -> bool:
 
 
 def place(lease: Lease, minibatch: int | None = None) -> str:
-    """The records of a task, for an error message."""
+    """Return the records of a task, for an error message."""
     records = lease.records
     text = f"{records.uri}, records [{records.start}, {records.stop})" if records.uri else "the job"
     return text if minibatch is None else f"{text}, minibatch {minibatch}"
@@ -75,7 +75,7 @@ def explain(
     inputs: Any = None,
     batch: Batch | None = None,
 ) -> EdlError:
-    """The error for an exception that was raised while a task was running.
+    """Return the error for an exception that was raised while a task was running.
 
     Args:
         doing: subject and verb, such as "the training step raised".
@@ -132,7 +132,7 @@ def not_finite(
     what: str,
     batches: Iterable[Batch | None] = (),
 ) -> EdlError:
-    """The error for a loss or gradient that is not a number.
+    """Return the error for a loss or gradient that is not a number.
 
     Args:
         batches: what it was computed of.
@@ -163,7 +163,7 @@ def is_about_writing(error: BaseException) -> bool:
 
 
 def writing_failed(error: BaseException, path: str) -> EdlError:
-    """The error for an output that could not be written."""
+    """Return the error for an output that could not be written."""
     if _is_full(error):
         return EdlError(
             ErrorCode.DISK_FULL,
@@ -181,7 +181,7 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
 
 
 def store_refused(error: Exception, uri: str) -> EdlError:
-    """The error for an output that its store does not take."""
+    """Return the error for an output that its store does not take."""
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"{uri} cannot be written: {reason_of(error)}",
@@ -201,7 +201,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def shapes(nest: Any) -> str:
-    """Dtypes and shapes of a nest of tensors, such as ``{image: float32(64, 28, 28)}``."""
+    """Return dtypes and shapes of a nest of tensors, such as ``{image: float32(64, 28, 28)}``."""
     match nest:
         case None:
             return "none"

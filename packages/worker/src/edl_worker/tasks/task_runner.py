@@ -64,7 +64,7 @@ class TaskRunner:
         self._at: tuple[int, Batch] | None = None
 
     def minibatches(self, lease: Lease) -> Iterator[Batch] | None:
-        """The minibatches of a task; None if it has no records."""
+        """Return the minibatches of a task; None if it has no records."""
         return self._loaded.minibatches(lease)
 
     def join(self, admission: JobAdmission) -> None:
@@ -93,7 +93,7 @@ class TaskRunner:
         """
         lease = assignment.lease
         self._at = None
-        with self._explained(lease):
+        with self._explain_errors(lease):
             if assignment.error is not None:
                 raise assignment.error
             match lease.task.type:
@@ -165,13 +165,13 @@ class TaskRunner:
             self._training.replica.use_frozen(lease.frozen)
 
     def _before_minibatch(self, lease: Lease, index: int, batch: Batch) -> None:
-        """Called before each minibatch of a task that reports only at its end."""
+        """Prepare for the next minibatch of a task that reports only at its end."""
         self._at = index, batch
         self._state.phase = WorkerPhase.COMPUTING
         self._state.check_lease(lease.ref)
 
     @contextlib.contextmanager
-    def _explained(self, lease: Lease) -> Iterator[None]:
+    def _explain_errors(self, lease: Lease) -> Iterator[None]:
         """Turn an exception inside into an EdlError that names the place in the data."""
         try:
             yield
@@ -191,7 +191,7 @@ class TaskRunner:
 
 
 class _Training:
-    """What a training job has beyond other jobs: parameters, and a model to export."""
+    """The additional parts of a training job: parameters, and a model to export."""
 
     def __init__(
         self,

@@ -160,7 +160,7 @@ class TrainingLoop:
         if batch is None:
             task.pushes.set_end(index)
             return
-        wanted = self._wanted(task, index)
+        wanted = self._find_rows(task, index)
         if not self._exchange.is_pending:
             self._fetch(task.lease, fetch, wanted)
         elif not self.replica.has_rows(wanted):
@@ -175,7 +175,7 @@ class TrainingLoop:
         if not task.pushes.unpushed:
             task.base = self.replica.begin_push(changes_values=self.trainer.changes_values)
             self.trainer.begin_push(task.base, task.lease.learning_rate)
-        with self._explained(task.lease, index, batch):
+        with self._explain_errors(task.lease, index, batch):
             loss = self.trainer.add(batch, wanted, self.replica.rows(wanted))
         if not math.isfinite(loss):
             task.pushes.flush()  # unless this minibatch is computed again, its push fails the task
@@ -194,7 +194,7 @@ class TrainingLoop:
         """
         if not task.pushes.overlap_is_on or self._exchange.is_pending or self.tables is None:
             return None
-        ahead = self._wanted(task, index)
+        ahead = self._find_rows(task, index)
         if ahead is not None:
             self._exchange.start(self.replica.prepare_pull(ahead))
         return ahead
@@ -228,9 +228,9 @@ class TrainingLoop:
         task.pushes.on_pushed()
         overlaps = isinstance(task.pushes.next_action(), Compute)
         # With overlap the next minibatch is computed on rows that are here already.
-        task.following = self._wanted(task, index + (2 if overlaps else 1))
+        task.following = self._find_rows(task, index + (2 if overlaps else 1))
         started = time.perf_counter()
-        wanted = self._wanted(task, index)
+        wanted = self._find_rows(task, index)
         push = self.replica.prepare_push(task.request, step, wanted, task.following)
         if overlaps:
             self._exchange.start(push)
@@ -251,7 +251,7 @@ class TrainingLoop:
         self.replica.take(reply, task.following)
         now = time.perf_counter()
         self.metrics.exchange_s.observe(task.exchange_s + now - started)
-        self.metrics.pushed(reply.outcome)
+        self.metrics.count_push(reply.outcome)
         task.exchange_s = 0.0
         match then:
             case AfterPush.ADVANCE:
@@ -295,20 +295,20 @@ class TrainingLoop:
                 while not self.replica.pull(wanted, permit_for=lease.ref).permit_granted:
                     self.state.check_lease(lease.ref)
 
-    def _wanted(self, task: _TrainingTask, index: int) -> RowRequest | None:
-        """The rows of embedding tables that a minibatch needs; found out once."""
+    def _find_rows(self, task: _TrainingTask, index: int) -> RowRequest | None:
+        """Return the rows of embedding tables that a minibatch needs; they are determined once."""
         if self.tables is None:
             return None
         if index not in task.wanted:
             batch = self._read(task, index)
             if batch is None:
                 return None
-            with self._explained(task.lease, index, batch):
-                task.wanted[index] = self.tables.wanted(batch, training=True)
+            with self._explain_errors(task.lease, index, batch):
+                task.wanted[index] = self.tables.find_rows(batch, training=True)
         return task.wanted[index]
 
     @contextmanager
-    def _explained(self, lease: Lease, index: int, batch: Batch) -> Iterator[None]:
+    def _explain_errors(self, lease: Lease, index: int, batch: Batch) -> Iterator[None]:
         try:
             yield
         except Exception as error:

@@ -33,7 +33,7 @@ _FEW = 8
 
 
 def run_trial(loaded: LoadedModel) -> tuple[str, ...]:
-    """Do with the first minibatch what the tasks of a job will do with all; nothing changes.
+    """Do with the first minibatch what the tasks of a job do with all; nothing changes.
 
     Returns:
         Warnings of metrics that are no numbers.
@@ -45,7 +45,7 @@ def run_trial(loaded: LoadedModel) -> tuple[str, ...]:
 
 
 def run_trial_at_start(loaded: LoadedModel) -> None:
-    """As ``run_trial``, for a job: with few examples, and what trains only trains.
+    """Run a short trial before the tasks of a job: few examples, and no metrics if it trains.
 
     What another attempt may not meet is left to the tasks.
 
@@ -90,7 +90,7 @@ def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> tuple[s
 
 
 def _few(batch: Batch) -> Batch:
-    """Some examples of a minibatch; all of them if a part of it is no plain tensor."""
+    """Return some examples of a minibatch; all of them if a part of it is no plain tensor."""
     names = [field.name for field in fields(Batch) if field.name != "size"]
     parts = {name: getattr(batch, name) for name in names}
     tensors = [part for part in leaves(parts) if part is not None]
@@ -101,7 +101,7 @@ def _few(batch: Batch) -> Batch:
 
 
 def _train(loaded: LoadedModel, steps: StepEngine, batch: Batch) -> None:
-    with _explained(loaded, "the training step raised"):
+    with _explain_errors(loaded, "the training step raised"):
         step = _compute_gradient(steps, batch)
     if not step.is_finite:
         raise _not_finite(loaded, batch, f"the loss is {step.loss}")
@@ -115,7 +115,7 @@ def _train(loaded: LoadedModel, steps: StepEngine, batch: Batch) -> None:
 def _compute_gradient(steps: StepEngine, batch: Batch) -> StepResult:
     if steps.tables is None:
         return steps.gradient(batch)
-    wanted = steps.tables.wanted(batch, training=True)
+    wanted = steps.tables.find_rows(batch, training=True)
     return steps.gradient(batch, wanted, steps.tables.initial_rows_of(wanted))
 
 
@@ -137,22 +137,22 @@ def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
 
 
 def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
-    """The values of the metrics; none if there are no labels."""
+    """Return the values of the metrics; none if there are no labels."""
     infer, steps = loaded.infer, loaded.steps
     rows = infer.rows
     if steps is not None and steps.tables is not None:
         infer.rows = steps.tables.initial_rows_of
     try:
         if batch.labels is None:
-            with _explained(loaded, "the model raised"):
-                outputs = prediction.written_outputs(
+            with _explain_errors(loaded, "the model raised"):
+                outputs = prediction.select_outputs(
                     infer(batch), loaded.output_names, loaded.job.prediction.postprocess
                 )
                 prediction.check_kept(outputs, loaded.job.prediction.keep)
                 for _ in prediction.rows(outputs, batch.size):
                     pass
             return {}
-        with _explained(loaded, "the evaluation raised"):
+        with _explain_errors(loaded, "the evaluation raised"):
             once = Lookahead(iter([batch]))
             result = evaluation.evaluate(loaded.engine, infer, once, lambda *_: None)
             values = evaluation.summarize(loaded.engine, result.metric_states).metrics
@@ -164,7 +164,7 @@ def _infer(loaded: LoadedModel, batch: Batch) -> Mapping[str, float]:
 
 
 @contextmanager
-def _explained(loaded: LoadedModel, doing: str) -> Iterator[None]:
+def _explain_errors(loaded: LoadedModel, doing: str) -> Iterator[None]:
     try:
         yield
     except EdlError:

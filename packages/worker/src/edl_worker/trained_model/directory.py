@@ -46,7 +46,7 @@ class TrainedModelDirectory:
     description: TrainedModelDescription
 
     def model_reference(self, override: ModelReference) -> ModelReference:
-        """Which model this is; the job's own options take precedence."""
+        """Return which model this is; the job's own options take precedence."""
         mine = self.description
         options = ModelReference(
             model_zoo=str(self.path / MODEL_ZOO),
@@ -63,7 +63,7 @@ class TrainedModelDirectory:
         return options.overridden_by(override)
 
     def read_values(self) -> weight_files.NamedValues:
-        """The values, by name.
+        """Return the values, by name.
 
         Raises:
             EdlError: they are missing or damaged, or are not the model's own.

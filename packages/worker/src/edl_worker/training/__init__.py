@@ -1,1 +1,1 @@
-"""The weights of a model: layout, what pushes are computed by, and a copy of a version."""
+"""Training without a framework: the steps behind a push, and the copy of a parameter version."""

@@ -19,7 +19,7 @@ from edl_worker.core.exchange import (
 )
 from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, StepEngine, StepResult
 from edl_worker.core.tasks import LeaseRef
-from edl_worker.training.row_buffer import RowReceiveBuffer, requested
+from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 
@@ -69,7 +69,7 @@ class ParameterReplica:
         return wanted is None or self._rows.holds(wanted)
 
     def rows(self, wanted: RowRequest | None) -> list[Any]:
-        """The rows of a minibatch, an array for each table."""
+        """Return the rows of a minibatch, an array for each table."""
         return [] if wanted is None else self._rows.arrays(wanted)
 
     def drop_rows(self) -> None:
@@ -110,11 +110,11 @@ class ParameterReplica:
         payloads = [*step.gradient, *step.state_delta]
         nbytes = 2 * self._layout.nbytes
         if wanted is not None:
-            rows, ids = requested(wanted)
+            rows, ids = describe_request(wanted)
             payloads.append(ids)
             nbytes += 2 * self._rows.nbytes(wanted)
             if request.wants_values and following is not None:
-                next_rows, next_ids = requested(following)
+                next_rows, next_ids = describe_request(following)
                 payloads.append(next_ids)
                 nbytes += 2 * self._rows.nbytes(following)
             payloads.extend(step.rows)
@@ -136,7 +136,7 @@ class ParameterReplica:
         self, wanted: RowRequest | None, permit_for: LeaseRef | None = None
     ) -> Callable[[], ParameterReply]:
         """Return a call that does what ``pull`` does but for ``take``; see ``prepare_push``."""
-        tables, ids = requested(wanted)
+        tables, ids = describe_request(wanted)
         request = PullRequest(
             have_version=self.version,
             permit_for=permit_for,
@@ -180,10 +180,10 @@ class ParameterReplica:
         self._frozen = name, reply.version
 
     def frozen_rows(self, wanted: RowRequest) -> list[Any]:
-        """The rows that a minibatch needs, of the frozen version in use."""
+        """Return the rows that a minibatch needs, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         name, version = self._frozen
-        tables, ids = requested(wanted)
+        tables, ids = describe_request(wanted)
         self._client.pull(
             PullRequest(have_version=version, frozen=name, rows=tables),
             self._buffer.open,
@@ -195,7 +195,7 @@ class ParameterReplica:
         return self._rows.arrays(wanted)
 
     def scan(self, number: int) -> tuple[IdArray, RowArray]:
-        """All trained rows of a table, of the frozen version in use."""
+        """Return all trained rows of a table, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         dim = self._dims[number]
         found: list[tuple[IdArray, RowArray]] = []
@@ -222,7 +222,7 @@ class ReceiveBuffer:
         self.content = self._memory
 
     def open(self, nbytes: int) -> memoryview:
-        """The buffer, to be filled; it is ``content`` from now on.
+        """Return the buffer to be filled; it is ``content`` from now on.
 
         Raises:
             EdlError: the values are not as large as the model's.

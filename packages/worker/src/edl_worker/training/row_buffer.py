@@ -31,7 +31,7 @@ class RowReceiveBuffer:
         self._precision = WirePrecision.FLOAT32
 
     def nbytes(self, wanted: RowRequest | None) -> int:
-        """Bytes of the rows of a minibatch, if they are sent as float32."""
+        """Return the number of bytes of a minibatch's rows if they are sent as float32."""
         if wanted is None:
             return 0
         return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
@@ -44,7 +44,7 @@ class RowReceiveBuffer:
         """
         expected = self.nbytes(wanted)
         if self._next.size < expected:
-            self._next = _aligned(expected + expected // 4)
+            self._next = _allocate_aligned(expected + expected // 4)
         memory = self._next[:expected]
 
         def give(nbytes: int) -> memoryview:
@@ -68,7 +68,7 @@ class RowReceiveBuffer:
         self._for = None
 
     def arrays(self, wanted: RowRequest) -> list[Any]:
-        """The received rows, float32 of shape (ids, dim) for each table."""
+        """Return the received rows, float32 of shape (ids, dim) for each table."""
         is_whole = self._precision == WirePrecision.FLOAT32
         dtype = np.dtype(np.float32 if is_whole else np.uint16)
         found: list[Any] = []
@@ -88,14 +88,14 @@ def _dequantize(bits: npt.NDArray[np.uint16], precision: WirePrecision) -> npt.N
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+def _allocate_aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     memory = np.empty(nbytes + _ALIGNED, np.uint8)
     start = -memory.ctypes.data % _ALIGNED
     return memory[start : start + nbytes]
 
 
-def requested(wanted: RowRequest | None) -> tuple[tuple[TableRows, ...], memoryview]:
-    """A request for rows: counts, and the ids of all tables as one payload."""
+def describe_request(wanted: RowRequest | None) -> tuple[tuple[TableRows, ...], memoryview]:
+    """Return the request for rows: counts, and the ids of all tables as one payload."""
     if wanted is None:
         return (), memoryview(b"")
     tables = tuple(TableRows(number, ids.size) for number, ids in enumerate(wanted.ids))

@@ -17,6 +17,6 @@ class LogIndex:
         self.latest = 0
 
     def advance(self, index: int) -> None:
-        """An answer of the coordinator has named this index; several threads call this."""
+        """Advance to an index that the coordinator has named; several threads call this."""
         with self._lock:
             self.latest = max(self.latest, index)

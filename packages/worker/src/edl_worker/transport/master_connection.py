@@ -60,17 +60,17 @@ class MasterConnection:
         self.channel.close()
 
     def peer(self, role: Role, number: int | None = None) -> Peer | None:
-        """What has to be at the other end of a connection; None: anything may be."""
+        """Return who has to be at the other end of a connection; None if anyone may be."""
         return self.credentials.to(role, number) if self.credentials is not None else None
 
-    def registered(self, incarnation: str) -> None:
+    def use_incarnation(self, incarnation: str) -> None:
         """Name this incarnation in all later calls."""
         self.incarnation = incarnation
         # Late replies of the former master must not change the new index.
         self.log_index = LogIndex()
 
     def transfer_timeout_s(self, nbytes: int) -> float:
-        """Deadline of a call that moves so many bytes."""
+        """Return the deadline of a call that moves so many bytes."""
         settings = self.settings
         return settings.call_timeout_s + 2 * nbytes / settings.slowest_bytes_per_s
 
@@ -155,7 +155,7 @@ class MasterConnection:
         )
 
     def _transient_cause(self, name: str, error: Exception) -> str:
-        """The cause of a failure that a later attempt may not have; other failures are raised."""
+        """Return the cause of a failure that may pass; raise the error of any other."""
         if isinstance(error, FrameError):
             return str(error)
         assert isinstance(error, grpc.RpcError)
@@ -183,7 +183,7 @@ class MasterConnection:
         )
 
     def master_lost(self, seconds: float, cause: str) -> EdlError:
-        """The error of a worker that could not reach the master for so long."""
+        """Return the error of a worker that could not reach the master for so long."""
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the job's master could not be reached for {seconds:.0f} s ({cause})",

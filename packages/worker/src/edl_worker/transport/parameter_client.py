@@ -31,7 +31,7 @@ Buffer = Callable[[int], memoryview]
 
 
 def refuse_rows(nbytes: int) -> memoryview:
-    """The buffer of a request that asks for no rows."""
+    """Return the buffer of a request that asks for no rows."""
     raise FrameError(f"{nbytes} bytes of rows arrived without a request")
 
 
@@ -69,7 +69,7 @@ class ParameterClient:
             self._plane = self._of_master()
 
     def initialize(self, values: memoryview) -> bool:
-        """Offer initial values; False if another worker's values were first."""
+        """Offer initial values; return False if another worker's values were first."""
         caller = self._caller
         timeout_s = self._connection.transfer_timeout_s(values.nbytes)
         return self._connection.call(

@@ -251,7 +251,7 @@ class ParameterServerClient:
         return all(self._all(caller, timeout_s, put))
 
     def scan_rows(self, caller: CallerIdentity, request: ScanRequest, timeout_s: float) -> RowPage:
-        """One server after the other."""
+        """Scan one server after the other."""
         number, cursor = divmod(request.cursor, 1 << _CURSOR_BITS)
         part = replace(request, cursor=cursor)
         header = codec.encode_scan(caller, part, self._log_index.latest)
@@ -304,7 +304,7 @@ class ParameterServerClient:
         buffers: tuple[Buffer, Buffer],
         timeout_s: float,
     ) -> ParameterReply:
-        """Values and rows of all servers, each where it belongs."""
+        """Read values and rows of all servers, each into its place."""
         buffer, rows = buffers
         log_index = self._log_index.latest
         precision, dtype = request.precision, dtype_of(request.precision)
@@ -387,7 +387,7 @@ class ParameterServerClient:
 
 
 def _exactly(buffer: memoryview, nbytes: int) -> memoryview:
-    """The buffer, if it has the size of what comes.
+    """Return the buffer, if it has the size of what comes.
 
     Raises:
         FrameError: it has another size.

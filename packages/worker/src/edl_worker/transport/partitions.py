@@ -20,7 +20,7 @@ WHOLE = np.dtype(np.float32)
 
 
 def dtype_of(precision: WirePrecision) -> np.dtype[Any]:
-    """What rows are put together as: where each goes does not depend on what it is."""
+    """Return a dtype of the same width as the numbers of rows, for moving them only."""
     return WHOLE if precision is WirePrecision.FLOAT32 else np.dtype(np.uint16)
 
 
@@ -38,13 +38,13 @@ class PayloadOffsets:
 
     @classmethod
     def of(cls, variables: Iterable[VariableDescription]) -> PayloadOffsets:
-        """Those of a model, which has its variables in the order of ``arena``."""
+        """Return the offsets for a model whose variables are in the order of ``arena``."""
         trainable = [one for one in variables if one.trainable]
         quantizable = sum(_nbytes(one) for one in trainable if one.dtype == "float32")
         return cls(quantizable, sum(map(_nbytes, trainable)))
 
     def at(self, place: int, precision: WirePrecision) -> int:
-        """Where a byte is that lies at ``place`` in a payload of 32 bits."""
+        """Return where a byte lies that is at ``place`` in a payload of 32 bits."""
         if precision is WirePrecision.FLOAT32:
             return place
         return place - min(place, self.quantizable) // 2
@@ -58,7 +58,7 @@ class BufferChain:
         self.nbytes = sum(piece.nbytes for piece in self._pieces)
 
     def pieces(self, start: int, stop: int) -> list[memoryview]:
-        """Bytes ``start`` to ``stop``, not copied."""
+        """Return bytes ``start`` to ``stop``, not copied."""
         found, at = [], 0
         for piece in self._pieces:
             first, last = max(start - at, 0), min(stop - at, piece.nbytes)
@@ -68,7 +68,7 @@ class BufferChain:
         return found
 
     def whole(self, start: int, stop: int) -> memoryview:
-        """The same as one piece, copied if it is not."""
+        """Return bytes ``start`` to ``stop`` as one piece, copied if they are several."""
         found = self.pieces(start, stop)
         if len(found) == 1:
             return found[0]
@@ -123,26 +123,26 @@ class PartitionedIds:
             at += count
 
     def counts(self, server: int) -> tuple[TableRows, ...]:
-        """How many of which table one server has."""
+        """Return the number of rows of each table on one server."""
         return tuple(
             TableRows(table, places[server].size)
             for (table, _), places in zip(self._tables, self._places, strict=True)
         )
 
     def of(self, server: int) -> memoryview:
-        """The ids that one server has."""
+        """Return the ids that one server has."""
         parts = [ids[places[server]] for ids, places in zip(self._ids, self._places, strict=True)]
         return _bytes(np.concatenate(parts)) if parts else _NOTHING
 
     def row_nbytes(self, server: int, dtype: np.dtype[Any]) -> int:
-        """Bytes of the rows that one server has, of numbers of a dtype."""
+        """Return the number of bytes of one server's rows in a dtype."""
         return sum(
             dtype.itemsize * self._dims[table] * places[server].size
             for (table, _), places in zip(self._tables, self._places, strict=True)
         )
 
     def divide(self, rows: memoryview, dtype: np.dtype[Any]) -> list[memoryview]:
-        """Rows of all ids, of numbers of a dtype, for each server."""
+        """Return the rows of all ids in a dtype, for each server."""
         flat = np.frombuffer(rows, dtype) if rows.nbytes else np.empty(0, dtype)
         parts: list[list[npt.NDArray[Any]]] = [[] for _ in range(self._servers)]
         at = 0

@@ -40,7 +40,7 @@ class TaskClient:
 
     @property
     def incarnation(self) -> str:
-        """Of the master with which this worker has registered last."""
+        """The incarnation of the master with which this worker has registered last."""
         return self._connection.incarnation
 
     def register(self) -> Registration:
@@ -50,7 +50,7 @@ class TaskClient:
         reply = self._connection.call(
             "Register", lambda: self._stub.Register(request, timeout=timeout_s)
         )
-        self._connection.registered(reply.incarnation)
+        self._connection.use_incarnation(reply.incarnation)
         return jobs.decode_registration(reply)
 
     def ready(self, model: ModelDescription) -> JobAdmission:
@@ -140,5 +140,5 @@ class TaskClient:
         )
 
     def lost_error(self, seconds: float, cause: str) -> EdlError:
-        """The error of a worker that could not reach the master for so long."""
+        """Return the error of a worker that could not reach the master for so long."""
         return self._connection.master_lost(seconds, cause)

@@ -102,7 +102,7 @@ def _encode_attributes(callback: keras.callbacks.Callback, before: Fingerprints)
 
 
 def _fingerprint(value: Any) -> bytes:
-    """Equal for a value that has not changed; empty for what has no state of its own."""
+    """Return bytes that are equal while a value has not changed; empty if it has no state."""
     if isinstance(value, keras.Model | keras.layers.Layer | keras.Variable):
         return b""
     try:

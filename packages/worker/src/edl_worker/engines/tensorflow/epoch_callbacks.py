@@ -79,7 +79,7 @@ class CallbackCaller:
                 _end(callback, logs)
             self._check_rate(callback)
         if not np.array_equal(before, self._arena.pack()):
-            raise _refused(
+            raise _contract_error(
                 "a callback has changed the model's weights, which only updates may change",
                 "Callbacks may read the weights, but not change them.",
             )
@@ -87,7 +87,7 @@ class CallbackCaller:
         remembering = [None if _is_log(each) else each for each in self._callbacks]
         state = callback_state.encode(remembering, self._fingerprints)
         if len(state) > MAX_CALLBACK_STATE_NBYTES:
-            raise _refused(
+            raise _contract_error(
                 f"the callbacks have {len(state)} bytes of state, "
                 f"more than {MAX_CALLBACK_STATE_NBYTES}",
                 "Keep large values out of their attributes, for example in a file.",
@@ -96,7 +96,7 @@ class CallbackCaller:
         return CallbackResult(state, stopped_by, changed, keeps_best, has_best)
 
     def _end_epoch(self, ended: int, logs: dict[str, Any]) -> tuple[str, bool]:
-        """The callback that ends the training, if one does, and whether the values are the best."""
+        """Return the callback that ends the training, if any, and whether these values are best."""
         stopped_by, keeps_best = "", False
         for callback in self._callbacks if ended else ():
             if isinstance(callback, keras.callbacks.CSVLogger):
@@ -126,7 +126,7 @@ class CallbackCaller:
                 vars(callback).update(remembered)
 
     def _unpack(self, state: bytes) -> list[callback_state.Attributes]:
-        """What each callback remembers.
+        """Return the state of each callback.
 
         Raises:
             EdlError: MODEL_CONTRACT, the state is of other callbacks.
@@ -135,12 +135,12 @@ class CallbackCaller:
         try:
             found = callback_state.decode(state)
         except ValueError as error:
-            raise _refused(
+            raise _contract_error(
                 f"the saved state of the callbacks does not fit the model file: {error}", remedy
             ) from error
         if len(found) != len(self._callbacks):
             count = len(self._callbacks)
-            raise _refused(
+            raise _contract_error(
                 f"the model file has {count} callback{'s'[: count != 1]}, "
                 f"and the job began with {len(found)}",
                 remedy,
@@ -152,7 +152,7 @@ class CallbackCaller:
         rate = self._rate()
         if not np.isfinite(rate):
             name = type(callback).__name__
-            raise _refused(
+            raise _contract_error(
                 f"the callback {name} has set the learning rate to {rate}, which is not finite",
                 "Return a finite rate.",
             )
@@ -178,7 +178,7 @@ def _has_best(callback: keras.callbacks.Callback) -> bool:
 
 
 def _end(callback: keras.callbacks.Callback, logs: dict[str, Any]) -> None:
-    """The training is over, and the model has its last values."""
+    """Call ``on_train_end`` on the callbacks, now that the model has its last values."""
     if not restores_best(callback):
         callback.on_train_end(logs)
         return
@@ -219,5 +219,5 @@ def _is_log(callback: keras.callbacks.Callback) -> bool:
     return isinstance(callback, keras.callbacks.CSVLogger)
 
 
-def _refused(what: str, remedy: str) -> EdlError:
+def _contract_error(what: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.MODEL_CONTRACT, what, where="callbacks", remedy=remedy)

@@ -62,7 +62,7 @@ def export_forms(file: ModelFile, input_spec: Any) -> tuple[ExportForm, ...]:
 
 
 def _with_names(spec: Any, model: keras.Model) -> Any:
-    """Names for the signature's inputs; a single tensor is called as the model's input is."""
+    """Return names for the signature's inputs; a single tensor is named as the model's input."""
     if isinstance(spec, dict):
         return {
             name: tf.TensorSpec(part.shape, part.dtype, name=name)

@@ -55,13 +55,13 @@ def _private_module(name: str) -> Any:
 
 
 def nested_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    """All layers of a model, also those inside other layers, in the order of their creation."""
+    """Return all layers of a model, nested ones included, in the order of their creation."""
     flatten = _private(model, "_flatten_layers")
     return list(flatten(include_self=False, recursive=True))
 
 
 def embedding_variable(layer: keras.layers.Embedding) -> keras.Variable | None:
-    """The variable of a built Embedding layer; None if the layer is quantized."""
+    """Return the variable of a built Embedding layer; None if the layer is quantized."""
     if layer.quantization_mode is not None:
         return None
     variable: keras.Variable = _private(layer, "_embeddings")
@@ -69,12 +69,12 @@ def embedding_variable(layer: keras.layers.Embedding) -> keras.Variable | None:
 
 
 def track_variable(layer: keras.layers.Layer, variable: keras.Variable) -> None:
-    """Makes a variable that exists already one of a layer."""
+    """Make an existing variable one of a layer's."""
     _private(layer, "_track_variable")(variable)
 
 
 def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
-    """What an optimizer was made with: a variable, a schedule, or a function of the user."""
+    """Return an optimizer's learning rate: a variable, a schedule, or a function of the user."""
     return _private(optimizer, "_learning_rate")
 
 
@@ -84,12 +84,12 @@ def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Var
 
 
 def built_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """The variables that an optimizer was built for."""
+    """Return the variables that an optimizer was built for."""
     return list(_private(optimizer, "_trainable_variables"))
 
 
 def optimizer_base_class() -> Any:
-    """The class whose constructor gets every argument that an optimizer does not name."""
+    """Return the class whose constructor gets every argument that an optimizer does not name."""
     for cls in reversed(keras.optimizers.Optimizer.__mro__):
         code = getattr(vars(cls).get("__init__"), "__code__", None)
         if code is not None and "learning_rate" in code.co_varnames:
@@ -99,10 +99,10 @@ def optimizer_base_class() -> Any:
 
 @contextmanager
 def without_default_signature() -> Iterator[None]:
-    """Saves models without the signature that Keras gives to each of them.
+    """Save models without the signature that Keras gives to each of them.
 
     For a subclassed model Keras takes all features for floats, so that saving fails if one is a
-    string; and each model is traced once more for a signature that nobody asked for.
+    string; and each model is traced once more for a signature that was not requested.
     """
     layer = _private(_private_module("keras.src.backend.tensorflow.layer"), "TFLayer")
     signature = _private(layer, "_default_save_signature")
@@ -114,7 +114,7 @@ def without_default_signature() -> Iterator[None]:
 
 
 def compiled_loss(loss: Any, loss_weights: Any, output_names: Sequence[str]) -> Callable[..., Any]:
-    """What ``model.compile(loss=..., loss_weights=...)`` makes of names, lists and dictionaries.
+    """Return the loss that ``model.compile(loss=..., loss_weights=...)`` would build.
 
     Returns:
         A function of labels, outputs and sample weights (None: all the same).
@@ -127,7 +127,7 @@ def compiled_loss(loss: Any, loss_weights: Any, output_names: Sequence[str]) -> 
 def compiled_metrics(
     metrics: Any, weighted: Any, output_names: Sequence[str]
 ) -> keras.metrics.Metric:
-    """What ``model.compile(metrics=..., weighted_metrics=...)`` makes of lists or dictionaries.
+    """Return the metrics that ``model.compile(metrics=..., weighted_metrics=...)`` would build.
 
     Returns:
         A metric whose result is a dictionary with the names that ``fit`` shows.
@@ -144,7 +144,7 @@ def metric_direction(metric: keras.metrics.Metric) -> Literal["max", "min"] | No
 
 
 def compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """What the model file has given ``model.compile``; empty if it has not compiled the model."""
+    """Return the arguments of ``model.compile``; empty if the model file has not called it."""
     if not model.compiled:
         return {}
     loss, metrics = _private(model, "_compile_loss"), _private(model, "_compile_metrics")
@@ -158,7 +158,7 @@ def compile_arguments(model: keras.Model) -> dict[str, Any]:
 
 
 def handle_keras_tensors(handle: Callable[[Callable[..., Any], Any, Any], Any]) -> None:
-    """Calls a function where TensorFlow refuses Keras tensors as arguments of an operation.
+    """Call a function where TensorFlow refuses Keras tensors as arguments of an operation.
 
     Args:
         handle: gets the operation with its arguments, positional and by name; None of it means
@@ -179,7 +179,7 @@ def handle_keras_tensors(handle: Callable[[Callable[..., Any], Any, Any], Any]) 
 
 
 def public_name(operation: Callable[..., Any]) -> str:
-    """The public name of an operation of TensorFlow, without ``tf.``; "" if it has none."""
+    """Return the public name of an operation of TensorFlow, without ``tf.``; "" if it has none."""
     exported = _private_module("tensorflow.python.util.tf_export")
     return _private(exported, "get_canonical_name_for_symbol")(operation) or ""
 
@@ -188,7 +188,7 @@ def public_name(operation: Callable[..., Any]) -> str:
 
 
 def convert_with_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, translated so that it may branch on tensors."""
+    """Return the function, translated so that it may branch on tensors."""
     autograph = _private_module("tensorflow.python.autograph.core.ag_ctx")
     enabled = _private(autograph, "ControlStatusCtx")(
         status=_private(_private(autograph, "Status"), "ENABLED")
@@ -202,13 +202,13 @@ def convert_with_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def operation_seed_state() -> object:
-    """A value that changes when TensorFlow draws the seed of a new operation."""
+    """Return a value that changes when TensorFlow draws the seed of a new operation."""
     generator = _generator(_eager_context())
     return generator.getstate() if generator is not None else None
 
 
 def seed_operations(seed: int) -> Callable[[], None]:
-    """Sets the seed of new operations, and returns a function that restores the former state.
+    """Set the seed of new operations, and return a function that restores the former state.
 
     ``tf.random.set_seed`` would also drop every compiled kernel: the next training step would
     take 18 ms longer, once per task. So this function sets only the two fields.
@@ -237,7 +237,7 @@ def _generator(context: Any) -> random.Random | None:
 
 
 def dataset_lineage(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """The dataset and all datasets that it was made from."""
+    """Return the dataset and all datasets that it was made from."""
     lineage, waiting = [], [dataset]
     while waiting:
         step = waiting.pop()
@@ -247,12 +247,12 @@ def dataset_lineage(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
 
 
 def dataset_inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """The datasets that a dataset reads."""
+    """Return the datasets that a dataset reads."""
     return list(_private(dataset, "_inputs")())
 
 
 def dataset_kind(dataset: tf.data.Dataset) -> str:
-    """What a dataset does: ``Map``, ``ParallelMap``, ``Shuffle``, ``Cache``, ..."""
+    """Return the kind of a dataset: ``Map``, ``ParallelMap``, ``Shuffle``, ``Cache``, ..."""
     return type(dataset).__name__.strip("_").removesuffix("Dataset")
 
 
@@ -267,7 +267,7 @@ def has_stateful_operations(dataset: tf.data.Dataset) -> bool:
 
 
 def _operations(dataset: tf.data.Dataset) -> Iterator[tf.Operation]:
-    """Those of the functions of this dataset."""
+    """Yield the operations in the functions of this dataset."""
     for function in _private(dataset, "_functions")():
         yield from function.function.graph.get_operations()
 
@@ -287,7 +287,7 @@ def caches_to_file(dataset: tf.data.Dataset) -> bool:
 
 @contextmanager
 def dataset_functions_on_one_device() -> Iterator[None]:
-    """Within the block, the functions of datasets are marked as functions of a single device.
+    """Mark the functions of datasets as functions of a single device while the context lasts.
 
     TensorFlow then instantiates one without placing, optimizing and partitioning its graph.
     """
@@ -311,7 +311,7 @@ def dataset_functions_on_one_device() -> Iterator[None]:
 
 
 def mapped_function(dataset: tf.data.Dataset) -> Any | None:
-    """The traced function of a sequential ``.map()``; None for every other dataset.
+    """Return the traced function of a sequential ``.map()``; None for every other dataset.
 
     None also where the user asked for ``synchronous=True``.
     """
@@ -321,7 +321,7 @@ def mapped_function(dataset: tf.data.Dataset) -> Any | None:
 
 
 def run_map_in_calling_thread(dataset: Any) -> None:
-    """Makes a sequential ``.map()`` run its function in the thread that asks for the element.
+    """Make a sequential ``.map()`` run its function in the thread that asks for the element.
 
     The function is not traced again.
     """

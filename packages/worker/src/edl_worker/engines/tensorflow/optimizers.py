@@ -12,7 +12,7 @@ from edl_worker.engines.tensorflow.training.arena import Arena
 
 
 def describe_optimizers(file: ModelFile, arena: Arena) -> dict[str, Any]:
-    """The optimizer of a model file as the master takes it.
+    """Return the optimizer of a model file as the master takes it.
 
     If its own training step has several, the others are added as ``others``, each with the names
     of its ``variables``.
@@ -35,7 +35,7 @@ def describe_optimizers(file: ModelFile, arena: Arena) -> dict[str, Any]:
 def describe_optimizer(
     optimizer: keras.optimizers.Optimizer, arena: Arena, untrained: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """An optimizer as Keras serializes it, and what Keras leaves out of that.
+    """Return an optimizer as Keras serializes it, and what Keras leaves out of that.
 
     ``exclude_from_weight_decay`` is not part of the optimizer's configuration: the names of the
     excluded variables are added as ``excluded_from_weight_decay``.

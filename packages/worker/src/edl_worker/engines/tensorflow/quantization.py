@@ -34,5 +34,5 @@ def quantize(
 
 
 def dequantize(bits: tf.Tensor, precision: WirePrecision) -> tf.Tensor:
-    """Quantized numbers as float32; exact."""
+    """Return quantized numbers as float32, which is exact."""
     return tf.cast(tf.bitcast(bits, _DTYPES[precision]), tf.float32)

@@ -32,7 +32,7 @@ def import_tensorflow() -> None:
         ImportError: TensorFlow or Keras is not installed, or does not fit this machine.
     """
     _quiet_tensorflow()
-    with _without_collections(), _hidden("sklearn"):
+    with _without_collections(), _hide("sklearn"):
         import keras  # noqa: F401  (later imports find it)
         import tensorflow  # noqa: F401  (the same)
 
@@ -55,7 +55,7 @@ def _without_collections() -> Iterator[None]:
 
 
 @contextmanager
-def _hidden(package: str) -> Iterator[None]:
+def _hide(package: str) -> Iterator[None]:
     """Let imports of a package fail, unless it is imported already."""
     if package in sys.modules:
         yield

@@ -38,7 +38,7 @@ class StepProfiler:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def begin_step(self) -> None:
-        """The next step begins, so the one before has ended."""
+        """Note that the next step begins, so the one before has ended."""
         self._step += 1
         if self._done or self._step < self._first:
             return

@@ -38,7 +38,7 @@ class SizeAgnosticFunction:
             return
         self._primed = True
         specs = [open_size_spec(nest, size) for nest in nests]
-        specs += [tf.nest.map_structure(_opened, nest) for nest in open_nests]
+        specs += [tf.nest.map_structure(_open_spec, nest) for nest in open_nests]
         try:
             self._traced.get_concrete_function(*specs)
         except Exception as error:
@@ -57,13 +57,13 @@ class SizeAgnosticFunction:
         return int(self._traced.experimental_get_tracing_count())
 
 
-def _opened(value: Any) -> Any:
+def _open_spec(value: Any) -> Any:
     spec = value if isinstance(value, tf.TypeSpec) else tf.type_spec_from_value(value)
     return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 
 
 def open_size_spec(nest: Any, size: int) -> Any:
-    """The specification of a nest of tensors in which the number of elements is open."""
+    """Return the specification of a nest of tensors in which the number of elements is open."""
 
     def one(value: Any) -> Any:
         if value is None:

@@ -21,10 +21,10 @@ _TABLES = (IDS, ROWS, SEED)
 
 
 def of_model(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
-    """All numeric weights of a model, by unique name, in order; copies."""
+    """Return all numeric weights of a model, by unique name, in order; copies."""
     return {
         name: np.array(variable.numpy())
-        for name, variable in _named(model).items()
+        for name, variable in _variables_by_name(model).items()
         if "string" not in str(variable.dtype)
     }
 
@@ -88,7 +88,7 @@ def assign(model: keras.Model, values: NamedValues) -> None:
     values = _take_rows(model, values)
     wanted = {
         name: variable
-        for name, variable in _named(model).items()
+        for name, variable in _variables_by_name(model).items()
         if "string" not in str(variable.dtype) and _kind(name) not in _TABLES
     }
     pairs = variable_names.match(list(wanted), list(values.arrays))
@@ -143,7 +143,7 @@ def _kind(name: str) -> str:
     return name.rpartition("/")[2].partition("#")[0]
 
 
-def _named(model: keras.Model) -> dict[str, keras.Variable]:
+def _variables_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     variables = model.weights
     unique = variable_names.unique([variable.path for variable in variables])
     return dict(zip(unique, variables, strict=True))

@@ -19,7 +19,7 @@ _REMEDY = "Write a class with process(self, predictions, worker_id)."
 
 
 def adapt_outputs_processor(definition: Definition, caller: DefinitionCaller) -> OutputsProcessor:
-    """The method ``process`` of the processor, created once per worker.
+    """Return the method ``process`` of the processor, created once per worker.
 
     Raises:
         EdlError: MODEL_CONTRACT.

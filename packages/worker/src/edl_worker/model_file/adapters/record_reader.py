@@ -39,7 +39,7 @@ class ReaderTask:
 
 
 def adapt_record_reader(definition: Definition, caller: DefinitionCaller) -> RecordReader:
-    """Reads records with the ``read_records`` of the reader that the function returns.
+    """Read records with the ``read_records`` of the reader that the function returns.
 
     Raises:
         EdlError: MODEL_CONTRACT.
@@ -78,7 +78,7 @@ def adapt_record_reader(definition: Definition, caller: DefinitionCaller) -> Rec
 
 
 def _create(definition: Definition, uri: str) -> Any:
-    """The reader of a file."""
+    """Return the reader of a file."""
     given = {"data_origin": uri, "records_per_task": None}
     wanted = definition.parameters()
     reader = definition.value(**{name: given[name] for name in given if name in wanted})
@@ -92,7 +92,7 @@ def _records(reader: Any, uri: str, start: int, stop: int) -> Iterator[Any]:
 
 
 def _as_bytes(record: Any) -> bytes:
-    """A record as edl reads it; the fields of a row become a row of CSV."""
+    """Return a record as edl reads it; the fields of a row become a row of CSV."""
     if isinstance(record, bytes):
         return record
     if isinstance(record, str):

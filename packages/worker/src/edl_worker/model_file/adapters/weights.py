@@ -12,7 +12,7 @@ from edl_worker.model_file.errors import type_with_article
 
 
 def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict[int, float]:
-    """Class to weight, of ``class_weight``.
+    """Return the weight of each class that ``class_weight`` gives.
 
     Raises:
         EdlError: MODEL_CONTRACT.
@@ -34,6 +34,6 @@ def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict
 
 
 def adapt_value(definition: Definition, caller: DefinitionCaller) -> Any:
-    """A plain value, or what a function without parameters returns."""
+    """Return a plain value, or what a function without parameters returns."""
     value = caller.call(definition) if callable(definition.value) else definition.value
     return dict(value) if isinstance(value, Mapping) else value

@@ -73,7 +73,7 @@ class ModelDefinition(ABC):
         return self.value
 
     def modules(self) -> list[ModuleType]:
-        """The module that was named, then the zoo's module that defines the object."""
+        """Return the named module, then the zoo's module that defines the object."""
         defining = inspect.getmodule(self.code)
         modules = [self.module]
         if isinstance(getattr(defining, "__loader__", None), type(self.module.__loader__)):
@@ -82,7 +82,7 @@ class ModelDefinition(ABC):
         return modules
 
     def definitions(self) -> dict[Role, Definition]:
-        """The model file's own definitions by role: the model's before the module's."""
+        """Return the model file's own definitions by role: the model's before the module's."""
         definitions = self._own_definitions()
         for role, names in _MODULE_NAMES:
             for module, name in itertools.product(self.modules(), names):
@@ -95,10 +95,10 @@ class ModelDefinition(ABC):
 
     @abstractmethod
     def constructors(self) -> list[Definition]:
-        """The definitions that are called one after the other to create the model."""
+        """Return the definitions that are called one after the other to create the model."""
 
     def create_model(self, caller: DefinitionCaller) -> Any:
-        """The model; sets ``caller.owner`` to the object whose methods the definitions are.
+        """Return the model, and set ``caller.owner`` to the object whose methods are definitions.
 
         Raises:
             EdlError, DefinitionRaised: the model cannot be created.
@@ -112,7 +112,7 @@ class ModelDefinition(ABC):
         return keras_3_model(constructors[-1], created)
 
     def _own_definitions(self) -> dict[Role, Definition]:
-        """The definitions that the model itself has."""
+        """Return the definitions that the model itself has."""
         return {}
 
     def _is_of_module(self) -> bool:
@@ -121,7 +121,7 @@ class ModelDefinition(ABC):
 
 
 def keras_3_model(definition: Definition, value: Any) -> Any:
-    """The model of Keras 3 that a definition gives; a model of Keras 2 becomes one.
+    """Return the model of Keras 3 that a definition gives; a model of Keras 2 becomes one.
 
     Raises:
         EdlError: MODEL_CONTRACT, it is no model.
@@ -150,7 +150,7 @@ def _construct(constructor: Definition, caller: DefinitionCaller) -> Any:
 def class_definitions(
     cls: type, names_of: Mapping[Role, tuple[str, ...]]
 ) -> dict[Role, Definition]:
-    """The definitions that a class has, by role.
+    """Return the definitions that a class has, by role.
 
     Args:
         names_of: role to the names of members, the preferred one first.
@@ -166,7 +166,7 @@ def class_definitions(
 
 
 def _member_definition(role: Role, name: str, member: Any, cls: type) -> Definition:
-    """A member of a class; a plain function without ``self`` counts as a static method."""
+    """Return a member of a class; a plain function without ``self`` counts as a static method."""
     if isinstance(member, staticmethod):
         return Definition(role, name, member.__func__)
     if isinstance(member, classmethod):

@@ -21,7 +21,7 @@ FORMS: tuple[type[ModelDefinition], ...] = (
 
 
 def model_definition(name: str, value: Any, module: ModuleType) -> ModelDefinition | None:
-    """The object as a model definition; None if it has none of the forms."""
+    """Return the object as a model definition; None if it has none of the forms."""
     for form in FORMS:
         if form.accepts(value):
             return form(name, value, module)
@@ -29,7 +29,7 @@ def model_definition(name: str, value: Any, module: ModuleType) -> ModelDefiniti
 
 
 def candidates(module: ModuleType) -> Iterator[ModelDefinition]:
-    """The objects of a module that may be its model."""
+    """Yield the objects of a module that may be its model."""
     for name, value in vars(module).items():
         definition = model_definition(name, value, module)
         if definition is not None and definition.is_candidate():

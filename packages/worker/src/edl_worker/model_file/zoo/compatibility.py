@@ -29,7 +29,7 @@ class CompatibilityWarning(UserWarning):
 
 
 class CompatibilityShelf(Protocol):
-    """What a distribution provides for the model files of other times and products."""
+    """The support that a distribution adds for model files of old versions and other products."""
 
     def serve_modules(self) -> None:
         """Let imports find old modules in this process from now on."""

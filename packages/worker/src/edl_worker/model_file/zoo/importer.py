@@ -26,7 +26,7 @@ from edl_worker.model_file.zoo.module_loaders import FolderLoader, ZooModuleLoad
 
 # Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
-_MOST_SUGGESTIONS = 400
+_MAX_SUGGESTIONS = 400
 _ROOT_OF_ELASTICDL = "model_zoo"  # what files of ElasticDL call the folder, whatever its name
 
 
@@ -63,7 +63,7 @@ class ModelZoo(MetaPathFinder):
                 del sys.modules[name]
 
     def locate(self, dotted: str) -> Path | None:
-        """The file of a module, a folder without ``__init__.py``, or None."""
+        """Return the file of a module, a folder without ``__init__.py``, or None."""
         place = self.root.joinpath(*dotted.split("."))
         for candidate in (place / "__init__.py", place.with_name(place.name + ".py")):
             if candidate.is_file():
@@ -71,7 +71,7 @@ class ModelZoo(MetaPathFinder):
         return place if dotted and place.is_dir() else None
 
     def load(self, dotted: str) -> ModuleType:
-        """Imports a module of the zoo.
+        """Import a module of the zoo.
 
         Raises:
             BaseException: whatever the module raises.
@@ -81,9 +81,9 @@ class ModelZoo(MetaPathFinder):
         return importlib.import_module(f"{name}.{rest}" if rest else name)
 
     def modules(self) -> Iterator[str]:
-        """Dotted names of modules for suggestions, not complete in a very large folder."""
+        """Yield dotted names of modules for suggestions, not complete in a very large folder."""
         for count, path in enumerate(self._sources(self.root, depth=4)):
-            if count >= _MOST_SUGGESTIONS:
+            if count >= _MAX_SUGGESTIONS:
                 return
             parts = path.relative_to(self.root).with_suffix("").parts
             if parts[-1] == "__init__":
@@ -155,7 +155,7 @@ class ModelZoo(MetaPathFinder):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """``builtins.__import__`` for the module ``importer`` of the package ``package``."""
+        """Do what ``builtins.__import__`` does, for the module ``importer`` of ``package``."""
         target = self._resolve(importer, package, name, level)
         if target is None and fromlist and level == 0 and (old := _old_module(name)):
             return old
@@ -172,7 +172,7 @@ class ModelZoo(MetaPathFinder):
         return module
 
     def _resolve(self, importer: str, package: str, name: str, level: int) -> str | None:
-        """The module of the zoo, "" for the zoo itself, None for an installed module."""
+        """Return the module of the zoo, "" for the zoo itself, None for an installed module."""
         if level:
             parts = package.split(".") if package else []
             if level - 1 > len(parts):
@@ -197,7 +197,7 @@ class ModelZoo(MetaPathFinder):
 
 
 def loaded_files() -> list[Path]:
-    """The files of all modules that were imported from the open zoo."""
+    """Return the files of all modules that were imported from the open zoo."""
     loaders = [getattr(module, "__loader__", None) for module in list(sys.modules.values())]
     return [Path(it.path) for it in loaders if isinstance(it, ZooModuleLoader)]
 

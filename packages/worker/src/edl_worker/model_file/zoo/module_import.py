@@ -12,7 +12,7 @@ from edl_worker.model_file.zoo.importer import ModelZoo
 
 
 def open_zoo(model_zoo: str) -> ModelZoo:
-    """The folder of ``--model-zoo``.
+    """Return the folder of ``--model-zoo``.
 
     Raises:
         EdlError: MODEL_NOT_FOUND.
@@ -31,7 +31,7 @@ def open_zoo(model_zoo: str) -> ModelZoo:
 
 
 def import_module(zoo: ModelZoo, dotted: str) -> ModuleType:
-    """A module of the zoo.
+    """Return a module of the zoo.
 
     Raises:
         EdlError: MODEL_IMPORT, with a traceback of the user's frames.

@@ -34,7 +34,7 @@ _IMPORTS = {
 
 
 def undefined_names(values: Iterable[Any], zoo: ModelZoo) -> list[EdlError]:
-    """Errors for undefined names in functions and classes of the zoo, and in what they call.
+    """Return the undefined names in functions and classes of the zoo and in what they call.
 
     Global names that ``compatibility`` provides are put into the module, with a warning.
     """
@@ -46,7 +46,7 @@ def undefined_names(values: Iterable[Any], zoo: ModelZoo) -> list[EdlError]:
         if function.__code__ in seen:
             continue
         seen.add(function.__code__)
-        for code in _nested(function.__code__):
+        for code in _nested_code(function.__code__):
             errors.extend(_check(code, function))
         for name in sorted(_loaded_globals(function.__code__)):
             waiting.extend(_functions_of(function.__globals__.get(name), zoo))
@@ -54,7 +54,7 @@ def undefined_names(values: Iterable[Any], zoo: ModelZoo) -> list[EdlError]:
 
 
 def _functions_of(value: Any, zoo: ModelZoo) -> list[FunctionType]:
-    """The functions of a function, method, partial, class or instance that the zoo defines."""
+    """Return the zoo's functions in a function, method, partial, class or instance."""
     value = inspect.unwrap(value) if callable(value) else value
     value = getattr(value, "func", value)
     value = getattr(value, "__func__", value)
@@ -88,29 +88,29 @@ def _is_of(module_globals: dict[str, Any], zoo: ModelZoo) -> bool:
     return zoo.contains(module)
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
+def _nested_code(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _nested(constant)
+            yield from _nested_code(constant)
 
 
 def _loaded_globals(code: CodeType) -> set[str]:
     return {
         instruction.argval
-        for inner in _nested(code)
+        for inner in _nested_code(code)
         for instruction in dis.get_instructions(inner)
         if instruction.opname == "LOAD_GLOBAL"
     }
 
 
 def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
-    """Names that functions of a module declare ``global`` and set."""
+    """Return names that functions of a module declare ``global`` and set."""
     return {
         instruction.argval
         for value in module_globals.values()
         if inspect.isfunction(value) and value.__globals__ is module_globals
-        for inner in _nested(value.__code__)
+        for inner in _nested_code(value.__code__)
         for instruction in dis.get_instructions(inner)
         if instruction.opname == "STORE_GLOBAL"
     }
@@ -132,7 +132,7 @@ def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
                 if name not in reported and not _is_defined(name, function):
                     reported.add(name)
                     if not _provide_global(name, function, (code.co_filename, line)):
-                        yield _undefined(name, code, function, line)
+                        yield _undefined_error(name, code, function, line)
             case "LOAD_ATTR" | "LOAD_METHOD" if isinstance(owner, ModuleType):
                 path = f"{path}.{name}"
                 if path not in reported and not hasattr(owner, name):
@@ -153,7 +153,7 @@ def _is_defined(name: str, function: FunctionType) -> bool:
 
 
 def _provide_global(name: str, function: FunctionType, place: tuple[str, int]) -> bool:
-    """Defines a global name that the design documents use without importing it."""
+    """Define a global name that the design documents use without importing it."""
     shelf = compatibility.shelf()
     return shelf is not None and shelf.provide_global(name, function.__globals__, place)
 
@@ -163,7 +163,7 @@ def _line(instruction: dis.Instruction) -> int | None:
     return positions.lineno if positions else None
 
 
-def _undefined(name: str, code: CodeType, function: FunctionType, line: int) -> EdlError:
+def _undefined_error(name: str, code: CodeType, function: FunctionType, line: int) -> EdlError:
     near = [*code.co_varnames, *code.co_cellvars, *code.co_freevars, *function.__globals__]
     nearest = difflib.get_close_matches(name, near, n=1, cutoff=0.7)
     if name in _IMPORTS:

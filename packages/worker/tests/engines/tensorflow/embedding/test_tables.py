@@ -74,7 +74,7 @@ def step_of(
 ) -> tuple[StepResult, RowRequest]:
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     trainer.prime(batch := Batch(features, labels, size))
-    wanted = tables.wanted(batch, training=True)
+    wanted = tables.find_rows(batch, training=True)
     step = trainer.compute(batch, wanted, rows_for(wanted))
     assert trainer.traces == 1
     return step, wanted
@@ -258,7 +258,7 @@ def test_one_trace_serves_minibatches_of_any_size() -> None:
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
-        wanted = tables.wanted(batch, training=True)
+        wanted = tables.find_rows(batch, training=True)
         assert wanted.ids[0].size == 4 * size
         trainer.compute(batch, wanted, rows_for(wanted))
     assert trainer.traces == 1
@@ -287,7 +287,7 @@ def test_ids_that_cannot_be_known_before_are_refused(model: Any, problem: str) -
     ids = tf.constant([1, 2], tf.int64)
     _, tables = served(model, ids)
     with pytest.raises(EdlError, match=problem):
-        tables.wanted(Batch(ids, tf.zeros(2), 2), training=True)
+        tables.find_rows(Batch(ids, tf.zeros(2), 2), training=True)
 
 
 # --- the trained model ---------------------------------------------------------------------
@@ -352,7 +352,7 @@ def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     assert number == 0
     np.testing.assert_array_equal(begin_ids, np.arange(50))
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
-    wanted = tables.wanted(Batch(ids, labels, 2), training=True)
+    wanted = tables.find_rows(Batch(ids, labels, 2), training=True)
     assert sorted(wanted.ids[0].tolist()) == [0, 1, 2, 30, 49]
     step = trainer.compute(Batch(ids, labels, 2), wanted, [begin_rows[wanted.ids[0]]])
     assert step.loss == pytest.approx(dense.loss, rel=1e-6)
@@ -366,7 +366,7 @@ def test_ids_that_a_keras_embedding_has_no_rows_for_are_refused() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
     _, tables = served(plain, ids, threshold=1)
     with pytest.raises(ValueError, match=r"id 50 is not in \[0, 50\)"):
-        tables.wanted(Batch(ids * 50, tf.zeros((1, 1)), 1), training=True)
+        tables.find_rows(Batch(ids * 50, tf.zeros((1, 1)), 1), training=True)
 
 
 def test_small_regularized_frozen_and_tied_embeddings_stay_as_they_are() -> None:

@@ -22,7 +22,7 @@ CollectedIds = tuple[tuple[int, ...], list[tf.Tensor], list[tf.Tensor]]
 """Numbers of the lookups' tables; ids of each table that is used, in order of the tables; for
 each lookup the places of its ids among them."""
 
-_MOST_TRACES = 16
+_MAX_TRACES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class IdCollector:
         self._traces: dict[Any, _Trace] = {}
 
     def __call__(self, batch: Batch, numbers: Mapping[int, int], *, training: bool) -> CollectedIds:
-        """The ids of a minibatch.
+        """Return the ids of a minibatch.
 
         Args:
             numbers: number of the table by ``id`` of its layer.
@@ -52,7 +52,7 @@ class IdCollector:
         key = training, tuple(tf.nest.flatten(specs)), repr(tf.nest.map_structure(_none, specs))
         trace = self._traces.get(key)
         if trace is None:
-            if len(self._traces) >= _MOST_TRACES:
+            if len(self._traces) >= _MAX_TRACES:
                 self._traces.clear()
             trace = self._traces[key] = self._trace(batch, specs, numbers, training)
         flat = tf.nest.flatten(batch.features, expand_composites=True)
@@ -64,7 +64,7 @@ class IdCollector:
         self, batch: Batch, specs: Any, numbers: Mapping[int, int], training: bool
     ) -> _Trace:
         try:
-            return self._pruned(specs, numbers, training)
+            return self._prune(specs, numbers, training)
         except UnservedLookupError as error:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
@@ -81,9 +81,9 @@ class IdCollector:
             exact = tf.nest.map_structure(tf.type_spec_from_value, batch.features)
             if tf.nest.flatten(exact) == tf.nest.flatten(specs):
                 raise
-            return self._pruned(exact, numbers, training)
+            return self._prune(exact, numbers, training)
 
-    def _pruned(self, specs: Any, numbers: Mapping[int, int], training: bool) -> _Trace:
+    def _prune(self, specs: Any, numbers: Mapping[int, int], training: bool) -> _Trace:
         flat_specs = [
             tf.TensorSpec(s.shape, s.dtype) for s in tf.nest.flatten(specs, expand_composites=True)
         ]
@@ -112,13 +112,13 @@ class IdCollector:
 
         wrapped = tf.compat.v1.wrap_function(whole, flat_specs)
         feeds = wrapped.inputs[: len(flat_specs)]
-        needed = _needed(wrapped.outputs, feeds)
+        needed = _find_needed(wrapped.outputs, feeds)
         run = wrapped.prune([feeds[i] for i in needed], list(wrapped.outputs))
         return _Trace(tuple(order), run, needed)
 
 
-def _needed(outputs: list[tf.Tensor], feeds: list[tf.Tensor]) -> tuple[int, ...]:
-    """Which of the feeds the outputs depend on."""
+def _find_needed(outputs: list[tf.Tensor], feeds: list[tf.Tensor]) -> tuple[int, ...]:
+    """Return the positions of the feeds that the outputs depend on."""
     seen: set[str] = set()
     waiting = [tensor.op for tensor in outputs]
     while waiting:

@@ -31,7 +31,7 @@ class RowInitializer:
 
 
 def initial_of(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
-    """What a Keras initializer means for a row; its seed has no meaning here.
+    """Return the row initializer for a Keras initializer, whose seed is ignored.
 
     Args:
         initializer: a Keras initializer.
@@ -60,7 +60,7 @@ def initial_of(initializer: Any, dim: int, input_dim: int | None) -> RowInitiali
                 TRUNCATED_NORMAL, float(initializer.mean), float(initializer.stddev)
             )
         case kinds.VarianceScaling():
-            return _scaled(initializer, dim, input_dim)
+            return _scale(initializer, dim, input_dim)
     raise ValueError(
         f"embeddings_initializer {type(initializer).__name__} cannot make rows one by one; use "
         "zeros, ones, a constant, random_uniform, random_normal, truncated_normal, or one of the "
@@ -68,7 +68,7 @@ def initial_of(initializer: Any, dim: int, input_dim: int | None) -> RowInitiali
     )
 
 
-def _scaled(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
+def _scale(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
     fan_in, fan_out = (input_dim or dim), dim
     fan = {"fan_in": fan_in, "fan_out": fan_out}.get(initializer.mode, (fan_in + fan_out) / 2)
     variance = float(initializer.scale) / max(1.0, fan)
@@ -82,7 +82,7 @@ def _scaled(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer
 
 
 def initial_rows(initial: RowInitializer, ids: tf.Tensor, dim: int, seed: tf.Tensor) -> tf.Tensor:
-    """The initial rows of ids.
+    """Return the initial rows of ids.
 
     Args:
         ids: int64, shape (n,).
@@ -109,9 +109,9 @@ def initial_rows(initial: RowInitializer, ids: tf.Tensor, dim: int, seed: tf.Ten
 def mix(x: tf.Tensor) -> tf.Tensor:
     """Spread 64 bits over 64 bits, one to one: the last steps of SplitMix64 (Steele 2014)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = _folded(x, shift) * np.uint64(factor)
-    return _folded(x, 31)
+        x = _fold(x, shift) * np.uint64(factor)
+    return _fold(x, 31)
 
 
-def _folded(x: tf.Tensor, shift: int) -> tf.Tensor:
+def _fold(x: tf.Tensor, shift: int) -> tf.Tensor:
     return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, np.uint64(shift)))

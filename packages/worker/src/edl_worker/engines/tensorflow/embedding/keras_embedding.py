@@ -67,7 +67,7 @@ class ServedKerasEmbedding:
 
 
 def large_embeddings(model: keras.Model, threshold: int) -> list[ServedKerasEmbedding]:
-    """The layers of a model that can be served as tables with the same results.
+    """Return the layers of a model that can be served as tables with the same results.
 
     Args:
         threshold: numbers that a layer must have at least; 0: no layer has enough.

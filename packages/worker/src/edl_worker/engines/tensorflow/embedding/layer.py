@@ -109,10 +109,10 @@ class Embedding(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Any, weights: Any = None) -> Any:
-        """Rows of ids, joined where there is a combiner."""
+        """Return the rows of ids, combined if there is a combiner."""
         match inputs:
             case tf.RaggedTensor():
-                return self._ragged(inputs, weights)
+                return self._lookup_ragged(inputs, weights)
             case tf.SparseTensor():
                 return self._sparse(inputs, weights)
         ids = tf.cast(inputs, tf.int64)
@@ -123,7 +123,7 @@ class Embedding(keras.layers.Layer):
         if self.mask_zero:
             factors *= tf.cast(tf.not_equal(ids, 0), rows.dtype)
         total = tf.reduce_sum(rows * factors[..., None], axis=-2)
-        return self._normalized(total, tf.reduce_sum(self._divisor_terms(factors), axis=-1))
+        return self._normalize(total, tf.reduce_sum(self._divisor_terms(factors), axis=-1))
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         if not self.mask_zero or self.combiner or isinstance(inputs, tf.SparseTensor):
@@ -244,7 +244,7 @@ class Embedding(keras.layers.Layer):
     # --- lookups ---------------------------------------------------------------------------
 
     def _rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """Rows of shape ``ids.shape + (output_dim,)``, in the dtype that the layer computes in."""
+        """Return rows of shape ``ids.shape + (output_dim,)``, in the layer's compute dtype."""
         stage = lookup_stages.current()
         if self.is_served and stage is not None:
             rows = stage.lookup(self, ids, self.output_dim)
@@ -275,7 +275,7 @@ class Embedding(keras.layers.Layer):
 
     # --- combiners -------------------------------------------------------------------------
 
-    def _ragged(self, inputs: tf.RaggedTensor, weights: Any) -> Any:
+    def _lookup_ragged(self, inputs: tf.RaggedTensor, weights: Any) -> Any:
         ids = tf.cast(inputs, tf.int64)
         if self.combiner is None:
             return ids.with_flat_values(self._rows(ids.flat_values))
@@ -283,7 +283,7 @@ class Embedding(keras.layers.Layer):
         while isinstance(inner.values, tf.RaggedTensor):
             inner = inner.values
         flat_weights = weights.flat_values if isinstance(weights, tf.RaggedTensor) else weights
-        joined = self._combined(inner.values, inner.value_rowids(), inner.nrows(), flat_weights)
+        joined = self._combine(inner.values, inner.value_rowids(), inner.nrows(), flat_weights)
         if ids.ragged_rank == 1:
             joined.set_shape([inputs.shape[0], self.output_dim])
             return joined
@@ -293,7 +293,7 @@ class Embedding(keras.layers.Layer):
         if self.combiner is None:
             raise ValueError(f"layer {self.name}: sparse inputs need a combiner")
         flat_weights = weights.values if isinstance(weights, tf.SparseTensor) else weights
-        joined = self._combined(
+        joined = self._combine(
             tf.cast(inputs.values, tf.int64),
             inputs.indices[:, 0],
             inputs.dense_shape[0],
@@ -302,23 +302,23 @@ class Embedding(keras.layers.Layer):
         joined.set_shape([inputs.shape[0], self.output_dim])
         return joined
 
-    def _combined(
+    def _combine(
         self, ids: tf.Tensor, examples: tf.Tensor, n: tf.Tensor, weights: Any
     ) -> tf.Tensor:
-        """The rows of each example combined: shape (n, output_dim)."""
+        """Return the rows of each example combined: shape (n, output_dim)."""
         rows = self._rows(ids)
         factors = tf.ones_like(ids, rows.dtype) if weights is None else tf.cast(weights, rows.dtype)
         if self.mask_zero:
             factors *= tf.cast(tf.not_equal(ids, 0), rows.dtype)
         total = tf.math.unsorted_segment_sum(rows * factors[:, None], examples, n)
         counted = tf.math.unsorted_segment_sum(self._divisor_terms(factors), examples, n)
-        return self._normalized(total, counted)
+        return self._normalize(total, counted)
 
     def _divisor_terms(self, factors: tf.Tensor) -> tf.Tensor:
-        """What each id adds to the number that its example's sum is divided by."""
+        """Return what each id adds to the divisor of its example's sum."""
         return tf.square(factors) if self.combiner == "sqrtn" else factors
 
-    def _normalized(self, total: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
+    def _normalize(self, total: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
         if self.combiner == "sum":
             return total
         by = tf.sqrt(counted) if self.combiner == "sqrtn" else counted
@@ -326,7 +326,7 @@ class Embedding(keras.layers.Layer):
 
 
 def _with_innermost(ragged: tf.RaggedTensor, rows: tf.Tensor) -> Any:
-    """A ragged tensor whose innermost ragged dimension has been replaced by rows."""
+    """Return a ragged tensor whose innermost ragged dimension has been replaced by rows."""
     if not isinstance(ragged.values, tf.RaggedTensor):
         return rows
     return ragged.with_values(_with_innermost(ragged.values, rows))

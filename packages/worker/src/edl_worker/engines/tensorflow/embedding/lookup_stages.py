@@ -20,10 +20,10 @@ from edl_worker.engines.tensorflow.embedding.row_gather import gather_rows
 
 
 class LookupStage(Protocol):
-    """What lookups do now."""
+    """The way in which lookups find rows at present."""
 
     def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
-        """Rows of shape ``ids.shape + (dim,)`` for int64 ids of any shape."""
+        """Return rows of shape ``ids.shape + (dim,)`` for int64 ids of any shape."""
         ...
 
 
@@ -35,14 +35,14 @@ _now = threading.local()
 
 
 def current() -> LookupStage | None:
-    """The stage that this thread is in; None outside of a traced step."""
+    """Return the stage that this thread is in; None outside of a traced step."""
     stage: LookupStage | None = getattr(_now, "stage", None)
     return stage
 
 
 @contextmanager
 def in_stage(stage: LookupStage | None) -> Iterator[None]:
-    """Lookups of this thread go to a stage."""
+    """Direct the lookups of this thread to a stage while the context lasts."""
     before = current()
     _now.stage = stage
     try:
@@ -55,7 +55,7 @@ _serving = threading.local()
 
 
 class LayerPurpose(Enum):
-    """What layers are built for that belong to a job; they make no rows of their own."""
+    """The purpose of layers built for a job; they create no rows of their own."""
 
     TRAINING = auto()
     """Rows are the parameter plane's; those of a trained model are what it begins with."""
@@ -64,14 +64,14 @@ class LayerPurpose(Enum):
 
 
 def layer_purpose() -> LayerPurpose | None:
-    """What layers are built for now; None outside of jobs."""
+    """Return the purpose for which layers are being built; None outside of jobs."""
     now: LayerPurpose | None = getattr(_serving, "purpose", None)
     return now
 
 
 @contextmanager
 def layers_for(what: LayerPurpose) -> Iterator[None]:
-    """Layers that are built inside belong to a job."""
+    """Build layers for a job while the context lasts."""
     before = layer_purpose()
     _serving.purpose = what
     try:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 
 def sort_positions(at: npt.NDArray[np.int32], rows: int) -> npt.NDArray[np.int32]:
-    """Places as ``gather_rows`` takes them: as they came, the order that sorts them, sorted.
+    """Return positions as ``gather_rows`` takes them: unsorted, their sort order, sorted.
 
     Args:
         at: for each id of a lookup, which row it has; shape (n,).
@@ -31,7 +31,7 @@ def sort_positions(at: npt.NDArray[np.int32], rows: int) -> npt.NDArray[np.int32
 
 
 def gather_rows(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """The rows at these places.
+    """Return the rows at these positions.
 
     Args:
         rows: shape (rows, dim).

@@ -113,7 +113,7 @@ class EmbeddingTables:
         )
 
     def describe(self) -> list[TableDescription]:
-        """The tables for ``ModelDescription.tables``."""
+        """Return the tables for ``ModelDescription.tables``."""
         return [
             TableDescription(
                 name=table.name,
@@ -129,7 +129,7 @@ class EmbeddingTables:
         ]
 
     def initial_rows(self) -> Iterator[tuple[int, IdArray, RowArray]]:
-        """Initial rows that differ from the initializer: table number, ids (n,), rows (n, dim)."""
+        """Yield initial rows that the initializer does not give: table, ids (n,), rows (n, dim)."""
         for number, table in enumerate(self.tables):
             if isinstance(table.owner, ServedKerasEmbedding):
                 values = table.owner.variable.numpy()
@@ -138,7 +138,7 @@ class EmbeddingTables:
                 yield number, *table.owner.initial_table
 
     def initial_rows_of(self, wanted: RowRequest) -> list[tf.Tensor]:
-        """The rows that a minibatch needs, as before training: (ids, dim) for each table."""
+        """Return the rows that a minibatch needs, as before training: (ids, dim) for each table."""
         found = []
         for table, ids in zip(self.tables, wanted.ids, strict=True):
             if isinstance(table.owner, ServedKerasEmbedding):
@@ -150,8 +150,8 @@ class EmbeddingTables:
 
     # --- minibatches -----------------------------------------------------------------------
 
-    def wanted(self, batch: Batch, *, training: bool) -> RowRequest:
-        """The rows that a minibatch needs.
+    def find_rows(self, batch: Batch, *, training: bool) -> RowRequest:
+        """Return the rows that a minibatch needs.
 
         Raises:
             EdlError: they cannot be known before the model runs, or are too many.
@@ -181,7 +181,7 @@ class EmbeddingTables:
         return RowRequest(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
 
     def specs(self, wanted: RowRequest) -> tuple[Any, Any]:
-        """Specifications of rows and places for any minibatch with such lookups."""
+        """Return the specifications of rows and positions for any minibatch with such lookups."""
         rows = [tf.TensorSpec([None, table.dim], tf.float32) for table in self.tables]
         return rows, [tf.TensorSpec([None], tf.int32) for _ in wanted.at]
 
@@ -204,7 +204,7 @@ class EmbeddingTables:
                     )
 
     def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.ServeRows:
-        """The stage of a step that computes with rows."""
+        """Return a context in which a step computes with rows."""
         own = [rows[number] for number in wanted_tables]
         return lookup_stages.ServeRows(own, at, _sole_lookups(wanted_tables))
 
@@ -212,7 +212,7 @@ class EmbeddingTables:
 
     @contextmanager
     def stored_rows(self, scan: Scan) -> Iterator[None]:
-        """Within this context the layers store all rows, so that the model needs no master."""
+        """Store all rows in the layers while the context lasts: the model then needs no master."""
         for number, table in enumerate(self.tables):
             ids, rows = scan(number)
             if isinstance(table.owner, ServedKerasEmbedding):
@@ -233,7 +233,7 @@ class EmbeddingTables:
 
 
 def _sole_lookups(tables: Sequence[int]) -> list[bool]:
-    """For each lookup, given the number of its table, whether it is the only one there."""
+    """Return for each lookup, given as its table's number, whether its table has no other."""
     return [tables.count(number) == 1 for number in tables]
 
 

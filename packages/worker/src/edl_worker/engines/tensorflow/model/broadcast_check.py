@@ -24,7 +24,7 @@ are not symmetric to the labels 0 and 1, which would then look alike."""
 
 
 def broadcast_shapes(measure: Measure, labels: Any, outputs: Any) -> dict[str, str]:
-    """Finds what compares each label with each output.
+    """Find what compares each label with each output.
 
     Args:
         measure: a loss, or metrics.
@@ -41,7 +41,7 @@ def broadcast_shapes(measure: Measure, labels: Any, outputs: Any) -> dict[str, s
     for position, (label, output) in enumerate(zip(flat_labels, flat_outputs, strict=True)):
         if _may_broadcast(label, output):
             shapes = f"labels {_shape(label)} and outputs {_shape(output)}"
-            for name in _unpaired(measure, labels, outputs, position):
+            for name in _find_unpaired(measure, labels, outputs, position):
                 found.setdefault(name, shapes)
     return found
 
@@ -58,8 +58,8 @@ def _shape(tensor: tf.Tensor) -> str:
     return str(("n", *tensor.shape[1:])).replace("'", "")
 
 
-def _unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set[str]:
-    """Names of the values that depend on a label, but not on which example it belongs to.
+def _find_unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set[str]:
+    """Return the names of the values that depend on a label, but not on which example it has.
 
     Left out are those that labels of the outputs' shape would not change.
     """
@@ -82,7 +82,7 @@ def _unpaired(measure: Measure, labels: Any, outputs: Any, position: int) -> set
 def _trials(
     measure: Measure, labels: Any, outputs: Any, position: int, low: float, high: float
 ) -> list[dict[str, float]]:
-    """Values for the outputs' labels; for those swapped; all 0; and of the outputs' shape."""
+    """Return values for labels as they are, swapped, all 0, and in the shape of the outputs."""
     made_outputs = tf.nest.map_structure(lambda each: _two_valued(each, low, high), outputs)
     made_labels = [_two_valued(each, 0.0, 1.0) for each in tf.nest.flatten(labels)]
     label, shape = made_labels[position], tf.nest.flatten(made_outputs)[position].shape
@@ -95,7 +95,7 @@ def _trials(
 
 
 def _two_valued(tensor: tf.Tensor, low: float, high: float) -> tf.Tensor:
-    """Three examples of the shape and dtype of a tensor's: one low, two high."""
+    """Return three examples of the shape and dtype of a tensor's: one low, two high."""
     shape = tensor.shape[1:]
     return tf.cast(tf.stack([tf.fill(shape, value) for value in (low, high, high)]), tensor.dtype)
 

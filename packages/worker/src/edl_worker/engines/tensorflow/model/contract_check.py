@@ -22,7 +22,7 @@ def check_model_file(
     sample: Sequence[bytes] = (),
     columns: Sequence[str] | None = None,
 ) -> list[EdlError]:
-    """All errors of a model file; empty if it can be used.
+    """Return all errors of a model file; empty if it can be used.
 
     Args:
         purpose: what the job would do.

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from edl_worker.core.batch import Batch
-from edl_worker.engines.tensorflow.model.custom_steps import StepError, packed, unwrapped
+from edl_worker.engines.tensorflow.model.custom_steps import StepError, pack_minibatch, unwrap_step
 from edl_worker.engines.tensorflow.model.metrics import MetricStates, sources_of, spread
 from edl_worker.model_file.errors import type_with_article
 
@@ -47,7 +47,7 @@ class CustomEvaluation:
         return found
 
     def _trace(self, features: Any, labels: Any, weights: Any) -> dict[str, Any]:
-        logs = unwrapped(self.model, "test_step")(packed(features, labels, weights))
+        logs = unwrap_step(self.model, "test_step")(pack_minibatch(features, labels, weights))
         if not isinstance(logs, dict):
             raise StepError(f"returns {type_with_article(logs)}", "Return a dictionary of numbers.")
         return logs
@@ -96,9 +96,9 @@ class CustomEvaluationMetrics:
             metric.reset_state()
 
     def add(self, batch: Batch, infer: Callable[[Batch], Any] | None = None) -> None:
-        """Adds a minibatch."""
+        """Add a minibatch."""
         logs = self._definition.step(batch.features, batch.labels, batch.weights)
-        known = self._measured()
+        known = self._read_metrics()
         for name, value in logs.items():
             if name not in known:
                 for part, number in spread(name, value).items():
@@ -106,7 +106,7 @@ class CustomEvaluationMetrics:
                     self._means[part] = total + number * batch.size, weight + batch.size
 
     def states(self) -> MetricStates:
-        """States to report; those of several tasks are added elementwise."""
+        """Return the states to report; those of several tasks are added elementwise."""
         means = [
             (_MEAN + name, [np.array(total), np.array(weight)])
             for name, (total, weight) in self._means.items()
@@ -119,7 +119,7 @@ class CustomEvaluationMetrics:
         ]
 
     def load(self, states: Sequence[tuple[str, Sequence[np.ndarray]]]) -> None:
-        """Replaces the state by ``states``, usually the sum over all tasks."""
+        """Replace the state by ``states``, usually the sum over all tasks."""
         metrics = self._definition.model.metrics
         for name, values in states:
             if name.startswith(_MEAN):
@@ -131,11 +131,11 @@ class CustomEvaluationMetrics:
                 variable.assign(np.reshape(value, variable.shape).astype(variable.dtype))
 
     def result(self) -> dict[str, float]:
-        """Values by name."""
+        """Return the values by name."""
         means = {name: total / weight for name, (total, weight) in self._means.items() if weight}
-        return {**self._measured(), **means}
+        return {**self._read_metrics(), **means}
 
-    def _measured(self) -> dict[str, float]:
+    def _read_metrics(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, value in self._definition.model.get_metrics_result().items():
             found.update(spread(name, value))

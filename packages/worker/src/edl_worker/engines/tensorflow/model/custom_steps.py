@@ -116,7 +116,7 @@ class CustomTrainStep:
     def gradients(
         self, features: Any, labels: Any, weights: Any, variables: Sequence[keras.Variable]
     ) -> tuple[Any, list[Any]]:
-        """The loss of a minibatch and the gradient of each variable; nothing is updated.
+        """Return the loss of a minibatch and the gradient of each variable; nothing is updated.
 
         It is to be traced.
 
@@ -126,7 +126,7 @@ class CustomTrainStep:
         Raises:
             StepError: the step cannot be distributed.
         """
-        with _noted(variables) as updates:
+        with _record_updates(variables) as updates:
             logs = self._run(features, labels, weights)
         found: dict[int, Any] = {}
         known = {id(variable) for variable in variables}
@@ -156,13 +156,13 @@ class CustomTrainStep:
         return list({id(each): each for each in found if isinstance(each, kind)}.values())
 
     def run(self, features: Any, labels: Any, weights: Any) -> Any:
-        """Run the step as it is, updates included; returns the loss. It is to be traced."""
+        """Run the step as it is, updates included, and return the loss; this is to be traced."""
         return loss_of(self._run(features, labels, weights))
 
     def _by_optimizer(
         self, updates: Sequence[_Update]
     ) -> tuple[keras.optimizers.Optimizer, tuple[FurtherOptimizer, ...]]:
-        """The first optimizer, and the others with what they update.
+        """Return the first optimizer, and the others with what they update.
 
         Optimizers that are alike are one, unless they clip the norm of all that they update.
 
@@ -185,18 +185,18 @@ class CustomTrainStep:
     def _run(self, features: Any, labels: Any, weights: Any) -> Any:
         for metric in self.model.metrics:
             metric.reset_state()  # what the step returns is about this minibatch
-        return unwrapped(self.model, "train_step")(packed(features, labels, weights))
+        return unwrap_step(self.model, "train_step")(pack_minibatch(features, labels, weights))
 
 
-def packed(features: Any, labels: Any, weights: Any) -> Any:
-    """What ``fit`` gives a step: what the dataset function yields."""
+def pack_minibatch(features: Any, labels: Any, weights: Any) -> Any:
+    """Pack a minibatch as ``fit`` passes it to a step and as the dataset function yields it."""
     if labels is None:
         return features
     return (features, labels) if weights is None else (features, labels, weights)
 
 
-def unwrapped(model: keras.Model, name: str) -> Callable[[Any], Any]:
-    """A step of the model without a ``tf.function`` around it, which would hide gradients."""
+def unwrap_step(model: keras.Model, name: str) -> Callable[[Any], Any]:
+    """Return a step of the model without its ``tf.function``, which would hide gradients."""
     if name in vars(model):
         step: Callable[[Any], Any] = vars(model)[name]
         return cast(Callable[[Any], Any], getattr(step, "python_function", step))
@@ -205,7 +205,7 @@ def unwrapped(model: keras.Model, name: str) -> Callable[[Any], Any]:
 
 
 def loss_of(logs: Any) -> Any:
-    """The loss that a step returns: ``loss``, or the sum of what is called a loss."""
+    """Return the loss that a step returns: ``loss``, or the sum of what is called a loss."""
     if not isinstance(logs, Mapping):
         raise StepError(f"returns {type_with_article(logs)}", 'Return a dictionary: {"loss": ...}.')
     losses = [logs["loss"]] if "loss" in logs else [v for k, v in logs.items() if "loss" in k]
@@ -215,8 +215,8 @@ def loss_of(logs: Any) -> Any:
 
 
 @contextmanager
-def _noted(variables: Sequence[keras.Variable]) -> Iterator[list[_Update]]:
-    """Optimizers note what they are given, and trainable variables refuse to be assigned."""
+def _record_updates(variables: Sequence[keras.Variable]) -> Iterator[list[_Update]]:
+    """Record what optimizers are given, and refuse assignments to trainable variables."""
     updates: list[_Update] = []
 
     def apply(optimizer: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
@@ -226,7 +226,7 @@ def _noted(variables: Sequence[keras.Variable]) -> Iterator[list[_Update]]:
 
     paths = {id(variable.value): variable.path for variable in variables}
 
-    def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    def guard(method: Callable[..., Any]) -> Callable[..., Any]:
         def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
             if id(self) in paths:
                 raise StepError(
@@ -239,15 +239,15 @@ def _noted(variables: Sequence[keras.Variable]) -> Iterator[list[_Update]]:
         return assign
 
     with ExitStack() as replaced:
-        replaced.enter_context(_replaced(keras.optimizers.Optimizer, "apply", apply))
+        replaced.enter_context(_replace_method(keras.optimizers.Optimizer, "apply", apply))
         owner = type(variables[0].value)
         for name in ("assign", "assign_add", "assign_sub"):
-            replaced.enter_context(_replaced(owner, name, guarded(getattr(owner, name))))
+            replaced.enter_context(_replace_method(owner, name, guard(getattr(owner, name))))
         yield updates
 
 
 @contextmanager
-def _replaced(owner: type, name: str, method: Callable[..., Any]) -> Iterator[None]:
+def _replace_method(owner: type, name: str, method: Callable[..., Any]) -> Iterator[None]:
     own = vars(owner).get(name)
     setattr(owner, name, method)
     try:
@@ -260,7 +260,7 @@ def _replaced(owner: type, name: str, method: Callable[..., Any]) -> Iterator[No
 
 
 def _kind(optimizer: keras.optimizers.Optimizer) -> str:
-    """The same text for optimizers that may be one."""
+    """Return a text that is equal for optimizers that can be combined into one."""
     with tf.init_scope():  # the values of the options can be read out there
         config = keras.optimizers.serialize(optimizer)["config"]
     alone = id(optimizer) if optimizer.global_clipnorm else None

@@ -53,7 +53,7 @@ class LossFunction:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinitions:
-    """What an evaluation measures in addition to the loss.
+    """The metrics of an evaluation, in addition to the loss.
 
     Attributes:
         keras_metrics: Keras metrics by name.
@@ -113,5 +113,5 @@ class ModelFileDescription:
     record_readers: tuple[RecordReader, ...] = ()
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
-        """A MODEL_CONTRACT error; its place is the model's unless another one is given."""
+        """Return a MODEL_CONTRACT error; its place is the model's unless another one is given."""
         return EdlError(ErrorCode.MODEL_CONTRACT, what, where=place or self.place, remedy=remedy)

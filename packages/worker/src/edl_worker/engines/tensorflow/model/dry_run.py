@@ -35,7 +35,7 @@ class TrialSample:
     size: int
 
     def part(self, records: slice) -> tuple[Any, Any]:
-        """Labels and outputs of some of the records."""
+        """Return labels and outputs of some of the records."""
         labels, outputs = tf.nest.map_structure(
             lambda tensor: tensor[records], (self.labels, self.outputs)
         )
@@ -64,7 +64,7 @@ class DryRun:
         self._weigh = weigh
 
     def trace_forward(self, batch: Batch) -> Any:
-        """Creates the model's variables with their initial values.
+        """Create the model's variables with their initial values.
 
         Returns:
             The specifications (shape and dtype) of the outputs.
@@ -93,7 +93,7 @@ class DryRun:
         ) from failures[0]
 
     def build_parts(self) -> None:
-        """Checks that a model that is never called itself has all its variables.
+        """Check that a model that is never called itself has all its variables.
 
         Raises:
             EdlError: a layer has not been built.
@@ -110,7 +110,7 @@ class DryRun:
         model.built = True
 
     def trace_step(self, batch: Batch) -> None:
-        """Traces the forward pass, the loss and the gradients.
+        """Trace the forward pass, the loss and the gradients.
 
         Raises:
             EdlError: the loss raised, or does not depend on the model.
@@ -144,7 +144,7 @@ class DryRun:
             )
 
     def trace_train_step(self, batch: Batch, step: CustomTrainStep, *, local: bool) -> None:
-        """Traces the model's own training step.
+        """Trace the model's own training step.
 
         Args:
             local: workers run it as it is, with local steps.
@@ -154,14 +154,14 @@ class DryRun:
         """
         variables = self._description.model.trainable_variables
 
-        def traced(features: Any, labels: Any, weights: Any) -> Any:
+        def run_step(features: Any, labels: Any, weights: Any) -> Any:
             weights = self._weigh(labels, weights)
             if local:
                 return step.run(features, labels, weights)
             return step.gradients(features, labels, weights, variables)
 
-        with self._explained("train_step"):
-            tf.function(traced, autograph=False).get_concrete_function(
+        with self._explain_errors("train_step"):
+            tf.function(run_step, autograph=False).get_concrete_function(
                 _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
             )
             if step.optimizer is None:
@@ -170,16 +170,16 @@ class DryRun:
                 check_supported(each, "train_step", self._description.place)
 
     def try_evaluation_step(self, batch: Batch, evaluation: CustomEvaluation) -> None:
-        """Runs the model's own evaluation step.
+        """Run the model's own evaluation step.
 
         Raises:
             EdlError: the step raised, or its states do not add up.
         """
-        with self._explained("test_step"):
+        with self._explain_errors("test_step"):
             evaluation.check_sums(batch)
 
     @contextmanager
-    def _explained(self, step: str) -> Iterator[None]:
+    def _explain_errors(self, step: str) -> Iterator[None]:
         name = f"{type(self._description.model).__name__}.{step}"
         try:
             yield
@@ -191,7 +191,7 @@ class DryRun:
             raise self._error(error, f"{name} raised") from error
 
     def sample(self, batch: Batch, outputs: Any) -> TrialSample:
-        """Some records for the trials of loss and metrics.
+        """Return some records for the trials of loss and metrics.
 
         Args:
             outputs: what ``trace_forward`` returned.
@@ -221,7 +221,7 @@ class DryRun:
         return "sum" if doubled and single != 0 else "mean"
 
     def check_loss_pairs(self, sample: TrialSample) -> None:
-        """Checks that the loss compares each output with its own label only.
+        """Check that the loss compares each output with its own label only.
 
         Raises:
             EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
@@ -235,7 +235,7 @@ class DryRun:
         self._check_pairs(measure, sample, loss.place)
 
     def check_metric_pairs(self, sample: TrialSample) -> None:
-        """Checks that functions among the metrics compare each output with its own label only.
+        """Check that functions among the metrics compare each output with its own label only.
 
         Raises:
             EdlError: SHAPE_MISMATCH, labels and outputs are broadcast against each other.
@@ -288,7 +288,7 @@ class DryRun:
             )
 
     def try_metrics(self, metrics: MetricComputation, sample: TrialSample) -> None:
-        """Creates the state of the metrics and checks that their states add up.
+        """Create the state of the metrics and check that their states add up.
 
         Raises:
             EdlError: a metric raised, or its states do not add up.
@@ -327,7 +327,7 @@ class DryRun:
 
 
 def _twice(sample: TrialSample) -> Any:
-    """Outputs and labels of the same examples twice."""
+    """Return outputs and labels in which each example occurs twice."""
     return tf.nest.map_structure(
         lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
     )
@@ -341,7 +341,7 @@ def _specs(nest: Any) -> Any:
 
 
 def _made_up(spec: Any, rows: int) -> tf.Tensor:
-    """Numbers in [0, 1) in the shape of an output for ``rows`` records."""
+    """Return numbers in [0, 1) in the shape of an output for ``rows`` records."""
     shape = [rows, *(size or 1 for size in spec.shape[1:])]
     values = tf.random.stateless_uniform(shape, seed=(1, 2))
     return tf.cast(values, spec.dtype)

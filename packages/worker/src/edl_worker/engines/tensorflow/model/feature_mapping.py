@@ -49,7 +49,7 @@ class FeatureMapper:
             return []
 
     def possible_layouts(self, features: Any) -> list[FeatureLayout]:
-        """Layouts in which the model may take these features, the most likely one first.
+        """Return layouts in which the model may take these features, the most likely one first.
 
         A model with symbolic inputs needs no layout; it gets ``UNCHANGED``, which is not used.
         """
@@ -70,7 +70,7 @@ class FeatureMapper:
         return [FeatureLayout.UNCHANGED]
 
     def use(self, layout: FeatureLayout) -> None:
-        """Uses this layout for a subclassed model from now on."""
+        """Use this layout for a subclassed model from now on."""
         self._layout = layout
 
     def __call__(self, features: Any, training: bool) -> Any:
@@ -101,7 +101,7 @@ class FeatureMapper:
         ]
 
     def _in_order(self, features: Any, inputs: list[Any]) -> list[tuple[str, Any]]:
-        """Name and tensor for each input."""
+        """Return the name and tensor of each input."""
         names = [model_input.name for model_input in inputs]
         if self._keys is not None and isinstance(features, Mapping):
             if len(self._keys) != len(inputs):
@@ -132,7 +132,7 @@ class FeatureMapper:
         return list(zip(names, flat, strict=True))
 
     def _fit(self, name: str, value: Any, model_input: Any) -> Any:
-        """The value with the dtype of its input and, if there are columns, its shape."""
+        """Return the value with the dtype of its input and, if there are columns, its shape."""
         wanted = tuple(model_input.shape[1:])
         if self._keys is not None and None not in wanted:
             found = value.shape[1:]
@@ -175,7 +175,7 @@ def _ranks_agree(found: Any, wanted: Sequence[int | None]) -> bool:
 
 
 def _call_parameters(model: keras.Model) -> list[str]:
-    """Names of the tensors that ``call`` takes."""
+    """Return the names of the tensors that ``call`` takes."""
     try:
         parameters = inspect.signature(model.call).parameters.values()
     except (TypeError, ValueError):
@@ -190,7 +190,7 @@ def _call_parameters(model: keras.Model) -> list[str]:
 
 
 def _use_of_first_parameter(model: keras.Model) -> Literal["keys", "positions", "unknown"]:
-    """How the code of ``call`` uses its first parameter: by keys or by positions."""
+    """Return how the code of ``call`` uses its first parameter: by keys or by positions."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(type(model).call)))
     except (TypeError, OSError, SyntaxError):
@@ -207,7 +207,7 @@ def _use_of_first_parameter(model: keras.Model) -> Literal["keys", "positions", 
 
 
 def _use_of(node: ast.AST, name: str) -> Literal["keys", "positions", "unknown"]:
-    """How one node of the code uses the variable ``name``."""
+    """Return how one node of the code uses the variable ``name``."""
     match node:
         case ast.Subscript(value=ast.Name(id=used), slice=ast.Constant(value=key)) if used == name:
             return "keys" if isinstance(key, str) else "positions"

@@ -128,7 +128,7 @@ def load_model_file(
     purpose: Mode = Mode.TRAINING,
     seed: int | None = None,
 ) -> ModelFile:
-    """Finds the model, creates it with its optimizer, and checks the model-file contract.
+    """Find the model, create it with its optimizer, and check the model-file contract.
 
     The variables of a model have the same paths whenever it is loaded, also the second time in
     one process.
@@ -152,7 +152,7 @@ def describe_model_file(
     purpose: Mode,
     seed: int | None,
 ) -> ModelFileDescription:
-    """The strict description of a model file of any form.
+    """Return the strict description of a model file of any form.
 
     The arguments and errors are those of ``load_model_file``.
     """
@@ -180,7 +180,7 @@ def describe_model_file(
         for role, definition in _compiled_definitions(keras_model, file).items():
             if role in _USED[purpose]:
                 used.setdefault(role, definition)
-    missing = _missing(model, used, _needed(keras_model, purpose))
+    missing = _missing(model, used, _required_roles(keras_model, purpose))
     if keras_model is not None and has_custom_train_step(keras_model):
         missing = [_not_compiled(model, keras_model, error) for error in missing]
     errors.prepend(missing)
@@ -190,7 +190,7 @@ def describe_model_file(
 def _definitions(
     zoo: ModelZoo, model: ModelDefinition, reference: ModelReference, errors: ErrorCollector
 ) -> dict[Role, Definition]:
-    """The definitions by role: the model file's own, or what an option names instead."""
+    """Return the definitions by role: the model file's own, or what an option names instead."""
     definitions = model.definitions()
     if reference.input_fn and reference.dataset_fn:
         errors.add(
@@ -214,7 +214,7 @@ def _definitions(
 
 
 def _compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definition]:
-    """The definitions that a model has because the model file compiles it, by role.
+    """Return the definitions that a model has because the model file compiles it, by role.
 
     Args:
         file: the model file, for messages.
@@ -227,8 +227,8 @@ def _compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definitio
     }
 
 
-def _unlabelled(model: keras.Model | None) -> frozenset[Mode]:
-    """The modes in which the input function need not yield labels."""
+def _modes_without_labels(model: keras.Model | None) -> frozenset[Mode]:
+    """Return the modes in which the input function need not yield labels."""
     modes = {Mode.PREDICTION}
     if model is not None and has_custom_train_step(model):
         modes.add(Mode.TRAINING)
@@ -237,8 +237,8 @@ def _unlabelled(model: keras.Model | None) -> frozenset[Mode]:
     return frozenset(modes)
 
 
-def _needed(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
-    """The roles that a job cannot do without; a model's own steps may do without loss."""
+def _required_roles(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
+    """Return the roles that a job cannot do without; a model's own steps may do without loss."""
     needed = _REQUIRED[purpose]
     if model is None:
         return needed
@@ -268,7 +268,7 @@ def _missing(
 
 
 def _not_compiled(model: ModelDefinition, keras_model: keras.Model, missing: EdlError) -> EdlError:
-    """The error for an optimizer that is missing, though the model has some for its own step."""
+    """Return the error for a missing optimizer, though the model has some for its own step."""
     own = [
         name
         for name, value in vars(keras_model).items()
@@ -287,14 +287,14 @@ def _not_compiled(model: ModelDefinition, keras_model: keras.Model, missing: Edl
 
 
 def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> list[EdlError]:
-    """Errors for values of ``--params`` that nothing takes."""
+    """Return errors for values of ``--params`` that nothing takes."""
     if any(constructor.has_var_keywords() for constructor in model.constructors()):
         return []  # **kwargs gets what is unclaimed, and may still refuse it
     return [caller.unknown_parameter(name) for name in caller.unclaimed_params()]
 
 
 def _output_names(model: keras.Model | None) -> tuple[str, ...]:
-    """The names of a model's outputs; empty if only a call can show them."""
+    """Return the names of a model's outputs; empty if only a call can show them."""
     names = tuple(getattr(model, "output_names", None) or ())
     if model is not None and names and isinstance(model.output, Mapping):
         return tuple(model.output)  # Keras prefers the keys to the names of the layers
@@ -308,38 +308,38 @@ def _describe(
     caller: DefinitionCaller,
     errors: ErrorCollector,
 ) -> ModelFileDescription:
-    """The strict description.
+    """Return the strict description.
 
     Raises:
         ContractErrors: all errors that were found.
     """
 
-    def adapted(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
+    def adapt(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
         return errors.attempt(adapter, used[role], caller, *more) if role in used else None
 
     outputs = _output_names(keras_model)
-    optimizer = adapted("optimizer", adapt_optimizer)
-    loss_weights = adapted("loss_weights", adapt_value)
-    loss = adapted("loss", adapt_loss, loss_weights, outputs)
-    metrics = adapted("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
-    weighted = adapted("weighted_metrics", partial(add_weighted_metrics, metrics), outputs)
-    class_weight = adapted("class_weight", adapt_class_weight)
-    callbacks = adapted("callbacks", adapt_callbacks)
-    rate = adapted("callbacks", rate_of_callbacks, callbacks or ())
+    optimizer = adapt("optimizer", adapt_optimizer)
+    loss_weights = adapt("loss_weights", adapt_value)
+    loss = adapt("loss", adapt_loss, loss_weights, outputs)
+    metrics = adapt("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
+    weighted = adapt("weighted_metrics", partial(add_weighted_metrics, metrics), outputs)
+    class_weight = adapt("class_weight", adapt_class_weight)
+    callbacks = adapt("callbacks", adapt_callbacks)
+    rate = adapt("callbacks", rate_of_callbacks, callbacks or ())
     if rate is None:
-        rate = adapted("learning_rate_scheduler", adapt_version_schedule)
+        rate = adapt("learning_rate_scheduler", adapt_version_schedule)
     if rate is not None and optimizer is not None:
         optimizer.learning_rate = rate
-    outputs_processor = adapted("outputs_processor", adapt_outputs_processor)
-    record_reader = adapted("custom_data_reader", adapt_record_reader)
-    feature_columns = adapted("feature_columns", adapt_columns)
-    label_columns = adapted("label_columns", adapt_columns)
-    pipeline = adapted(
+    outputs_processor = adapt("outputs_processor", adapt_outputs_processor)
+    record_reader = adapt("custom_data_reader", adapt_record_reader)
+    feature_columns = adapt("feature_columns", adapt_columns)
+    label_columns = adapt("label_columns", adapt_columns)
+    pipeline = adapt(
         "input",
         partial(
             adapt_input_function,
             columns=(feature_columns, label_columns),
-            unlabelled=_unlabelled(keras_model),
+            unlabelled=_modes_without_labels(keras_model),
         ),
     )
     errors.raise_if_any()
@@ -363,7 +363,7 @@ def _describe(
 
 
 def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:
-    """The description with the steps that the model defines itself, ready to run.
+    """Return the description with the steps that the model defines itself, ready to run.
 
     Raises:
         ContractErrors: the model cannot be compiled, or what is measured is said twice.

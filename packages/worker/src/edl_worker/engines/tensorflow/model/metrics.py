@@ -62,7 +62,7 @@ class MetricComputation:
         return (*loss, *names, *self._value_names)
 
     def shown_name(self, metric: str, name: str) -> str:
-        """The name under which a value is reported.
+        """Return the name under which a value is reported.
 
         Args:
             metric: name of the Keras metric that gives the value.
@@ -112,7 +112,7 @@ class MetricComputation:
         return self._keras
 
     def prepare(self, labels: Any, outputs: Any) -> None:
-        """Creates the variables of the Keras metrics and learns the names of the other metrics.
+        """Create the variables of the Keras metrics and learn the names of the other metrics.
 
         Args:
             labels: of some records.
@@ -141,7 +141,7 @@ class MetricComputation:
         self.check_names()
 
     def check_additive(self, labels: Any, outputs: Any, halves: Any) -> None:
-        """Checks that the states of the user's own metric classes add up.
+        """Check that the states of the user's own metric classes add up.
 
         Args:
             halves: two pairs of (labels, outputs) that make up the whole.
@@ -164,7 +164,7 @@ class MetricComputation:
     def update(
         self, states: dict[str, list[Any]], labels: Any, outputs: Any, weights: Any = None
     ) -> _Means:
-        """The means of a batch; replaces the Keras metrics' values in ``states``.
+        """Return the means of a batch, and replace the Keras metrics' values in ``states``.
 
         Raises:
             EdlError: a metric raised.
@@ -237,18 +237,18 @@ class EvaluationMetrics:
         self._means: dict[str, tuple[float, float]] = {}
 
     def add(self, batch: Batch, infer: Callable[[Batch], Any]) -> None:
-        """Adds a minibatch, whose outputs ``infer`` computes."""
+        """Add a minibatch, whose outputs ``infer`` computes."""
         self.update(batch.labels, infer(batch), batch.weights)
 
     def update(self, labels: Any, outputs: Any, weights: Any = None) -> None:
-        """Adds a minibatch; the loss and weighted metrics count its sample weights."""
+        """Add a minibatch; the loss and weighted metrics count its sample weights."""
         means = self._definition.update(self._variables, labels, outputs, weights)
         for name, (total, weight) in means.items():
             before = self._means.get(name, (0.0, 0.0))
             self._means[name] = (before[0] + float(total), before[1] + float(weight))
 
     def states(self) -> MetricStates:
-        """States to report; those of several tasks are added elementwise."""
+        """Return the states to report; those of several tasks are added elementwise."""
         means = [
             (name, [np.array(total), np.array(weight)])
             for name, (total, weight) in self._means.items()
@@ -261,7 +261,7 @@ class EvaluationMetrics:
         return [*means, *variables]
 
     def load(self, states: Sequence[tuple[str, Sequence[np.ndarray]]]) -> None:
-        """Replaces the state by ``states``, usually the sum over all tasks."""
+        """Replace the state by ``states``, usually the sum over all tasks."""
         self._means = {}
         for name, values in states:
             metric = self._definition.keras_metrics.get(name)
@@ -275,7 +275,7 @@ class EvaluationMetrics:
                 ]
 
     def result(self) -> dict[str, float]:
-        """Values by name; a metric with several values has ``name/part`` for each."""
+        """Return the values by name; a metric with several values has ``name/part`` for each."""
         values: dict[str, float] = {
             name: total / weight if weight else float("nan")
             for name, (total, weight) in self._means.items()
@@ -295,7 +295,7 @@ class EvaluationMetrics:
 
 
 def _mean(value: Any, size: Any) -> tuple[Any, Any]:
-    """Total and weight of a batch: a scalar counts for each sample, a tensor for each element."""
+    """Return the total and weight of a batch: scalars count per sample, tensors per element."""
     if isinstance(value, tuple | list) and len(value) == 2:
         value = value[0]  # tf.compat.v1.metrics: (value, update_op)
     tensor = tf.cast(tf.convert_to_tensor(value), tf.float64)
@@ -310,7 +310,7 @@ def _is_compiled(metric: keras.metrics.Metric) -> bool:
 
 
 def _names(name: str, metric: keras.metrics.Metric) -> list[str]:
-    """Names of the values of a metric, as far as they are known."""
+    """Return the names of the values of a metric, as far as they are known."""
     if not _is_compiled(metric):
         return [name]
     return list(_values(name, metric)) if metric.built else []
@@ -319,7 +319,7 @@ def _names(name: str, metric: keras.metrics.Metric) -> list[str]:
 def sources_of(
     names: Iterable[str], metric: keras.metrics.Metric
 ) -> dict[str, keras.metrics.Metric | None]:
-    """Name of each value of a metric to the part of it that gives the value."""
+    """Return by name the part of a metric that gives each of its values."""
     metric = getattr(metric, "metric", metric)  # of one output
     if not _is_compiled(metric):
         return dict.fromkeys(names, metric)
@@ -341,7 +341,7 @@ def _values(name: str, metric: keras.metrics.Metric) -> dict[str, float]:
 
 
 def spread(name: str, value: Any) -> dict[str, float]:
-    """The numbers of a value by name: ``name/part`` for each of several."""
+    """Return the numbers of a value by name: ``name/part`` for each of several."""
     if isinstance(value, Mapping):
         parts = [spread(f"{name}/{key}", inner) for key, inner in value.items()]
         return {key: number for part in parts for key, number in part.items()}

@@ -17,7 +17,7 @@ from edl_worker.engines.tensorflow.model.custom_evaluation import (
 from edl_worker.engines.tensorflow.model.custom_steps import (
     has_custom_predict_step,
     overrides,
-    unwrapped,
+    unwrap_step,
 )
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
 from edl_worker.engines.tensorflow.model.dry_run import DryRun
@@ -33,7 +33,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _not_converted(method: _Method) -> _Method:
-    """Excludes edl's own code from the AutoGraph of the caller's ``tf.function``."""
+    """Exclude edl's own code from the AutoGraph of the caller's ``tf.function``."""
     unconverted: _Method = tf.autograph.experimental.do_not_convert(method)
     return unconverted
 
@@ -50,7 +50,7 @@ class ModelFile:
     """
 
     def __init__(self, description: ModelFileDescription) -> None:
-        """Prepares to call the functions of a model file.
+        """Prepare to call the functions of a model file.
 
         Raises:
             ContractErrors: a metric has a name that is taken.
@@ -131,7 +131,7 @@ class ModelFile:
         skip: int = 0,
         columns: Sequence[str] | None = None,
     ) -> Iterator[Batch]:
-        """The minibatches of one task, the same ones for the same records and seed.
+        """Return the minibatches of one task, the same ones for the same records and seed.
 
         Close the iterator (``.close()``) if you leave it before its end.
 
@@ -154,7 +154,7 @@ class ModelFile:
         return bool(self._description.record_readers)
 
     def blocks(self, uri: str, start: int, stop: int, read: Blocks) -> Blocks:
-        """How to read some records: the model file's own reader of data, if it has one.
+        """Return a reader of some records: the model file's own, if it has one.
 
         Args:
             uri: file of the records ``start`` to ``stop``.
@@ -164,27 +164,27 @@ class ModelFile:
         return read if own is None else lambda: own(uri, start, stop)
 
     def process_outputs(self, outputs: Any, worker_id: int) -> None:
-        """Gives the outputs of a minibatch to the model file's ``PredictionOutputsProcessor``."""
+        """Give the outputs of a minibatch to the model file's ``PredictionOutputsProcessor``."""
         for process in self._description.outputs_processors:
             process(outputs, worker_id)
 
     @_not_converted
     def call(self, features: Any, training: bool) -> Any:
-        """The model's outputs; may be traced."""
+        """Return the model's outputs; may be traced."""
         with compatibility.removed_names_provided():
             return self._description.feature_mapper(features, training)
 
     @_not_converted
     def predict(self, features: Any) -> Any:
-        """What the model predicts: its outputs, or what its own ``predict_step`` makes of them."""
+        """Return the model's predictions: its outputs, or those of its own ``predict_step``."""
         if not has_custom_predict_step(self.model):
             return self.call(features, training=False)
         with compatibility.removed_names_provided():
-            return unwrapped(self.model, "predict_step")(features)
+            return unwrap_step(self.model, "predict_step")(features)
 
     @_not_converted
     def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
-        """The loss of a minibatch, a floating scalar; may be traced.
+        """Return the loss of a minibatch, a floating scalar; may be traced.
 
         It is the model file's loss only and does not include ``model.losses`` (regularizers).
 
@@ -203,7 +203,7 @@ class ModelFile:
 
     @_not_converted
     def training_weights(self, labels: Any, weights: Any) -> Any:
-        """How much each example counts in training: its own weight, or that of its class.
+        """Return how much each example counts in training: its own weight, or that of its class.
 
         Raises:
             EdlError: MODEL_CONTRACT, there are both, or several outputs.
@@ -243,13 +243,13 @@ class ModelFile:
             raise ContractErrors(errors)
 
     def new_metrics(self) -> EvaluationMetrics | CustomEvaluationMetrics:
-        """Metrics that have counted nothing yet; call ``build`` first."""
+        """Return metrics that have counted nothing yet; call ``build`` first."""
         if self._custom_evaluation is not None:
             return CustomEvaluationMetrics(self._custom_evaluation)
         return EvaluationMetrics(self._metrics)
 
     def build(self, batch: Batch, *, local: bool = False) -> None:
-        """Creates all variables and tries every function of the model file; trains nothing.
+        """Create all variables and try every function of the model file; train nothing.
 
         Args:
             batch: any minibatch.

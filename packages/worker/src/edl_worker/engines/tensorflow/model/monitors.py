@@ -41,10 +41,10 @@ def resolve_monitors(
         if monitored.startswith("val_"):
             name = _name_in_epochs(name, sources)
             each.monitor = f"val_{name}"
-        known = name in sources if monitored.startswith("val_") else name in _ALWAYS
+        known = name in sources if monitored.startswith("val_") else name in _EPOCH_VALUES
         kind = type(each).__name__
         if not known:
-            choice = sorted({*_ALWAYS, *(f"val_{source}" for source in sources)})
+            choice = sorted({*_EPOCH_VALUES, *(f"val_{source}" for source in sources)})
             what = f"{kind} monitors {monitored!r}, which no epoch reports"
             remedy = f"Monitor one of {', '.join(choice)}."
             remedy += "" if sources else " Others need --validation-data."
@@ -60,11 +60,11 @@ def resolve_monitors(
     return errors
 
 
-_ALWAYS = ("loss", "learning_rate")
+_EPOCH_VALUES = ("loss", "learning_rate")
 
 
 def _name_in_epochs(name: str, sources: MetricSources) -> str:
-    """The name of the value that ``name`` means, as Keras names metrics; itself if unknown."""
+    """Return the name of the value that ``name`` means to Keras; the same name if unknown."""
     if name in sources:
         return name
     by_class = [
@@ -81,7 +81,7 @@ def _is_accuracy(name: str, metric: keras.metrics.Metric | None) -> bool:
 
 
 def _direction(name: str, metric: keras.metrics.Metric | None) -> str | None:
-    if name in _ALWAYS or name.endswith("_loss"):
+    if name in _EPOCH_VALUES or name.endswith("_loss"):
         return "min"
     found = metric_direction(metric) if metric is not None else None
     if found is None and name.endswith(_RISING):

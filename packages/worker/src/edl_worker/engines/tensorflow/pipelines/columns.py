@@ -26,7 +26,7 @@ class Column:
 def shape_features(
     features: Mapping[str, Any], columns: Sequence[Column], where: str
 ) -> dict[str, tf.Tensor]:
-    """The columns' features with their dtype and shape.
+    """Return the columns' features with their dtype and shape.
 
     Raises:
         EdlError: SHAPE_MISMATCH.
@@ -52,7 +52,7 @@ def shape_features(
 
 
 def shape_labels(labels: Any, columns: Sequence[Column], where: str) -> Any:
-    """Labels with the columns' dtype and shape; a nest of them when there are several columns.
+    """Return labels with the columns' dtype and shape; a nest of them if there are several.
 
     A column of shape (1,) is one number per record. Its labels may have shape (batch,) or
     (batch, 1) and keep it, because losses treat the two differently.

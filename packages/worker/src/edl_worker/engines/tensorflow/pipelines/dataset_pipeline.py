@@ -26,7 +26,7 @@ from edl_worker.engines.tensorflow.pipelines.map_execution import (
     maps_in_calling_thread,
 )
 from edl_worker.engines.tensorflow.pipelines.own_batches import yields_batches
-from edl_worker.engines.tensorflow.pipelines.random_state import RandomDrawDetector, seeded
+from edl_worker.engines.tensorflow.pipelines.random_state import RandomDrawDetector, seed_generators
 from edl_worker.engines.tensorflow.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.errors import message_of, type_with_article, user_code_error
@@ -40,14 +40,14 @@ _PREFETCHED = 2
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """What a ``dataset_fn(dataset, mode, metadata)`` gets to know about its records."""
+    """The metadata of the records for a ``dataset_fn(dataset, mode, metadata)``."""
 
     column_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _PipelineKey:
-    """What the pipeline of a task depends on, apart from records and seed."""
+    """The key of a task's pipeline: what it depends on, apart from records and seed."""
 
     mode: Mode
     minibatch_size: int
@@ -88,7 +88,7 @@ class DatasetPipeline:
         return self._function.definition.place
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
-        """The minibatches of a task; see ``InputPipeline``."""
+        """Yield the minibatches of a task; see ``InputPipeline``."""
         with self._source() as source:
             source.blocks = request.blocks
             dataset = self._minibatches(source, request)
@@ -115,7 +115,7 @@ class DatasetPipeline:
         with self._lock:
             source = self._idle.pop() if self._idle else None
         if source is None:
-            with seeded(0):
+            with seed_generators(0):
                 source = _Source()
         try:
             yield source
@@ -129,7 +129,7 @@ class DatasetPipeline:
             return source.pipelines[key]
         with (
             compatibility.removed_names_provided(),
-            seeded(request.seed),
+            seed_generators(request.seed),
             _without_shuffles(request.mode),
             maps_in_calling_thread(),
             functions_on_one_device(),
@@ -173,7 +173,7 @@ class DatasetPipeline:
     def _in_row_form(
         self, source: tf.data.Dataset, mode: Mode, columns: tuple[str, ...]
     ) -> tf.data.Dataset:
-        """What the function returns for the first form of rows that it can work with."""
+        """Return the function's dataset for the first form of rows that it accepts."""
         metadata = RecordMetadata(columns)
         forms = [self._row_form] if self._row_form is not None else row_forms(columns)
         kept: tuple[RowForm, Any] | None = None
@@ -194,7 +194,7 @@ class DatasetPipeline:
         return dataset
 
     def _check(self, dataset: Any, mode: Mode) -> None:
-        """Refuses what would break the count of records or the order of predictions."""
+        """Refuse what would break the count of records or the order of predictions."""
         if not isinstance(dataset, tf.data.Dataset):
             raise self._function.definition.error(
                 f"returned {type_with_article(dataset)}, not a tf.data.Dataset",
@@ -240,7 +240,7 @@ class DatasetPipeline:
                 )
 
     def _record_error(self, error: Exception, reading: tfdata.ErrorRelay) -> EdlError:
-        """The error to report when reading failed or a record does not fit the function."""
+        """Return the error to report when reading failed or a record does not fit the function."""
         if reading.error is not None:
             return reading_error(reading.error)
         definition = self._function.definition
@@ -276,9 +276,9 @@ def _batch(element: Any, mode: Mode) -> Batch:
 
 @contextmanager
 def _without_shuffles(mode: Mode) -> Iterator[None]:
-    """Ignores ``.shuffle()`` in a prediction, which has to keep the order of the records.
+    """Ignore ``.shuffle()`` in a prediction, which has to keep the order of the records.
 
-    Use it under the lock of ``seeded``, like everything that builds pipelines.
+    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
     """
     if mode != Mode.PREDICTION:
         yield

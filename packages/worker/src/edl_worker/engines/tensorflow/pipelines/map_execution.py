@@ -39,9 +39,9 @@ _CONTROL_FLOW = frozenset(
 
 @contextmanager
 def maps_in_calling_thread() -> Iterator[None]:
-    """Within the block, sequential maps are built to run in the calling thread.
+    """Build sequential maps to run in the calling thread while the context lasts.
 
-    Use it under the lock of ``seeded``, like everything that builds pipelines.
+    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
     """
     original = tf.data.Dataset.map
 
@@ -64,10 +64,10 @@ def maps_in_calling_thread() -> Iterator[None]:
 
 @contextmanager
 def functions_on_one_device() -> Iterator[None]:
-    """Within the block, the functions of datasets are built for the only device there is.
+    """Build the functions of datasets for the only device there is while the context lasts.
 
     They stay as they are where a worker has several devices, since a function may use any of them.
-    Use it under the lock of ``seeded``, like everything that builds pipelines.
+    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
     """
     with ExitStack() as stack:
         if len(tf.config.list_logical_devices()) == 1:

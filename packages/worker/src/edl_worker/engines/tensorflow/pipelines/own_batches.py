@@ -41,7 +41,7 @@ def yields_batches(dataset: tf.data.Dataset) -> bool:
 
 
 def _shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
-    """Shapes of the parts of an element, as far as they have one."""
+    """Return the shapes of the parts of an element, as far as they have one."""
     parts: list[Any] = tf.nest.flatten(dataset.element_spec)
     return [part.shape for part in parts if hasattr(part, "shape")]
 

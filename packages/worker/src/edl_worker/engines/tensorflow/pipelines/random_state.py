@@ -39,8 +39,8 @@ class RandomDrawDetector:
 
 
 @contextmanager
-def seeded(*seed: int) -> Iterator[None]:
-    """Runs the block with all global generators in a state that depends on ``seed`` only.
+def seed_generators(*seed: int) -> Iterator[None]:
+    """Run the block with all global generators in a state that depends on ``seed`` only.
 
     The former state of the generators is restored afterwards. What TensorFlow builds in the
     block (``dataset.shuffle``, random operations in ``dataset.map``) keeps the seeds it drew.
@@ -61,7 +61,7 @@ def seeded(*seed: int) -> Iterator[None]:
 
 
 def seed_globally(seed: int) -> None:
-    """Seeds the global generators without a later restore, for the initial values of a model."""
+    """Seed the global generators without a later restore, for the initial values of a model."""
     with _lock:
         random.seed(seed)
         np.random.seed(seed % 2**32)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch, Blocks
 from edl_worker.engines.tensorflow.pipelines.columns import Column, shape_features, shape_labels
-from edl_worker.engines.tensorflow.pipelines.random_state import seeded
+from edl_worker.engines.tensorflow.pipelines.random_state import seed_generators
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
@@ -77,8 +77,8 @@ class RecordsPipeline:
         return self._function.definition.place
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
-        """The minibatches of a task; see ``InputPipeline``."""
-        return _prefetched(lambda: self._batches(request))
+        """Return the minibatches of a task; see ``InputPipeline``."""
+        return _prefetch(lambda: self._batches(request))
 
     def _batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         decode = _decoder(request.columns)
@@ -125,7 +125,7 @@ class RecordsPipeline:
         return Batch(tensors["features"], tensors["labels"], len(rows), tensors["weights"])
 
     def _result(self, rows: list[FeatureRecord], request: MinibatchRequest, index: int) -> Any:
-        """What the function returns.
+        """Return the result of the function.
 
         Files of ElasticDL parse the records themselves: a function that cannot use dictionaries
         and can use serialized records gets these from then on.
@@ -146,7 +146,7 @@ class RecordsPipeline:
 
     def _call(self, records: Sequence[Any], request: MinibatchRequest, index: int) -> Any:
         # Every minibatch has its own seed, so that skipped ones do not change the others.
-        with compatibility.removed_names_provided(), seeded(request.seed, index):
+        with compatibility.removed_names_provided(), seed_generators(request.seed, index):
             return self._function(records=records, mode=request.mode)
 
     def _parts(self, result: Any, mode: Mode) -> tuple[Any, Any, Any]:
@@ -267,8 +267,8 @@ class _Failure:
 _END = object()
 
 
-def _prefetched(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
-    """Runs an iterator in a thread, at most ``_PREFETCHED`` elements ahead.
+def _prefetch(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+    """Run an iterator in a thread, at most ``_PREFETCHED`` elements ahead.
 
     The thread ends with the iterator, also if the iterator is closed before its end.
     """

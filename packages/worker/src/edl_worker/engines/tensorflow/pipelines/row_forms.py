@@ -11,7 +11,7 @@ RowForm = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 def row_forms(columns: Sequence[str]) -> list[RowForm]:
-    """What to make of a dataset of records before the function gets it, the usual form first.
+    """Return the forms in which the function may take a dataset of records, the usual one first.
 
     Files of ElasticDL take a row as a vector of its fields (``record[0]``).
 

@@ -62,21 +62,21 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
         if dtype not in DTYPES:
             if not trainable and "float" not in dtype:
                 continue  # counters, lookup tables, seeds
-            raise _unsupported(
+            raise _unsupported_error(
                 name,
                 f"has dtype {dtype}; parameters are served as {' or '.join(DTYPES)}",
                 "Keep the variable in float32: with mixed precision only the computation "
                 'is in half precision (dtype policy "mixed_float16" or "mixed_bfloat16").',
             )
         if trainable and getattr(variable, "constraint", None) is not None:
-            raise _unsupported(
+            raise _unsupported_error(
                 name,
                 f"has the constraint {type(variable.constraint).__name__}, "
                 "which updates on the master would not keep",
                 "Remove the constraint, or express it as a regularizer or in the layer's call.",
             )
         if trainable and getattr(variable, "overwrite_with_gradient", False):
-            raise _unsupported(
+            raise _unsupported_error(
                 name, "is overwritten with its gradient", "Remove the float8 quantization."
             )
         weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
@@ -90,7 +90,7 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
     return weights
 
 
-def _unsupported(name: str, what: str, remedy: str) -> EdlError:
+def _unsupported_error(name: str, what: str, remedy: str) -> EdlError:
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"variable {name} {what}",

@@ -57,7 +57,7 @@ class GradientStep:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
         open_nests: tuple[Any, ...] = ()
         if self._tables is not None:
-            wanted = self._tables.wanted(batch, training=True)
+            wanted = self._tables.find_rows(batch, training=True)
             self._lookups = wanted.tables
             open_nests = self._tables.specs(wanted)
         inputs = batch.features, batch.labels, batch.weights
@@ -66,7 +66,7 @@ class GradientStep:
     def compute(
         self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
     ) -> StepResult:
-        """The gradient of the loss of a minibatch at the present values; nothing else changes.
+        """Return the gradient of a minibatch's loss at the present values; nothing else changes.
 
         Args:
             batch: the minibatch.
@@ -106,7 +106,7 @@ class GradientStep:
             loss, found = self._file.custom_train_step.gradients(
                 features, labels, weights, variables
             )
-            modified = _modified(graph, state)
+            modified = _find_modified(graph, state)
             each = iter(found)
             gradients = [[next(each) for _ in group] for group in self._trainable]
             row_gradients: list[tf.Tensor] = []
@@ -117,7 +117,7 @@ class GradientStep:
                     loss = training_loss(self._file, features, labels, weights)
             if self._tables is not None:
                 self._tables.check_step(graph)
-            modified = _modified(graph, state)
+            modified = _find_modified(graph, state)
             values = [[w.variable.value for w in group] for group in self._trainable]
             gradients, row_gradients = tape.gradient(
                 loss, (values, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -156,8 +156,8 @@ def training_loss(file: ModelFile, features: Any, labels: Any, weights: Any) -> 
     return loss
 
 
-def _modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
-    """Names of the weights that the operations traced so far may modify."""
+def _find_modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
+    """Return the names of the weights that the operations traced so far may modify."""
     handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
     found = set()
     for operation in graph.get_operations():

@@ -46,7 +46,7 @@ class WireValues:
         }
 
     def read(self) -> list[tf.Tensor]:
-        """A copy of the present values, one flat tensor for each group of the arena."""
+        """Return a copy of the present values, one flat tensor for each group of the arena."""
         return list(self._read())
 
     def assign(
@@ -62,7 +62,7 @@ class WireValues:
         self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
 
     def quantize(self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor]) -> Sequence[Any]:
-        """Gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
+        """Return gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
 
         Args:
             gradient: of the trainable groups.
@@ -76,7 +76,7 @@ class WireValues:
     def select(
         self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor], quantized: Sequence[Any]
     ) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor], WirePrecision]:
-        """The gradients to send and their precision: float32 if 16 bits would overflow.
+        """Return the gradients to send and their precision: float32 if 16 bits would overflow.
 
         Args:
             gradient: of the trainable groups.
@@ -111,12 +111,12 @@ class WireValues:
 
 
 def flatten(tensors: Sequence[Any]) -> tf.Tensor:
-    """Tensors as one; sparse gradients of embeddings become dense here."""
+    """Return tensors as one; sparse gradients of embeddings become dense here."""
     return tf.concat([tf.reshape(tf.convert_to_tensor(t), [-1]) for t in tensors], 0)
 
 
 def memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:
-    """The memory of eager tensors, copied only from a device that has its own."""
+    """Return the memory of eager tensors, copied only from a device that has its own."""
     return tuple(
         memoryview(tensor if "CPU" in tensor.backing_device else tensor.numpy()).cast("B")
         for tensor in tensors

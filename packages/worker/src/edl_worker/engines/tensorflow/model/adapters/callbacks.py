@@ -32,7 +32,7 @@ _BATCH_HOOKS = (
 
 
 def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbacks:
-    """The callbacks of ``callbacks``, a list or a function that returns one.
+    """Return the callbacks of ``callbacks``, a list or a function that returns one.
 
     Raises:
         EdlError: MODEL_CONTRACT, one of them cannot be called between epochs.

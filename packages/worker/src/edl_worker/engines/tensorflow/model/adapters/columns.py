@@ -14,7 +14,7 @@ from edl_worker.model_file.errors import type_with_article
 
 
 def adapt_columns(definition: Definition, caller: DefinitionCaller) -> tuple[Column, ...]:
-    """The columns of ``feature_columns`` or ``label_columns``.
+    """Return the columns of ``feature_columns`` or ``label_columns``.
 
     Raises:
         EdlError: MODEL_CONTRACT, if one is not a ``tf.feature_column.numeric_column``.

@@ -20,7 +20,7 @@ def adapt_input_function(
     columns: tuple[tuple[Column, ...] | None, tuple[Column, ...] | None],
     unlabelled: frozenset[Mode],
 ) -> InputPipeline:
-    """The pipeline that runs an input function.
+    """Return the pipeline that runs an input function.
 
     Args:
         columns: feature columns and label columns; None if the model file has none.

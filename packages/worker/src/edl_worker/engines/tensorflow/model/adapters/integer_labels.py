@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def with_wide_labels(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that gets int64 labels if it raises for int32 ones and takes these."""
+    """Return a function that gets int64 labels if it raises for int32 ones and takes these."""
     takes_wide = False
 
     def call(*, labels: Any, **given: Any) -> Any:

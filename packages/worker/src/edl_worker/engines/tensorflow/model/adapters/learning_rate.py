@@ -21,7 +21,7 @@ _KERAS_SCHEDULE = (
 def rate_of_callbacks(
     definition: Definition, caller: DefinitionCaller, callbacks: Callbacks
 ) -> Any:
-    """The learning rate that callbacks of ElasticDL ask for; None without such a callback.
+    """Return the learning rate that callbacks of ElasticDL ask for; None without such a callback.
 
     Raises:
         EdlError: MODEL_CONTRACT.
@@ -39,7 +39,7 @@ def rate_of_callbacks(
 
 
 def without_schedulers(callbacks: Callbacks) -> Callbacks:
-    """The callbacks that are to be called: those of ElasticDL have no hook."""
+    """Return the callbacks to call, without those of ElasticDL, which have no hook."""
     return tuple(each for each in callbacks if not _is_of_elasticdl(each))
 
 
@@ -49,7 +49,7 @@ def _is_of_elasticdl(callback: keras.callbacks.Callback) -> bool:
 
 
 def adapt_version_schedule(definition: Definition, caller: DefinitionCaller) -> Any:
-    """The learning rate of a function ``learning_rate_scheduler(model_version)``.
+    """Return the learning rate of a function ``learning_rate_scheduler(model_version)``.
 
     Raises:
         EdlError: MODEL_CONTRACT.

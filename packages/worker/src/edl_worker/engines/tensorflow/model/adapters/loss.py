@@ -27,7 +27,7 @@ def adapt_loss(
     loss_weights: Any = None,
     output_names: Sequence[str] = (),
 ) -> LossFunction:
-    """The loss as a function of ``outputs``, ``labels`` and ``weights``.
+    """Return the loss as a function of ``outputs``, ``labels`` and ``weights``.
 
     Args:
         loss_weights: what each of several losses counts, as in ``model.compile``.
@@ -95,7 +95,7 @@ def _loss_function(
 def _keras_loss(
     written: Definition, value: Any, loss_weights: Any, output_names: Sequence[str]
 ) -> LossFunction:
-    """A loss that ``model.compile`` would take, which has the same value there."""
+    """Return a loss that ``model.compile`` would take, which has the same value there."""
     for each in keras.tree.flatten(value):
         if not isinstance(each, str) or each.lower() in _BY_SHAPE:
             continue

@@ -25,14 +25,14 @@ RENAMED_LOSS = "metric_loss"
 
 
 def no_metrics() -> MetricDefinitions:
-    """The metrics of a model file that defines none."""
+    """Return the metrics of a model file that defines none."""
     return MetricDefinitions({}, _values_of({}), ())
 
 
 def adapt_metrics(
     definition: Definition, caller: DefinitionCaller, output_names: Sequence[str] = ()
 ) -> MetricDefinitions:
-    """The metrics that ``eval_metrics_fn``, ``metrics`` or ``create_metrics`` defines.
+    """Return the metrics that ``eval_metrics_fn``, ``metrics`` or ``create_metrics`` defines.
 
     Args:
         output_names: of the model; empty if it has none.
@@ -40,10 +40,10 @@ def adapt_metrics(
     Raises:
         EdlError: MODEL_CONTRACT.
     """
-    return replace(_adapted(definition, caller, output_names), place=definition.place)
+    return replace(_adapt(definition, caller, output_names), place=definition.place)
 
 
-def _adapted(
+def _adapt(
     definition: Definition, caller: DefinitionCaller, output_names: Sequence[str]
 ) -> MetricDefinitions:
     value = definition.value
@@ -55,7 +55,7 @@ def _adapted(
             optional=("outputs", "labels", "mode"),
             params=caller.params,
         )
-        return MetricDefinitions({}, with_wide_labels(_checked(bound)), (), is_computed=True)
+        return MetricDefinitions({}, with_wide_labels(_check_values(bound)), (), is_computed=True)
     if callable(value):
         value = caller.call(definition)
     if is_by_output(value):
@@ -65,7 +65,7 @@ def _adapted(
     if isinstance(value, str):
         value = [value]
     if isinstance(value, list | tuple) or _is_of_compile(value, output_names):
-        metric = _compiled(definition, value, None, output_names)
+        metric = _compile(definition, value, None, output_names)
         compiled = {"metrics": value}
         return MetricDefinitions({AS_IN_KERAS: metric}, _values_of({}), (), compiled)
     return _metrics_by_name(definition, value)
@@ -85,7 +85,7 @@ def add_weighted_metrics(
     caller: DefinitionCaller,
     output_names: Sequence[str] = (),
 ) -> MetricDefinitions:
-    """The metrics and those of ``weighted_metrics``, to which sample weights apply.
+    """Return the metrics and those of ``weighted_metrics``, to which sample weights apply.
 
     Raises:
         EdlError: MODEL_CONTRACT.
@@ -94,7 +94,7 @@ def add_weighted_metrics(
     if isinstance(value, str):
         value = [value]
     listed = metrics.for_compile if AS_IN_KERAS in metrics.keras_metrics else {}
-    metric = _compiled(definition, listed.get("metrics"), value, output_names)
+    metric = _compile(definition, listed.get("metrics"), value, output_names)
     return replace(
         metrics,
         keras_metrics={**metrics.keras_metrics, AS_IN_KERAS: metric},
@@ -103,10 +103,10 @@ def add_weighted_metrics(
     )
 
 
-def _compiled(
+def _compile(
     definition: Definition, metrics: Any, weighted: Any, output_names: Sequence[str]
 ) -> keras.metrics.Metric:
-    """Metrics that ``model.compile`` would take, which have the same values there."""
+    """Return metrics that ``model.compile`` would take, which have the same values there."""
     for each in keras.tree.flatten(metrics if weighted is None else weighted):
         if isinstance(each, str) and each.lower() not in _BY_SHAPE:
             _by_name(definition, each)
@@ -131,7 +131,7 @@ def _computes_batch_values(definition: Definition) -> bool:
     )
 
 
-def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
+def _check_values(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
     def batch_values(*, outputs: Any, labels: Any) -> Mapping[str, Any]:
         values = bound(outputs=outputs, labels=labels, mode=Mode.EVALUATION)
         if values is None:
@@ -147,7 +147,7 @@ def _checked(bound: BoundFunction) -> Callable[..., Mapping[str, Any]]:
 
 
 def _with_renamed_loss(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Values with another name for one called ``loss``, which edl measures itself.
+    """Return values with another name for one called ``loss``, which edl measures itself.
 
     Files for ElasticDL have it: there it was the only loss of an evaluation.
     """

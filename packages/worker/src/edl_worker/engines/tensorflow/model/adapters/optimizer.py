@@ -33,7 +33,7 @@ _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
 def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.optimizers.Optimizer:
-    """The optimizer, created once.
+    """Return the optimizer, created once.
 
     Raises:
         EdlError: MODEL_CONTRACT or OPTIMIZER_UNSUPPORTED.
@@ -66,7 +66,7 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         inner = type(optimizer.inner_optimizer).__name__
-        raise _unsupported(
+        raise _unsupported_error(
             f"{signature} gives {name}, and the master does not scale losses; "
             f"with the policy mixed_float16, compile(...) puts it around {inner}",
             place,
@@ -75,27 +75,27 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
         )
     is_known = name in OPTIMIZERS and type(optimizer).__module__.startswith("keras.")
     if not is_known and not entry_points(group=_ENTRY_POINTS, name=name):
-        raise _unsupported(
+        raise _unsupported_error(
             f"{signature} gives {name}, whose update rule the master does not implement",
             place,
             f"Use one of {_KNOWN}, or install a package that has a rule for {name} "
             f"(an entry point of the group {_ENTRY_POINTS}).",
         )
     if (rate := _unknown_rate(optimizer)) is not None:
-        raise _unsupported(
+        raise _unsupported_error(
             f"{signature} gives {name} the learning rate {rate}, which the master cannot compute",
             place,
             f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
             "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
         )
     if optimizer.loss_scale_factor:
-        raise _unsupported(
+        raise _unsupported_error(
             f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
             place,
             "Leave it out; mixed_bfloat16 needs none.",
         )
     if optimizer.gradient_accumulation_steps:
-        raise _unsupported(
+        raise _unsupported_error(
             f"{signature} asks for "
             f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}",
             place,
@@ -104,7 +104,7 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
 
 
 def _unknown_rate(optimizer: keras.optimizers.Optimizer) -> str | None:
-    """The name of a learning rate that is a user's own function or class; None for any other."""
+    """Return the name of a learning rate that is the user's function or class; None otherwise."""
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         kind = type(rate)
@@ -117,7 +117,7 @@ def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
     try:
         optimizer: keras.optimizers.Optimizer = keras.optimizers.get(name)
     except ValueError:
-        raise _unsupported(
+        raise _unsupported_error(
             f"{definition.signature} names {name!r}, which Keras does not have",
             definition.place,
             f"Use one of {_KNOWN}.",
@@ -125,5 +125,5 @@ def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
     return optimizer
 
 
-def _unsupported(what: str, place: str, remedy: str) -> EdlError:
+def _unsupported_error(what: str, place: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.OPTIMIZER_UNSUPPORTED, what, where=place, remedy=remedy)

@@ -38,12 +38,12 @@ class OutputMetric(keras.metrics.Metric):
 
 
 def _labels_of(labels: Any, output: str) -> Any:
-    """The labels of one output; all labels if they are not by output."""
+    """Return the labels of one output; all labels if they are not by output."""
     return labels[output] if isinstance(labels, Mapping) and output in labels else labels
 
 
 def _output_of(outputs: Any, output: str, output_names: Sequence[str]) -> Any:
-    """One of the outputs: a mapping, a list in the order of the names, or a single one."""
+    """Return one of the outputs, which are a mapping, a list in the order of names, or only one."""
     if isinstance(outputs, Mapping) or output not in output_names:
         return outputs[output]
     return tf.nest.flatten(outputs)[list(output_names).index(output)]
@@ -63,7 +63,7 @@ def metrics_by_output(
     by_name: Callable[[Any], MetricDefinitions],
     output_names: Sequence[str] = (),
 ) -> MetricDefinitions:
-    """The metrics of all outputs, named ``probs_auc``, as Keras names them.
+    """Return the metrics of all outputs, named ``probs_auc``, as Keras names them.
 
     Args:
         by_name: reads the metrics of one output.
