@@ -126,7 +126,7 @@ def start_worker() -> Iterator[Start]:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Callable[[int], Path]:
-    """What worker processes wrote, by worker."""
+    """Return the log file of a worker process, by worker."""
     return lambda worker_id: tmp_path / f"worker-{worker_id}.log"
 
 
@@ -193,7 +193,7 @@ def export(output: str, number: int = 0) -> task_pb2.Lease:
 
 
 @pytest.fixture
-def exported(
+def finished_job(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
 ) -> tuple[Path, FakeMaster]:
     """The output of a training job, and its master."""

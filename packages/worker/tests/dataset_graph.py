@@ -7,7 +7,7 @@ from tensorflow.core.framework import graph_pb2
 
 
 def maps_in_pool(dataset: tf.data.Dataset) -> list[bool]:
-    """For each mapped function, whether it runs in a thread pool."""
+    """Return for each mapped function whether it runs in a thread pool."""
     return [
         node.attr["use_inter_op_parallelism"].b
         for node in _graph(dataset).node
@@ -16,7 +16,7 @@ def maps_in_pool(dataset: tf.data.Dataset) -> list[bool]:
 
 
 def functions_of_one_device(dataset: tf.data.Dataset) -> list[bool]:
-    """For each function, whether it is marked as one of a single device."""
+    """Return for each function whether it is marked as one of a single device."""
     functions = _graph(dataset).library.function
     return [function.attr["experimental_ints_on_device"].b for function in functions]
 

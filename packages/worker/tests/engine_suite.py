@@ -51,13 +51,13 @@ class EngineSuite:
     framework: Framework
 
     @pytest.fixture
-    def described(self, job: job_pb2.JobSpec) -> JobDescription:
+    def description(self, job: job_pb2.JobSpec) -> JobDescription:
         return decode_job(job)
 
     @pytest.fixture
-    def model(self, described: JobDescription) -> ModelEngine:
+    def model(self, description: JobDescription) -> ModelEngine:
         self.framework.prepare()
-        return self.framework.load(described, {"job": "points", "worker_id": 0, "master": ""})
+        return self.framework.load(description, {"job": "points", "worker_id": 0, "master": ""})
 
     @pytest.fixture
     def steps(self, model: ModelEngine) -> StepEngine:
@@ -223,10 +223,10 @@ class EngineSuite:
             assert float(value) == pytest.approx(float(expected[name]), rel=1e-5)
 
     def test_the_master_gets_layout_and_optimizer(self, steps: StepEngine) -> None:
-        described = steps.describe()
-        assert described.variables == tuple(steps.layout.describe())
-        assert json.loads(described.optimizer_json)["class_name"] == "SGD"
-        assert described.reduction == "mean"
+        description = steps.describe()
+        assert description.variables == tuple(steps.layout.describe())
+        assert json.loads(description.optimizer_json)["class_name"] == "SGD"
+        assert description.reduction == "mean"
 
     def test_the_values_are_exported_by_name_and_so_is_each_form(
         self, steps: StepEngine, tmp_path: Path
@@ -241,6 +241,6 @@ class EngineSuite:
             assert (tmp_path / form.file).exists()
 
     def test_definitions_are_checked_without_data(
-        self, model: ModelEngine, described: JobDescription
+        self, model: ModelEngine, description: JobDescription
     ) -> None:
-        assert self.framework.check(described).name == model.summarize().name
+        assert self.framework.check(description).name == model.summarize().name

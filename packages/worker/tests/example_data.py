@@ -44,7 +44,7 @@ def float_images(count: int, shape: tuple[int, ...] = (28, 28)) -> list[bytes]:
 
 
 def byte_images(count: int, shape: tuple[int, ...] = (28, 28)) -> list[bytes]:
-    """The same as bytes, which an ``input_fn`` reads with ``np.frombuffer``."""
+    """Return such examples with bytes, which an ``input_fn`` reads with ``np.frombuffer``."""
     return [
         example(image=image.astype(np.uint8).tobytes(), label=np.array([label], np.int64))
         for image, label in pictures(count, shape)

@@ -214,7 +214,7 @@ def people() -> list[bytes]:
     ],
 )
 def test_models_with_embedding_tables(model_def: str, records: Callable[[], list[bytes]]) -> None:
-    """In a plain loop the rows keep their initial values; the dense layers learn."""
+    """The rows in a plain loop keep their initial values; the dense layers learn."""
     model_file = from_zoo(model_def, params="dim=4, hidden=[16], lr=0.1")
     metrics = assert_learns(model_file, records(), epochs=4)
     assert metrics["auc"] > 0.99

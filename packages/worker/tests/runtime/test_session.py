@@ -123,7 +123,7 @@ def test_a_worker_stuck_in_user_code_leaves_within_its_grace_time(
     start_process: StartProcess,
     logs: Callable[[int], Path],
 ) -> None:
-    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.count_pipelines"
     job.worker_grace_s = 4.0
     master = start_master(job, [two_tasks(points)])
     process = start_process(master.address)
@@ -146,7 +146,7 @@ def test_work_is_given_up_in_time_to_say_goodbye(grace_s: float) -> None:
 def test_a_second_signal_ends_it_at_once(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
-    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.count_pipelines"
     job.worker_grace_s = 3600
     master = start_master(job, [two_tasks(points)])
     process = start_process(master.address)
@@ -299,7 +299,7 @@ def test_a_worker_whose_master_is_gone_for_good_ends_with_a_clear_message(
 def test_a_worker_stuck_in_user_code_does_not_outlive_its_master(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
-    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.counted"
+    job.model.loss, job.model.dataset_fn = "faulty.endless", "faulty.count_pipelines"
     job.worker_grace_s = 2.0
     master = start_master(job, [two_tasks(points)])
     process = start_process(master.address, EDL_MASTER_WAIT_S="1")
@@ -319,7 +319,7 @@ def test_a_worker_that_finds_no_master_says_so(
 def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
-    job.model.dataset_fn = "faulty.unexpected"
+    job.model.dataset_fn = "faulty.raise_no_exception"
     master = start_master(job, [two_tasks(points)])
     assert start_process(master.address).wait(WAIT_S) == 70
     (failed,) = master.received.failed

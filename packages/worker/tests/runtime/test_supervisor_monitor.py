@@ -21,7 +21,7 @@ def job_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(job_dir: Path) -> bool:
+def wait_for_start(job_dir: Path) -> bool:
     deadline = time.monotonic() + 200
     while not (job_dir / "starts").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -31,7 +31,7 @@ def started(job_dir: Path) -> bool:
 def test_a_worker_that_never_registered_starts_the_supervisor(job_dir: Path) -> None:
     """No master, no registration, no loaded model: the job's directory is enough."""
     SupervisorMonitor(job_dir, 0, SharedState()).check(100.0)
-    assert started(job_dir)
+    assert wait_for_start(job_dir)
 
 
 def test_workers_with_higher_numbers_wait_longer(job_dir: Path) -> None:
@@ -40,11 +40,11 @@ def test_workers_with_higher_numbers_wait_longer(job_dir: Path) -> None:
     watch.check(101.0)
     assert not (job_dir / "starts").exists()
     watch.check(102.0)
-    assert started(job_dir)
+    assert wait_for_start(job_dir)
 
 
 def test_a_worker_of_a_job_that_is_over_starts_nothing_and_leaves(job_dir: Path) -> None:
-    """As after CHECKPOINT_DAMAGED: the master failed before it knew of its workers."""
+    """CHECKPOINT_DAMAGED is such a case: the master failed before it knew of its workers."""
     (job_dir / "status.json").write_text('{"state": "FAILED"}')
     state = SharedState()
     watch = SupervisorMonitor(job_dir, 0, state)

@@ -126,20 +126,20 @@ def test_metric_states_travel_exactly(job: job_pb2.JobSpec, points: Path) -> Non
 
 
 def test_an_evaluate_job_reads_the_trained_values_itself(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
 ) -> None:
-    evaluate = predict_job(job, exported[0])
+    evaluate = predict_job(job, finished_job[0])
     evaluate.type = job_pb2.EVALUATE
     evaluate.minibatch_size = 7
     master = start_master(evaluate, evaluations(points))
     assert start_worker(master).wait() == 0
     assert not master.received.failed, master.received.failed
     assert not master.received.pulls
-    _, wanted = by_keras(job, exported[1].by_name(), points)
+    _, wanted = by_keras(job, finished_job[1].by_name(), points)
     got = metrics_of(master)
     assert got["accuracy"] == pytest.approx(wanted["accuracy"], abs=1e-6)
     assert got["loss"] == pytest.approx(wanted["loss"], rel=1e-4)

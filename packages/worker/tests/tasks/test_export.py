@@ -28,9 +28,9 @@ from edl_worker.trained_model import weight_files
 
 
 def test_an_output_holds_all_that_the_documents_promise(
-    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path
+    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path
 ) -> None:
-    output, master = exported
+    output, master = finished_job
     assert sorted(path.name for path in output.iterdir()) == [
         "model.keras",
         "model_zoo",
@@ -61,9 +61,9 @@ def test_an_output_holds_all_that_the_documents_promise(
 
 
 def test_the_saved_model_serves_without_edl_or_keras(
-    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
+    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
 ) -> None:
-    output, master = exported
+    output, master = finished_job
     x, _ = all_points(points)
     np.save(tmp_path / "x.npy", x)
     program = (
@@ -220,14 +220,14 @@ def small_disk(tmp_path: Path) -> Any:
 
 
 def test_training_begins_from_the_values_of_an_earlier_one(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
     tmp_path: Path,
 ) -> None:
-    output, before = exported
+    output, before = finished_job
     for init_from in (output, output / "model.keras", output / "parameters.safetensors"):
         job.training.init_from = str(init_from)
         master = start_master(job, [[training(points, 0, 8)]])
@@ -240,13 +240,13 @@ def test_training_begins_from_the_values_of_an_earlier_one(
 
 
 def test_values_of_another_model_are_refused_by_name(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
 ) -> None:
-    job.training.init_from = str(exported[0])
+    job.training.init_from = str(finished_job[0])
     job.model.model_def = "subclassed.Points"
     master = start_master(job, [[training(points, 0, 8)]])
     assert start_worker(master).wait() == 1

@@ -38,7 +38,7 @@ def small_model() -> keras.Model:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a model in all forms of Keras, and what hostile ones refer to."""
+    """A folder with a model in all forms of Keras, and what hostile ones refer to."""
     model = small_model()
     model.save(tmp_path / "good.keras")
     model.save_weights(tmp_path / "good.weights.h5")

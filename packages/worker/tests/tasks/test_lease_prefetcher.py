@@ -45,7 +45,7 @@ class Job:
             self.closed += 1
 
     def end_session(self) -> None:
-        """As the session does it when the master was replaced."""
+        """Do what the session does when the master was replaced."""
         self.prefetcher.close()
         self.state.release_all()
 

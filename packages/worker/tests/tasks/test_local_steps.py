@@ -114,11 +114,11 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
     tasks = [training(points, 0, 44)]
     master = start_master(job, [tasks])
 
-    def taken(m: FakeMaster, header: Header) -> None:
+    def take_away(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1:
             m.leased(header.claim.lease).token = 0
 
-    master.on_push = taken
+    master.on_push = take_away
     assert start_worker(master).wait() == 0
     assert parts(master) == [(0, 0, 3), (0, 3, 3)]
     reference.assert_close(master.by_name(), reference.train(job, tasks, rate=0.1))
@@ -198,7 +198,7 @@ def test_schedules_and_slots_are_those_of_the_model_files_own_optimizer(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
     """Adam with a schedule: one worker trains as Keras does, across pushes and tasks."""
-    job.model.optimizer = "local.scheduled"
+    job.model.optimizer = "local.scheduled_adam"
     tasks = two_tasks(points)
     master = start_master(job, [tasks])
     assert start_worker(master).wait() == 0

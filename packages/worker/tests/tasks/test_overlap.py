@@ -89,14 +89,14 @@ def test_the_next_minibatch_is_computed_before_the_push_is_answered(
     steps: list[int] = []
     compute = GradientStep.compute
 
-    def counted(self: GradientStep, *given: Any) -> Any:
+    def count(self: GradientStep, *given: Any) -> Any:
         step = compute(self, *given)
         with master.changed:
             steps.append(len(steps))
             master.changed.notify_all()
         return step
 
-    monkeypatch.setattr(GradientStep, "compute", counted)
+    monkeypatch.setattr(GradientStep, "compute", count)
 
     def wait(m: FakeMaster, header: Header) -> None:
         due = min(header.claim.minibatch + 2, 5)
@@ -134,11 +134,11 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: FakeMaster, header: Header) -> None:
+    def take_away(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
             m.leased(header.claim.lease).token = 0
 
-    master.on_push = taken
+    master.on_push = take_away
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     mine = [h.claim.minibatch for h, _ in master.received.pushes if h.claim.lease.token == 1]
     assert mine == [0, 1, 2, 3], "the gradient after the refused one was not pushed"
@@ -150,11 +150,11 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: FakeMaster, header: Header) -> int | None:
+    def contradict(m: FakeMaster, header: Header) -> int | None:
         first = header.claim.lease.token == 1 and header.claim.minibatch == 2
         return parameters_pb2.OUT_OF_ORDER if first else None
 
-    master.on_push = confused
+    master.on_push = contradict
     assert start_worker(master).wait() == 0
     assert [lease.token for lease in master.received.returned[0].leases] == [1]
     assert sorted(master.received.minibatches) == OF_TWO_TASKS

@@ -41,7 +41,7 @@ def read_part(part: Path) -> list[dict[str, Any]]:
 
 
 def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
@@ -50,7 +50,7 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EDL_TEST_PREDICTIONS", str(tmp_path / "processed"))
-    output, trained_by = exported
+    output, trained_by = finished_job
     moved = tmp_path / "elsewhere"
     shutil.move(output, moved)
     tasks = predictions(points, tmp_path / "parts")
@@ -72,14 +72,14 @@ def test_each_record_gets_its_prediction_in_order_on_a_machine_without_the_zoo(
 
 
 def test_what_is_kept_of_each_record_lies_beside_its_prediction(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
     tmp_path: Path,
 ) -> None:
-    output, trained_by = exported
+    output, trained_by = finished_job
     predict = predict_job(job, output)
     predict.prediction.keep.extend(["label", "never"])
     predict.prediction.postprocess = "argmax"
@@ -96,9 +96,9 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
 
 
 def test_the_trial_of_a_prediction_finds_a_function_that_suits_no_output(
-    exported: tuple[Path, FakeMaster], job: job_pb2.JobSpec, monkeypatch: pytest.MonkeyPatch
+    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predict = predict_job(job, exported[0])
+    predict = predict_job(job, finished_job[0])
     predict.prediction.postprocess = "softmax"
     loaded = load(decode_job(predict), {"worker_id": 0})
     run_trial(loaded)
@@ -113,14 +113,14 @@ def test_the_trial_of_a_prediction_finds_a_function_that_suits_no_output(
 
 
 def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
     tmp_path: Path,
 ) -> None:
-    predict = predict_job(job, exported[0])
+    predict = predict_job(job, finished_job[0])
     predict.prediction.keep.append("prediction")
     with recordio.Writer(str(tmp_path / "named.recordio")) as writer:
         for record in recordio.open_source(str(points)).read(0, 8):
@@ -136,18 +136,18 @@ def test_a_feature_with_the_name_of_an_output_cannot_be_kept(
         run_trial(load(decode_job(predict), {"worker_id": 0}))
 
 
-@pytest.mark.parametrize("function", ["doubled", "halved"])
+@pytest.mark.parametrize("function", ["double", "halve"])
 def test_another_number_of_predictions_than_records_is_an_error(
     function: str,
-    exported: tuple[Path, FakeMaster],
+    finished_job: tuple[Path, FakeMaster],
     job: job_pb2.JobSpec,
     points: Path,
     start_master: Master,
     start_worker: Start,
     tmp_path: Path,
 ) -> None:
-    shutil.copy(ZOO / "faulty.py", exported[0] / "model_zoo")
-    predict = predict_job(job, exported[0])
+    shutil.copy(ZOO / "faulty.py", finished_job[0] / "model_zoo")
+    predict = predict_job(job, finished_job[0])
     predict.model.dataset_fn = f"faulty.{function}"
     master = start_master(predict, [predictions(points, tmp_path / "parts", (0, 40))])
     assert start_worker(master).wait() == 0

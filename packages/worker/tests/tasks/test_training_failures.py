@@ -85,7 +85,7 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
 def test_a_minibatch_of_another_shape_is_reported_with_both_shapes(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
-    job.model.dataset_fn = "faulty.reshaped"
+    job.model.dataset_fn = "faulty.reshape"
     master = start_master(job, [[training(points, 0, 40)]])
     assert start_worker(master).wait() == 0
     failed = master.received.failed[0]

@@ -203,12 +203,12 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def taken(m: FakeMaster, header: Header) -> int | None:
+    def take_away(m: FakeMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
             m.leased(header.claim.lease).token = 0
         return None
 
-    master.on_push = taken
+    master.on_push = take_away
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0
     assert outcomes(master).count(parameters_pb2.REFUSED) == 1
     assert sorted(master.received.minibatches) == OF_TWO_TASKS
@@ -243,10 +243,10 @@ def test_a_task_that_is_out_of_step_is_handed_back(
 ) -> None:
     master = start_master(job, [two_tasks(points)])
 
-    def confused(m: FakeMaster, header: Header) -> int | None:
+    def contradict(m: FakeMaster, header: Header) -> int | None:
         return parameters_pb2.OUT_OF_ORDER if header.claim.lease.token == 1 else None
 
-    master.on_push = confused
+    master.on_push = contradict
     assert start_worker(master).wait() == 0
     assert [lease.token for lease in master.received.returned[0].leases] == [1]
     assert not master.received.returned[0].leaving
@@ -291,10 +291,10 @@ def test_synchronous_workers_make_the_updates_of_one_large_minibatch(
     ]
     if workers == 2:
         assert len({header.worker_id for header, _ in master.received.pushes}) == 2
-    reference.assert_close(master.by_name(), _replayed(job, tasks, pairs))
+    reference.assert_close(master.by_name(), _replay(job, tasks, pairs))
 
 
-def _replayed(
+def _replay(
     job: job_pb2.JobSpec, tasks: list[task_pb2.Lease], order: list[tuple[int, int]]
 ) -> reference.Named:
     file = reference.load_model(job)

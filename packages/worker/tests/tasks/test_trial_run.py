@@ -292,8 +292,8 @@ def job_of(job: job_pb2.JobSpec, zoo: ZooFolder, data: str) -> Callable[[str], j
     return of
 
 
-def checked(job: job_pb2.JobSpec, tmp_path: Path) -> dict[str, Any]:
-    """What ``edl zoo check`` says of a job."""
+def check(job: job_pb2.JobSpec, tmp_path: Path) -> dict[str, Any]:
+    """Return the answer of ``edl zoo check`` for a job."""
     path = tmp_path / "spec.json"
     path.write_text(json_format.MessageToJson(job))
     return run_check(path, TensorFlow())
@@ -306,7 +306,7 @@ def refusals(
     """Why the check of a job refuses it, or its first worker before it asks for a task."""
 
     def by_check(job: job_pb2.JobSpec) -> list[error_pb2.Error]:
-        errors = checked(job, tmp_path)["errors"]
+        errors = check(job, tmp_path)["errors"]
         return [json_format.ParseDict(error, error_pb2.Error()) for error in errors]
 
     def by_start(job: job_pb2.JobSpec) -> list[error_pb2.Error]:
@@ -355,7 +355,7 @@ def test_the_check_of_a_job_tells_which_metrics_are_no_numbers(
     job_of: Callable[[str], job_pb2.JobSpec], tmp_path: Path
 ) -> None:
     metrics = "metrics = {'bad': lambda labels, outputs: outputs * np.nan, 'good': 'mae'}\n"
-    answer = checked(job_of(REST + LOSS + MODEL + metrics), tmp_path)
+    answer = check(job_of(REST + LOSS + MODEL + metrics), tmp_path)
     assert answer["ok"], answer["errors"]
     assert answer["warnings"] == ["the metric bad is nan for the first records of the data"]
 
@@ -377,7 +377,7 @@ class Net(tf.keras.Model):
         raise NotImplementedError("no config, sorry")
 model = Net()
 """)
-    answer = checked(job, tmp_path)
+    answer = check(job, tmp_path)
     assert answer["ok"], answer["errors"]
     keras, serving = answer["warnings"]
     assert "no model.keras" in keras

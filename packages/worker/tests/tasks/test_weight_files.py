@@ -271,7 +271,7 @@ def test_a_zoo_that_holds_the_output_is_copied_without_it(
     "order", ["[" * 200_000, "5", '{"a": 1}', "[1, 2]", '["no such name"]', '"text"']
 )
 def test_an_order_of_values_that_is_none_is_reported(order: str, tmp_path: Path) -> None:
-    """Whoever made a file of values may have written anything there."""
+    """A file of values may have any text there."""
     path = tmp_path / "v.safetensors"
     save_file({"a": np.zeros(2, np.float32)}, path, metadata={"order": order})
     with pytest.raises(EdlError) as caught:
@@ -279,8 +279,8 @@ def test_an_order_of_values_that_is_none_is_reported(order: str, tmp_path: Path)
     assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED
 
 
-def described(place: Path, **fields: str) -> Path:
-    """A folder with a description and values."""
+def write_model(place: Path, **fields: str) -> Path:
+    """Write a folder with a description and values."""
     place.mkdir()
     weight_files.save({"a": np.zeros(2, np.float32)}, place / "parameters.safetensors")
     message = model_pb2.TrainedModel(model_def="m", **fields)
@@ -290,16 +290,16 @@ def described(place: Path, **fields: str) -> Path:
 
 @pytest.mark.parametrize("name", ["/other/v.safetensors", "../other/v.safetensors", ".."])
 def test_a_description_names_only_values_of_the_model(name: str, tmp_path: Path) -> None:
-    described(tmp_path / "other")
+    write_model(tmp_path / "other")
     with pytest.raises(EdlError, match="leads out of it"):
-        trained_model.open_directory(str(described(tmp_path / "m", params_filename=name)))
+        trained_model.open_directory(str(write_model(tmp_path / "m", params_filename=name)))
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_the_values_of_a_model_are_its_own(kind: str, tmp_path: Path) -> None:
     """A pipe would be waited for, until the worker is killed, again and again."""
-    other = described(tmp_path / "other") / "parameters.safetensors"
-    values = described(tmp_path / "m") / "parameters.safetensors"
+    other = write_model(tmp_path / "other") / "parameters.safetensors"
+    values = write_model(tmp_path / "m") / "parameters.safetensors"
     assert list(trained_model.open_directory(str(tmp_path / "m")).read_values().arrays) == ["a"]
     values.unlink()
     if kind == "link":
@@ -313,7 +313,7 @@ def test_the_values_of_a_model_are_its_own(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "huge"])
 def test_a_description_of_another_kind_is_reported(kind: str, tmp_path: Path) -> None:
-    place = described(tmp_path / "m")
+    place = write_model(tmp_path / "m")
     if kind == "huge":
         os.truncate(place / "trained_model.pb", 1 << 40)
     else:

@@ -58,7 +58,7 @@ ENTROPY = "sparse_categorical_crossentropy"
 
 
 class Alone:
-    """What Keras makes of the same model, values and records."""
+    """The results of Keras alone for the same model, values and records."""
 
     def __init__(self, job: job_pb2.JobSpec, points: Path) -> None:
         self._job = job

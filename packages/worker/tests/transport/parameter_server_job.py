@@ -130,8 +130,8 @@ class Job:
         self._fakes.close()
 
 
-def pushed(job: Job, client: ParameterServerClient | None = None, timeout_s: float = WAIT_S) -> Any:
-    """Push gradients 10.. of 4 elements, state 20.. of 2 and rows of all ids; what came back."""
+def push(job: Job, client: ParameterServerClient | None = None, timeout_s: float = WAIT_S) -> Any:
+    """Push gradients 10.. of 4 elements, state 20.. of 2 and rows of all ids; return the reply."""
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
     values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
@@ -149,8 +149,8 @@ def pushed(job: Job, client: ParameterServerClient | None = None, timeout_s: flo
     return reply, np.frombuffer(values, np.float32), np.frombuffer(rows, np.float32)
 
 
-def pushed_half(job: Job) -> Any:
-    """As ``pushed``, with gradients of 16 bits, and wishing for such an answer."""
+def push_half(job: Job) -> Any:
+    """Push gradients of 16 bits, and ask for such a reply; otherwise do what ``push`` does."""
     every = np.arange(ROWS)
     after = np.array([7, 3, 5], np.int64)
     values, rows = bytearray(BORDERS[-1]), bytearray(4 * DIM * after.size)
@@ -173,7 +173,7 @@ def pushed_half(job: Job) -> Any:
     return reply, bytes(values[: reply.nbytes]), bytes(rows[: reply.rows_nbytes])
 
 
-def pulled(job: Job, **fields: Any) -> tuple[ParameterReply, Array]:
+def pull(job: Job, **fields: Any) -> tuple[ParameterReply, Array]:
     values = bytearray(BORDERS[-1])
     buffers = (lambda n: memoryview(values)[:n]), bytearray
     reply = job.client.pull(CALLER, PullRequest(**fields), NOTHING, buffers, 0.0, WAIT_S)

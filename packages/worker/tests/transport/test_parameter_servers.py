@@ -23,9 +23,9 @@ from parameter_server_job import (
     as_bytes,
     floats,
     ids_of,
-    pulled,
-    pushed,
-    pushed_half,
+    pull,
+    push,
+    push_half,
 )
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -45,7 +45,7 @@ from edl_worker.transport.partitions import BufferChain, PartitionedIds
 
 IDS = ids_of(0), ids_of(1)
 AFTER = [-20, -21, -22, -23, 24, 26]
-"""The values after ``pushed``: 0 to 3 less twice 10 to 13, and 4 and 5 plus 20 and 21."""
+"""The values after ``push``: 0 to 3 less twice 10 to 13, and 4 and 5 plus 20 and 21."""
 
 # --- pieces ------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ def job(request: Any) -> Iterator[Job]:
 
 @pytest.fixture(params=["direct", "over gRPC"])
 def empty_job(request: Any) -> Iterator[Job]:
-    """Without values."""
+    """A job whose servers have no values yet."""
     yield from each_way(request.param, filled=False)
 
 
@@ -120,7 +120,7 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
     together = threading.Barrier(2)  # both are asked at the same time, or none answers
     for part in job.parts:
         part.together = together
-    reply, values, rows = pushed(job)
+    reply, values, rows = push(job)
     assert reply.outcome is PushOutcome.APPLIED
     for ids, part, gradient in zip(IDS, job.parts, ([10, 11], [12, 13, 20, 21]), strict=True):
         prepared = part.payloads[0]
@@ -142,7 +142,7 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
 
 def test_servers_are_called_directly_where_they_can_be() -> None:
     job = Job(direct=True)
-    pushed(job)
+    push(job)
     assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
     job.close()
 
@@ -150,12 +150,12 @@ def test_servers_are_called_directly_where_they_can_be() -> None:
 def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
     job = Job(direct=True)
     before = job.parts
-    pushed(job)
+    push(job)
     for part in before:
         part.close()
     job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(job)
+        push(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.STALE_INCARNATION
@@ -163,7 +163,7 @@ def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
     # As a worker does that has registered again.
     job.master.error = None
     job.replace_servers()
-    reply, values, _ = pushed(job)
+    reply, values, _ = push(job)
     assert reply.outcome is PushOutcome.APPLIED
     np.testing.assert_array_equal(values, AFTER)
     assert [part.ways for part in job.parts] == [{"direct"}, {"direct"}]
@@ -172,7 +172,7 @@ def test_the_direct_way_to_a_server_is_left_for_its_successors() -> None:
 
 
 def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -> None:
-    reply, values, rows = pushed_half(job)
+    reply, values, rows = push_half(job)
     assert reply.outcome is PushOutcome.APPLIED
     gradients, states = ([10, 11], [12, 13]), ([], [20, 21])
     for ids, part, gradient, state in zip(IDS, job.parts, gradients, states, strict=True):
@@ -191,7 +191,7 @@ def test_numbers_of_16_bits_are_cut_where_the_same_numbers_of_32_are(job: Job) -
 def test_if_one_server_answers_whole_all_do(job: Job) -> None:
     """What is put together must be of one kind."""
     job.parts[1].values[0] = 1e6  # has no place in 16 bits
-    reply, values, rows = pushed_half(job)
+    reply, values, rows = push_half(job)
     assert reply.precision is WirePrecision.FLOAT32
     assert values == floats(*AFTER[:2], 1e6 - 24, *AFTER[3:]).tobytes()
     assert rows == floats(-7, -21, -3, -9, -5, -15).tobytes()
@@ -201,23 +201,23 @@ def test_if_one_server_answers_whole_all_do(job: Job) -> None:
 
 def test_a_gradient_that_one_server_finds_not_finite_is_never_counted(job: Job) -> None:
     job.parts[1].finds_finite = False
-    reply, _, _ = pushed(job)
+    reply, _, _ = push(job)
     assert reply.outcome is PushOutcome.INVALID
     assert job.master.headers == []
 
 
 def test_without_the_next_step_permit_nothing_is_fetched(job: Job) -> None:
     job.master.grants_permits = False
-    reply, _, _ = pushed(job)
+    reply, _, _ = push(job)
     assert reply.outcome is PushOutcome.APPLIED
     assert [len(part.headers) for part in job.parts] == [1, 1]
 
 
 def test_a_version_that_is_there_is_not_fetched_again(job: Job) -> None:
-    reply, values = pulled(job, have_version=0)
+    reply, values = pull(job, have_version=0)
     assert reply.nbytes == BORDERS[-1]
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
-    reply, _ = pulled(job, have_version=1)
+    reply, _ = pull(job, have_version=1)
     assert reply.nbytes == 0
     assert all(part.headers[-1].only_rows for part in job.parts)
 
@@ -227,7 +227,7 @@ def test_a_frozen_version_is_the_servers_own_affair(job: Job) -> None:
     job.log.freeze("final")
     job.log.skip_to(4)
     job.log_index.advance(4)
-    reply, values = pulled(job, frozen="final")
+    reply, values = pull(job, frozen="final")
     assert reply.version == 11
     np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5])
     assert job.master.headers == []
@@ -275,7 +275,7 @@ def test_all_rows_are_scanned_one_server_after_the_other(job: Job) -> None:
 
 
 def silent_address() -> tuple[str, Callable[[], None]]:
-    """Where connections are taken and nobody ever answers, as if packets vanished."""
+    """Return an address that accepts connections and never answers, as if packets vanished."""
     listening = socket.create_server(("127.0.0.1", 0))
     return f"127.0.0.1:{listening.getsockname()[1]}", listening.close
 
@@ -285,7 +285,7 @@ def test_the_new_master_reports_servers_that_are_gone(job: Job) -> None:
     job.parts[1].close()
     job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(job)
+        push(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.STALE_INCARNATION
@@ -298,7 +298,7 @@ def test_the_master_reports_a_silent_server_after_the_deadline(job: Job) -> None
     job.master.error = EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
     started = time.monotonic()
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(job, client, timeout_s=0.5)
+        push(job, client, timeout_s=0.5)
     assert time.monotonic() - started < WAIT_S
     told = EdlError.from_rpc(failed.value)
     assert told is not None
@@ -308,10 +308,10 @@ def test_the_master_reports_a_silent_server_after_the_deadline(job: Job) -> None
 
 
 def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) -> None:
-    """As after a connection that broke: the worker repeats it, and the ledger sorts it out."""
+    """A broken connection is such a case: the worker repeats the call, the ledger sorts it out."""
     job.parts[0].close()
     with pytest.raises(ParameterServerLostError) as failed:
-        pushed(job)
+        push(job)
     assert failed.value.number == 0
     assert failed.value.address in str(failed.value)
     assert "UNAVAILABLE" in failed.value.cause
@@ -321,7 +321,7 @@ def test_while_the_master_is_the_same_the_call_is_to_be_tried_again(job: Job) ->
 def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
     job.parts[0].error = EdlError(ErrorCode.SHAPE_MISMATCH, "another layout")
     with pytest.raises(grpc.RpcError) as failed:
-        pushed(job)
+        push(job)
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.SHAPE_MISMATCH
@@ -330,4 +330,4 @@ def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
 def test_a_part_of_another_size_is_refused(job: Job) -> None:
     job.parts[0].values = floats(0, 1, 2)
     with pytest.raises(FrameError, match="part of 8"):
-        pulled(job)
+        pull(job)

@@ -65,8 +65,8 @@ def trainers(model: keras.Model, precision: Any) -> tuple[GradientStep, Gradient
     return whole, half
 
 
-def mixed() -> keras.Model:
-    """Variables of all four groups."""
+def mixed_model() -> keras.Model:
+    """Return a model with variables of all four groups."""
     inputs = keras.Input((3,))
     outputs = keras.layers.BatchNormalization()(keras.layers.Dense(5)(inputs))
     outputs = keras.layers.Dense(1)(outputs)
@@ -76,7 +76,7 @@ def mixed() -> keras.Model:
 
 @both
 def test_a_gradient_is_rounded_and_nothing_else(precision: Any) -> None:
-    whole, half = trainers(mixed(), precision)
+    whole, half = trainers(mixed_model(), precision)
     expected, found = whole.compute(batch_of()), half.compute(batch_of())
     assert (expected.precision, found.precision) == (WirePrecision.FLOAT32, precision)
     single = np.frombuffer(expected.gradient[0], np.float32).astype(HALVES[precision])
@@ -90,7 +90,7 @@ def test_a_gradient_is_rounded_and_nothing_else(precision: Any) -> None:
 
 @both
 def test_values_of_16_bits_become_those_of_the_model(precision: Any) -> None:
-    model = mixed()
+    model = mixed_model()
     arena = Arena(model)
     wire = WireValues(arena, precision)
     random = np.random.default_rng(3)

@@ -22,7 +22,7 @@ def raising(dataset, mode):
     return points_dataset(dataset, mode)
 
 
-def reshaped(dataset, mode):
+def reshape(dataset, mode):
     global _calls
     _calls += 1
     dataset = points_dataset(dataset, mode)
@@ -35,14 +35,14 @@ def weighted_with_nan(dataset, mode):
     return points_dataset(dataset, mode).map(lambda x, label: (x, label, float("nan")))
 
 
-def doubled(dataset, mode):
+def double(dataset, mode):
     """Two predictions for each record."""
     return points_dataset(dataset, mode).flat_map(
         lambda x: tf.data.Dataset.from_tensors(x).repeat(2)
     )
 
 
-def halved(dataset, mode):
+def halve(dataset, mode):
     """A prediction for every other record."""
     return (
         points_dataset(dataset, mode)
@@ -52,8 +52,8 @@ def halved(dataset, mode):
     )
 
 
-def counted(dataset, mode):
-    """Only counts for ``endless`` how often a pipeline was made."""
+def count_pipelines(dataset, mode):
+    """Count for ``endless`` how often a pipeline was made."""
     global _calls
     _calls += 1
     return points_dataset(dataset, mode)
@@ -72,8 +72,8 @@ def endless(labels, predictions):
 
 
 class NoException(BaseException):
-    """What nobody who catches errors of model files expects, as an error of edl would be."""
+    """An error that the handlers of model files' errors do not expect, as one of edl itself."""
 
 
-def unexpected(dataset, mode):
+def raise_no_exception(dataset, mode):
     raise NoException

@@ -22,7 +22,7 @@ from edl_worker.engines.tensorflow.training.arena import Arena
 
 
 def caller(zoo: ZooFolder, callbacks: str) -> CallbackCaller:
-    """What a new worker has."""
+    """Return the caller of a new worker."""
     zoo.write("mine.py", f"{MODEL}{REST}{LOSS}\ncallbacks = [{callbacks}]\n")
     file = zoo.load("mine")
     file.build(batches(file, rows())[0])

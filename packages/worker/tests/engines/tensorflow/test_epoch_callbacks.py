@@ -50,7 +50,7 @@ def source(folder: Path) -> str:
 
 
 def caller(zoo: ZooFolder, text: str) -> CallbackCaller:
-    """What a new worker has."""
+    """Return the caller of a new worker."""
     zoo.write("mine.py", text)
     file = zoo.load("mine")
     file.build(batches(file, rows())[0])

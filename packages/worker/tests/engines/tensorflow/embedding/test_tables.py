@@ -47,7 +47,7 @@ class File:
         return tf.reduce_mean(tf.square(outputs - labels))
 
 
-def served(
+def build_served(
     make: Callable[[], Any], features: Any, threshold: int = 0
 ) -> tuple[File, EmbeddingTables]:
     """A model as in a job, built on features, with its tables."""
@@ -88,7 +88,7 @@ def by_id(step: StepResult, wanted: RowRequest, table: int = 0) -> dict[int, Arr
 # --- alone ---------------------------------------------------------------------------------
 
 
-def combined(rows: Array, weights: Array, combiner: str) -> Array:
+def combine(rows: Array, weights: Array, combiner: str) -> Array:
     if not len(rows):
         return np.zeros(DIM, np.float32)
     by = {"sum": 1.0, "mean": weights.sum(), "sqrtn": np.sqrt(np.square(weights).sum())}[combiner]
@@ -110,7 +110,7 @@ def test_combiners_on_ragged_sparse_and_dense_ids(combiner: str, weighted: bool)
     rows = {i: plain(tf.constant([i], tf.int64)).numpy()[0] for i in flat}
     expected = np.array(
         [
-            combined(
+            combine(
                 np.array([rows[i] for i in example]).reshape(-1, DIM),
                 np.array(w if weighted else [1.0] * len(w)),
                 combiner,
@@ -221,7 +221,7 @@ class Subclassed(keras.Model):
 def test_a_step_asks_for_each_id_once_and_merges_its_gradients() -> None:
     ids = tf.constant([[7, 7, -1, 1 << 62], [7, 0, 0, -1]], tf.int64)
     labels = tf.constant([[1.0], [2.0]])
-    file, tables = served(functional, ids)
+    file, tables = build_served(functional, ids)
     step, wanted = step_of(file, tables, ids, labels, 2)
     assert sorted(wanted.ids[0].tolist()) == [-1, 0, 7, 1 << 62]
 
@@ -241,7 +241,7 @@ def test_a_step_asks_for_each_id_once_and_merges_its_gradients() -> None:
 def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
     words = tf.constant([["a", "b"], ["b", "c"], ["d", "d"]])
     features = {"left": tf.constant([[1, 2], [3, 1], [1, 1]], tf.int64), "word": words}
-    file, tables = served(Subclassed, features)
+    file, tables = build_served(Subclassed, features)
     moving = file.model.norm.moving_mean.numpy()
     step, wanted = step_of(file, tables, features, tf.zeros((3, 1)), 3)
     assert [table.name for table in tables.tables] == ["shared", "other"]
@@ -254,7 +254,7 @@ def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
 
 
 def test_one_trace_serves_minibatches_of_any_size() -> None:
-    file, tables = served(functional, tf.zeros((2, 4), tf.int64))
+    file, tables = build_served(functional, tf.zeros((2, 4), tf.int64))
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
@@ -285,7 +285,7 @@ class FromRows(keras.Model):
 @pytest.mark.parametrize(("model", "problem"), [(InALoop, "loop"), (FromRows, "rows of another")])
 def test_ids_that_cannot_be_known_before_are_refused(model: Any, problem: str) -> None:
     ids = tf.constant([1, 2], tf.int64)
-    _, tables = served(model, ids)
+    _, tables = build_served(model, ids)
     with pytest.raises(EdlError, match=problem):
         tables.find_rows(Batch(ids, tf.zeros(2), 2), training=True)
 
@@ -300,7 +300,7 @@ def trained_rows(number: int) -> tuple[Array, Array]:
 
 def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> None:
     ids = tf.constant([[9, -2, 4, 1000], [4, 4, -2, 9]], tf.int64)
-    file, tables = served(functional, ids)
+    file, tables = build_served(functional, ids)
     unseen = file.call(tf.constant([[1000] * 4], tf.int64), training=False)
     with tables.stored_rows(trained_rows):
         expected = file.model(ids).numpy()
@@ -319,7 +319,7 @@ def test_a_trained_model_answers_alone_wherever_it_is_loaded(tmp_path: Path) -> 
 
 def test_a_job_may_begin_with_trained_rows(tmp_path: Path) -> None:
     ids = tf.constant([[9, -2, 4, 1000]], tf.int64)
-    file, tables = served(functional, ids)
+    file, tables = build_served(functional, ids)
     with tables.stored_rows(trained_rows):
         weight_files.save(weights.of_model(file.model), tmp_path / "v.safetensors")
     with layers_for(LayerPurpose.TRAINING):
@@ -347,7 +347,7 @@ def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     dense = GradientStep(file, WireValues(Arena(file.model))).compute(Batch(ids, labels, 2))
     gradient = np.frombuffer(dense.gradient[0], np.float32)[: 50 * DIM].reshape(50, DIM)
 
-    file, tables = served(plain, ids, threshold=150)
+    file, tables = build_served(plain, ids, threshold=150)
     ((number, begin_ids, begin_rows),) = tables.initial_rows()
     assert number == 0
     np.testing.assert_array_equal(begin_ids, np.arange(50))
@@ -364,15 +364,15 @@ def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
 
 def test_ids_that_a_keras_embedding_has_no_rows_for_are_refused() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
-    _, tables = served(plain, ids, threshold=1)
+    _, tables = build_served(plain, ids, threshold=1)
     with pytest.raises(ValueError, match=r"id 50 is not in \[0, 50\)"):
         tables.find_rows(Batch(ids * 50, tf.zeros((1, 1)), 1), training=True)
 
 
 def test_small_regularized_frozen_and_tied_embeddings_stay_as_they_are() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
-    assert served(plain, ids, threshold=151)[1].tables == ()
-    assert served(plain, ids, threshold=0)[1].tables == ()
+    assert build_served(plain, ids, threshold=151)[1].tables == ()
+    assert build_served(plain, ids, threshold=0)[1].tables == ()
 
     def special() -> Any:
         inputs = keras.Input((4,), dtype="int32")
@@ -381,7 +381,7 @@ def test_small_regularized_frozen_and_tied_embeddings_stay_as_they_are() -> None
         both = keras.layers.Flatten()(fixed(inputs) + regular(inputs))
         return keras.Model(inputs, keras.layers.Dense(1)(both))
 
-    assert served(special, ids, threshold=1)[1].tables == ()
+    assert build_served(special, ids, threshold=1)[1].tables == ()
 
 
 class Tied(keras.Model):
@@ -395,6 +395,6 @@ class Tied(keras.Model):
 
 def test_weights_that_are_used_otherwise_than_by_looking_up_are_reported() -> None:
     ids = tf.constant([[1, 1, 1, 1]])
-    file, tables = served(Tied, ids, threshold=1)
+    file, tables = build_served(Tied, ids, threshold=1)
     with pytest.raises(EdlError, match="for more than looking up"):
         step_of(file, tables, ids, tf.zeros((1, 4, 50)), 1)

@@ -104,8 +104,8 @@ def load(zoo: ZooFolder, source: str, **more: Any) -> ModelFile:
     return file
 
 
-def alone(file: ModelFile, *, loss: Any) -> keras.Model:
-    """Another model of the same class with the same weights, for Keras."""
+def copy_for_keras(file: ModelFile, *, loss: Any) -> keras.Model:
+    """Return another model of the same class with the same weights, for Keras."""
     model = type(file.model)()
     model.compile(keras.optimizers.SGD(1.0), loss=loss)
     model(FEATURES)
@@ -125,7 +125,7 @@ def fit(model: keras.Model) -> float:
 )
 def test_a_custom_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) -> None:
     file = load(zoo, NET + steps + LOSS)
-    reference = alone(file, loss=lambda y, p: tf.square(y - p))
+    reference = copy_for_keras(file, loss=lambda y, p: tf.square(y - p))
     arena = Arena(file.model)
     trainer = GradientStep(file, WireValues(arena))
     untouched = [np.array(v) for v in file.model.weights]
@@ -146,7 +146,7 @@ def test_a_custom_step_gives_the_gradients_of_keras(zoo: ZooFolder, steps: str) 
 
 def test_a_custom_evaluation_adds_up_over_tasks(zoo: ZooFolder) -> None:
     file = load(zoo, NET + TEST_STEP + LOSS)
-    reference = alone(file, loss="mse")
+    reference = copy_for_keras(file, loss="mse")
     wanted = reference.evaluate(FEATURES, LABELS, batch_size=8, verbose=0, return_dict=True)
     states = []
     for part in (slice(0, 3), slice(3, 8)):
@@ -174,7 +174,7 @@ def test_optimizers_that_are_alike_are_one(zoo: ZooFolder) -> None:
 
 
 def test_each_optimizer_has_its_variables(zoo: ZooFolder) -> None:
-    """As ``compile(d_optimizer=…, g_optimizer=…)`` of the usual GAN."""
+    """The usual GAN has such a ``compile(d_optimizer=…, g_optimizer=…)``."""
     file = load(zoo, GAN.replace("OTHER", "0.3"))
     arena = Arena(file.model)
     described = describe_optimizers(file, arena)

@@ -68,7 +68,7 @@ def test_a_metric_whose_name_would_command_a_terminal_is_refused(
 
 @pytest.mark.parametrize("value", ["labels - predictions", "tf.keras.metrics.MeanAbsoluteError()"])
 def test_values_of_a_batch_may_have_the_name_of_the_loss(zoo: ZooFolder, value: str) -> None:
-    """As in files for ElasticDL. It is no loss for edl, whose callbacks see the loss itself."""
+    """Files for ElasticDL do so. It is no loss for edl, whose callbacks see the loss itself."""
     file = load(
         zoo,
         f"def eval_metrics_fn(predictions, labels):\n    return {{'loss': {value}, 'second': 2.0}}",

@@ -71,7 +71,7 @@ TEST_STEP = """
 discriminator"""
 
 
-def built(zoo: ZooFolder, source: str = SOURCE, purpose: Mode = Mode.TRAINING) -> ModelFile:
+def build(zoo: ZooFolder, source: str = SOURCE, purpose: Mode = Mode.TRAINING) -> ModelFile:
     zoo.write("mine.py", source + REST.partition("def optimizer")[0])
     file = zoo.load("mine", purpose=purpose)
     file.build(batches(file, rows(8))[0])
@@ -79,7 +79,7 @@ def built(zoo: ZooFolder, source: str = SOURCE, purpose: Mode = Mode.TRAINING) -
 
 
 def test_the_parts_are_trained_each_by_its_optimizer(zoo: ZooFolder) -> None:
-    file = built(zoo)
+    file = build(zoo)
     arena = Arena(file.model)
     assert sorted(v.path for v in file.model.trainable_variables) == [
         *("d/dense/bias", "d/dense/kernel", "g/dense_1/bias", "g/dense_1/kernel"),
@@ -94,18 +94,18 @@ def test_the_parts_are_trained_each_by_its_optimizer(zoo: ZooFolder) -> None:
 
 
 def test_what_needs_a_call_is_refused(zoo: ZooFolder) -> None:
-    file = built(zoo)
+    file = build(zoo)
     with pytest.raises(EdlError, match="neither call nor test_step") as caught:
         file.check_evaluation()
     assert "--validation-data" in caught.value.remedy
     with pytest.raises(ContractErrors, match="the model gan has no call"):
-        built(zoo, purpose=Mode.PREDICTION)
+        build(zoo, purpose=Mode.PREDICTION)
 
 
 def test_its_own_step_is_enough_to_evaluate(zoo: ZooFolder) -> None:
     source = SOURCE.replace("\ndiscriminator", TEST_STEP, 1)
-    built(zoo, source).check_evaluation()
-    file = built(zoo, source, Mode.EVALUATION)
+    build(zoo, source).check_evaluation()
+    file = build(zoo, source, Mode.EVALUATION)
     metrics = file.new_metrics()
     metrics.add(batches(file, rows(8), mode=Mode.EVALUATION)[0])
     assert "d_loss" in metrics.result()
@@ -113,5 +113,5 @@ def test_its_own_step_is_enough_to_evaluate(zoo: ZooFolder) -> None:
 
 def test_a_part_without_known_input_is_refused(zoo: ZooFolder) -> None:
     with pytest.raises(ContractErrors, match="has no call, and its g no known input") as caught:
-        built(zoo, SOURCE.replace("tf.keras.Input((3,)), ", ""))
+        build(zoo, SOURCE.replace("tf.keras.Input((3,)), ", ""))
     assert "keras.Input" in caught.value.errors[0].remedy

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def column(name: str, values: Sequence[Any]) -> Row:
-    """What ``schema.json`` says of a column; the values are numbers, texts, arrays or None."""
+    """Return a column of ``schema.json``; the values are numbers, texts, arrays or None."""
     there = [value for value in values if value is not None]
     found: Row = {"name": name, "nulls": len(values) - len(there)}
     if not there:

@@ -97,7 +97,7 @@ def numbers(found: list[Batch]) -> list[list[int]]:
     return [np.asarray(batch.labels).reshape(-1).tolist() for batch in found]
 
 
-def joined(minibatches: list[list[Any]]) -> list[Any]:
+def join(minibatches: list[list[Any]]) -> list[Any]:
     return [number for minibatch in minibatches for number in minibatch]
 
 

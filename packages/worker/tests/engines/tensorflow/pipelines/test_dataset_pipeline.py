@@ -15,7 +15,7 @@ from pipeline_examples import (
     PLAIN,
     SHUFFLED,
     failing,
-    joined,
+    join,
     load,
     numbers,
     rows,
@@ -44,7 +44,7 @@ def dataset_fn(dataset, mode):
 def test_autotuning_is_off_unless_the_user_enables_it(
     zoo: ZooFolder, source: str, tuned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With autotuning, the end of a task would wait a second or two for its thread."""
+    """If it were on, the end of a task would wait a second or two for its thread."""
     seen: list[bool | None] = []
     prefetch = tf.data.Dataset.prefetch
 
@@ -54,14 +54,14 @@ def test_autotuning_is_off_unless_the_user_enables_it(
 
     model_file = load(zoo, source)
     monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
-    assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
+    assert sorted(join(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
     assert seen[-1] is tuned
 
 
 def test_mapped_functions_run_in_the_calling_thread_and_start_fast(
     zoo: ZooFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a thread pool each record would cost several times what the function does."""
+    """Each record would cost in a thread pool several times what the function does."""
     seen: list[tuple[list[bool], list[bool]]] = []
     prefetch = tf.data.Dataset.prefetch
 
@@ -74,7 +74,7 @@ def test_mapped_functions_run_in_the_calling_thread_and_start_fast(
     monkeypatch.setattr(tfdata, "from_blocks", lambda *_, **__: slices)
     model_file = load(zoo, SHUFFLED)
     monkeypatch.setattr(tf.data.Dataset, "prefetch", look)
-    assert sorted(joined(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
+    assert sorted(join(numbers(batches(model_file, rows(0, 40))))) == list(range(40))
     assert seen[-1] == ([False], [True])
 
 
@@ -98,9 +98,9 @@ def test_a_function_that_always_shuffles_predicts_in_order(zoo: ZooFolder) -> No
     model_file = load(zoo, always)
     with pytest.warns(CompatibilityWarning, match="shuffle.. is ignored") as warned:
         found = batches(model_file, rows(0, 50), mode=Mode.PREDICTION, size=7)
-    assert joined(values(found)) == list(range(50))
+    assert join(values(found)) == list(range(50))
     assert warned[0].lineno == zoo.line("mine.py", ".shuffle(64)")
-    assert joined(numbers(batches(model_file, rows(0, 50)))) != list(range(50))
+    assert join(numbers(batches(model_file, rows(0, 50)))) != list(range(50))
 
 
 STATEFUL = {
@@ -136,7 +136,7 @@ def test_a_pipeline_with_state_is_not_reused_for_another_task(zoo: ZooFolder, so
     model_file = load(zoo, source)
     for task in range(3):
         found = batches(model_file, rows(100 * task, 100 * task + 30))
-        assert joined(numbers(found)) == list(range(100 * task, 100 * task + 30))
+        assert join(numbers(found)) == list(range(100 * task, 100 * task + 30))
 
 
 def test_a_pipeline_without_state_is_traced_once_for_all_tasks(zoo: ZooFolder) -> None:
@@ -200,4 +200,4 @@ def test_minibatches_of_a_real_file(zoo: ZooFolder, tmp_path: Path) -> None:
             seed=0,
         )
     )
-    assert joined(numbers(found)) == list(range(10, 60))
+    assert join(numbers(found)) == list(range(10, 60))

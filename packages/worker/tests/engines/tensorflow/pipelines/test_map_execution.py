@@ -33,7 +33,7 @@ def several(x: Any) -> Any:
     return {"a": x, "b": (tf.cast(x, tf.float32), tf.strings.as_string(x))}
 
 
-def parsed(x: Any) -> Any:
+def parse(x: Any) -> Any:
     tensor = tf.io.serialize_tensor(tf.fill([x + 1], 3.0))
     return tf.reduce_sum(tf.io.parse_tensor(tensor, tf.float32))
 
@@ -58,7 +58,7 @@ def checks(x: Any) -> Any:
 
 
 MOVED: tuple[Callable[[Any], Any], ...] = (
-    *(python, with_numpy, several, parsed),
+    *(python, with_numpy, several, parse),
     lambda x: x,
     lambda x: 1,
     TABLE.lookup,

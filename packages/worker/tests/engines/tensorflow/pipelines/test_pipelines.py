@@ -16,7 +16,7 @@ from pipeline_examples import (
     RECORDS,
     SHUFFLED,
     failing,
-    joined,
+    join,
     load,
     numbers,
     rows,
@@ -42,7 +42,7 @@ def test_a_seed_fixes_the_minibatches(zoo: ZooFolder, source: str) -> None:
     other = batches(model_file, records, seed=2)
     assert values(first) == values(again) == values(elsewhere)
     assert values(first) != values(other)
-    assert sorted(joined(numbers(first))) == list(range(100))
+    assert sorted(join(numbers(first))) == list(range(100))
     assert [batch.size for batch in first] == [16] * 6 + [4]
 
 
@@ -97,7 +97,7 @@ def test_every_record_comes_once(zoo: ZooFolder, source: str, size: int) -> None
     model_file = load(zoo, source)
     for task in range(3):
         found = batches(model_file, rows(100 * task, 100 * task + 100), size=size)
-        assert sorted(joined(numbers(found))) == list(range(100 * task, 100 * task + 100))
+        assert sorted(join(numbers(found))) == list(range(100 * task, 100 * task + 100))
         assert [batch.size for batch in found][:-1] == [size] * (len(found) - 1)
         assert sum(batch.size for batch in found) == 100
 
@@ -105,7 +105,7 @@ def test_every_record_comes_once(zoo: ZooFolder, source: str, size: int) -> None
 @pytest.mark.parametrize("source", [PLAIN, RECORDS], ids=["plain", "records"])
 def test_without_shuffle_records_keep_their_order(zoo: ZooFolder, source: str) -> None:
     model_file = load(zoo, source)
-    assert joined(numbers(batches(model_file, rows(0, 50), size=7))) == list(range(50))
+    assert join(numbers(batches(model_file, rows(0, 50), size=7))) == list(range(50))
 
 
 @pytest.mark.parametrize("source", [SHUFFLED, RECORDS], ids=["dataset_fn", "input_fn"])
@@ -113,7 +113,7 @@ def test_predictions_have_no_labels_and_keep_the_order(zoo: ZooFolder, source: s
     model_file = load(zoo, source, purpose=Mode.PREDICTION)
     found = batches(model_file, rows(0, 50), mode=Mode.PREDICTION, size=7)
     assert all(batch.labels is None for batch in found)
-    assert joined(values(found)) == list(range(50))
+    assert join(values(found)) == list(range(50))
 
 
 @pytest.mark.parametrize("source", [PLAIN, SHUFFLED, RECORDS], ids=["plain", "shuffled", "records"])
@@ -132,7 +132,7 @@ def test_an_abandoned_task_does_not_affect_the_next(zoo: ZooFolder, source: str)
         next(left)
         left.close()
         found = batches(model_file, rows(100 * task, 100 * task + 20))
-        assert sorted(joined(numbers(found))) == list(range(100 * task, 100 * task + 20))
+        assert sorted(join(numbers(found))) == list(range(100 * task, 100 * task + 20))
     if source is RECORDS:
         assert threading.active_count() <= before
 
