@@ -70,7 +70,7 @@ def build_worker(
 
 
 class _Loader:
-    """Imports the framework in a thread, while the worker registers, and loads the model.
+    """A loader that imports the framework in a thread while the worker registers.
 
     Two threads that import a package of such size can end in a deadlock, so ``load`` waits for
     the thread. The worker has registered by then, so the master limits the time.

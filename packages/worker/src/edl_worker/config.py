@@ -10,7 +10,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings that do not come with the job; they never change while the worker runs."""
+    """The settings that do not come with the job; they never change while the worker runs."""
 
     master: str
     """host:port of the job's master."""

@@ -36,14 +36,14 @@ def weighted_with_nan(dataset, mode):
 
 
 def double(dataset, mode):
-    """Two predictions for each record."""
+    """Return two predictions for each record."""
     return points_dataset(dataset, mode).flat_map(
         lambda x: tf.data.Dataset.from_tensors(x).repeat(2)
     )
 
 
 def halve(dataset, mode):
-    """A prediction for every other record."""
+    """Return a prediction for every other record."""
     return (
         points_dataset(dataset, mode)
         .enumerate()

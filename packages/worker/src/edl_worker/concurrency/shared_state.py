@@ -1,4 +1,4 @@
-"""What the threads of a worker share: its leases, its phase, and whether it has to leave."""
+"""State that a worker's threads share: its leases, its phase, and whether it has to leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edl_worker.core.tasks import LeaseRef, MasterReplacedError, TaskLostError, 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Why this worker ends.
+    """The reason why this worker ends.
 
     Attributes:
         reason: one word for the master: terminated, scaled-down, job-over, ...

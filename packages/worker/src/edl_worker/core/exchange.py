@@ -28,7 +28,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class PushRequest:
-    """One gradient, or the difference that local steps have made.
+    """A push of one gradient, or of the difference that local steps have made.
 
     Attributes:
         minibatch: index of the first minibatch in the task.
@@ -62,7 +62,7 @@ class PushRequest:
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """Parameters and rows to fetch.
+    """A request for parameters and rows.
 
     Attributes:
         have_version: version that the worker has; values come only if they are newer.
@@ -81,7 +81,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShardReadRequest:
-    """Values and rows to read from parameter servers.
+    """A request to read values and rows from parameter servers.
 
     Attributes:
         frozen: name of a frozen version; empty: the newest version.

@@ -24,7 +24,7 @@ class WirePrecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
-    """Names the model zoo, the model in it, and definitions that replace the model file's own.
+    """The model zoo, the model in it, and the definitions that replace the model file's own.
 
     The fields are those of ``edl.v1.ModelSpec``; an empty one means that the option is not given.
     """

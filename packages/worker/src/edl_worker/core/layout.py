@@ -19,14 +19,14 @@ from edl_worker.core.job import WirePrecision
 from edl_worker.core.model_description import VariableDescription
 
 DTYPES = ("float32", "float64")
-"""What is sent. Variables of other kinds of numbers are no weights and stay with the worker."""
+"""The dtypes that are sent. Variables of other dtypes are no weights and stay with the worker."""
 
 Weight = TypeVar("Weight", bound=VariableDescription, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightGroup(Generic[Weight]):
-    """Weights of one kind and dtype: neighbours in every payload.
+    """The weights of one kind and dtype, which are contiguous in every payload.
 
     Attributes:
         weights: in order.
@@ -76,7 +76,7 @@ class PayloadLayout(Generic[Weight]):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        """All of them, in wire order."""
+        """The weights in wire order."""
         return tuple(weight for group in self.groups for weight in group.weights)
 
     def describe(self) -> list[VariableDescription]:

@@ -1,4 +1,4 @@
-"""Decides what a training task does next: computes and pushes in order, and evaluates replies."""
+"""The next action of a training task: computing and pushing in order, and judging replies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class PushOutcome(Enum):
-    """How the master has judged a push; the names are those of ``edl.v1.PushOutcome``."""
+    """The outcome of a push at the master; the names are those of ``edl.v1.PushOutcome``."""
 
     APPLIED = auto()
     ALREADY_APPLIED = auto()
@@ -97,7 +97,7 @@ def after_push(
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Compute the gradient of a minibatch, after fetching what it needs."""
+    """The action of computing the gradient of a minibatch, after fetching what it needs."""
 
     index: int
     fetch: Fetch
@@ -105,7 +105,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Start to push the computed gradient of ``count`` minibatches from ``index`` on."""
+    """The action of pushing the computed gradient of ``count`` minibatches from ``index`` on."""
 
     index: int
     count: int = 1
@@ -113,7 +113,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class AwaitReply:
-    """Wait for the reply to the push of these minibatches."""
+    """The action of waiting for the reply to the push of these minibatches."""
 
     index: int
     count: int = 1
@@ -121,7 +121,7 @@ class AwaitReply:
 
 @dataclass(frozen=True, slots=True)
 class FinishTask:
-    """All minibatches of the task are in the model."""
+    """The end of the task: all its minibatches are in the model."""
 
     minibatches: int
 
@@ -170,7 +170,7 @@ class PushPipeline:
 
     @property
     def unpushed(self) -> int:
-        """How many minibatches are computed and not pushed."""
+        """The number of minibatches that are computed and not pushed."""
         return self._unpushed
 
     @property

@@ -1,4 +1,4 @@
-"""How the master admits a worker to a job."""
+"""The admission of a worker to a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edl_worker.core.job import JobDescription
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Which worker this process is.
+    """The identity of this process: which worker it is.
 
     Attributes:
         instance: identity of this process, or of its container.

@@ -153,7 +153,7 @@ class StepEngine(Protocol):
 
     @property
     def layout(self) -> PayloadLayout[VariableDescription]:
-        """Where each value lies in a payload."""
+        """The layout of the values in a payload."""
 
     @property
     def precision(self) -> WirePrecision:
@@ -249,7 +249,7 @@ class Metrics(Protocol):
 
 
 class BatchSource(Protocol):
-    """Makes minibatches of records as a model file says."""
+    """A source of minibatches, made of records as a model file says."""
 
     @property
     def reads_records(self) -> bool:
@@ -333,7 +333,7 @@ class ModelEngine(Protocol):
 
 
 class Profiler(Protocol):
-    """Profiles some steps of this worker."""
+    """A profiler of some steps of this worker."""
 
     def begin_step(self) -> None:
         """Note that the next step begins, so the one before has ended."""

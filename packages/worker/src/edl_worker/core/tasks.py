@@ -25,7 +25,7 @@ class TaskType(Enum):
 
     @property
     def label(self) -> str:
-        """Name in logs and metrics."""
+        """The name in logs and metrics."""
         return self.name.lower()
 
 
@@ -42,7 +42,7 @@ class WorkerPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskKey:
-    """Identity of a task, the same however often the task is leased.
+    """The identity of a task, the same however often the task is leased.
 
     Attributes:
         round: epoch of a training task, number of an evaluation.
@@ -94,7 +94,7 @@ class RecordRange:
 
 @dataclass(frozen=True, slots=True)
 class MetricState:
-    """Values of a metric's state variables; states of different tasks add up."""
+    """The values of a metric's state variables; states of different tasks add up."""
 
     name: str
     variables: tuple[npt.NDArray[Any], ...]
@@ -194,7 +194,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no task now, for this reason; ask again."""
+    """The answer that there is no task now, for this reason; ask again."""
 
     retry_in_s: float
     reason: str = ""
@@ -202,7 +202,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """There is no further task for this worker."""
+    """The answer that there is no further task for this worker."""
 
     reason: str
 

@@ -19,7 +19,7 @@ from edl_worker.model_file.zoo import compatibility
 
 
 class DefinitionCaller:
-    """Calls constructors, ``optimizer()``, ``feature_columns()`` and so on.
+    """A caller of constructors, ``optimizer()``, ``feature_columns()`` and so on.
 
     Args:
         zoo_root: folder of the model zoo, for the places in error messages.

@@ -90,7 +90,7 @@ class DefinitionUnavailable(Exception):
 
 
 class ErrorCollector:
-    """Collects errors, so that a person reads all of them at once."""
+    """A collector of errors, so that users read all of them at once."""
 
     def __init__(self) -> None:
         self.errors: list[EdlError] = []

@@ -1,4 +1,4 @@
-"""What an input pipeline is asked for, and the interface of both pipelines."""
+"""The request to an input pipeline, and the interface of both pipelines."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class MinibatchRequest:
 
 
 class InputPipeline(Protocol):
-    """Makes minibatches of the records of a task with the model file's input function."""
+    """A pipeline that makes minibatches of records with the model file's input function."""
 
     @property
     def place(self) -> str:
-        """File, line and name of the input function."""
+        """The file, line and name of the input function."""
         ...
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:

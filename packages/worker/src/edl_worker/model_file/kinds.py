@@ -1,4 +1,4 @@
-"""Tells what an object of a framework is by the names of its classes: no framework is imported."""
+"""Kinds of framework objects by the names of their classes: no framework is imported."""
 
 from __future__ import annotations
 

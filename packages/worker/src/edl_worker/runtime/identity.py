@@ -1,4 +1,4 @@
-"""Which process of which worker this is."""
+"""The identity of this process: which instance of which worker it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way in which a worker takes part in the recovery of its job's master (docs/adr/0016).
+"""The worker's part in the recovery of its job's master (docs/adr/0016).
 
 A supervisor and its master may be killed together; then only the workers are left to notice. So
 each worker looks at the lock of the job's supervisor, from its start on: before it registers,
@@ -28,7 +28,7 @@ OVER_S = 10.0
 
 
 class SupervisorMonitor:
-    """Starts the supervisor of a job on this machine that has none.
+    """A monitor that starts the supervisor of a job on this machine if it has none.
 
     Args:
         job_dir: of the job.

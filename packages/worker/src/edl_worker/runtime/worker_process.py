@@ -83,7 +83,7 @@ class WorkerProcess:
 
     @property
     def _finish_limit_s(self) -> float:
-        """How long the current work may continue after the worker was asked to leave."""
+        """The time for which the current work may continue after the request to leave."""
         return finish_limit_s(
             self._session.grace_s, self._settings.grace_margin_s, self._settings.leave_timeout_s
         )

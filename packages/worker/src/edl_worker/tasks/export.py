@@ -45,7 +45,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """Writes a model with its present values.
+    """A writer of a model with its present values.
 
     Attributes:
         job: what was submitted.

@@ -46,7 +46,7 @@ Minibatches = Callable[[Lease], "Iterator[Batch] | None"]
 
 
 class LeasePrefetcher:
-    """Leases one task at a time in a thread of its own, and builds its input pipeline there.
+    """A prefetcher that leases one task at a time in a thread, and builds its pipeline there.
 
     Each registration with a master needs a new prefetcher.
     """

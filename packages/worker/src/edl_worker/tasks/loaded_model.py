@@ -1,4 +1,4 @@
-"""The model of a job, with what tasks ask of it."""
+"""The model of a job, with everything that its tasks need."""
 
 from __future__ import annotations
 

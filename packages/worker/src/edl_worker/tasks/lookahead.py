@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Lookahead(Generic[T]):
-    """Reads one element ahead. ``has_next`` and ``take`` raise what the source raises."""
+    """An iterator that is one element ahead; its methods raise what the source raises."""
 
     def __init__(self, source: Iterator[T]) -> None:
         self._source = source
@@ -40,7 +40,7 @@ class Lookahead(Generic[T]):
 
 
 class SlidingWindow(Generic[T]):
-    """Elements of a source by number, each kept until it is dropped.
+    """The elements of a source by number, each kept until it is dropped.
 
     Args:
         source: gives the elements in order.
@@ -64,7 +64,7 @@ class SlidingWindow(Generic[T]):
 
     @property
     def read(self) -> int:
-        """Number of the element that has not been read yet."""
+        """The number of the next element to read."""
         return self._first + len(self._kept)
 
     def drop_before(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Functions of a model's outputs: what ``--postprocess`` names."""
+"""The functions of a model's outputs that ``--postprocess`` names."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class _TrainingTask:
 
 @dataclass(slots=True)
 class TrainingLoop:
-    """Trains tasks, one after the other, with one copy of the parameters.
+    """The loop that trains tasks, one after the other, with one copy of the parameters.
 
     Attributes:
         zoo: root of the model zoo, for places in error messages.

@@ -21,7 +21,7 @@ _ORDER = "order"
 
 @dataclass(frozen=True, slots=True)
 class NamedValues:
-    """Values by name, in the order of the model that they were saved from."""
+    """The values by name, in the order of the model that they were saved from."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     source: str

@@ -18,7 +18,7 @@ _ALIGNED = 64
 
 
 class RowReceiveBuffer:
-    """Receives the rows that one minibatch needs.
+    """A buffer that receives the rows that one minibatch needs.
 
     The buffer is double: a step may compute on its rows while those of the next step arrive.
     """

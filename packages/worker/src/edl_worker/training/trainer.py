@@ -1,4 +1,4 @@
-"""What the training loop asks of a model: to add minibatches to a push, and to hand it over."""
+"""The training loop's interface to a model: add minibatches to a push, and take it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edl_worker.core.step_engine import RowRequest, StepEngine, StepResult
 
 
 class Trainer(ABC):
-    """Computes what a worker pushes. A job has one kind of trainer.
+    """A trainer computes what a worker pushes. A job has one kind of trainer.
 
     For each push the training loop calls ``begin_push`` once, ``add`` for each minibatch, and
     ``take``. A push that is begun again drops what was added.
@@ -52,7 +52,7 @@ class Trainer(ABC):
 
 
 class GradientTrainer(Trainer):
-    """Pushes the gradient of one minibatch; the optimizer is where the values are."""
+    """A trainer that pushes gradients of minibatches; the optimizer is where the values are."""
 
     changes_values = False
 
@@ -79,7 +79,7 @@ class GradientTrainer(Trainer):
 
 
 class LocalTrainer(Trainer):
-    """Pushes what several updates of the worker's own values have changed, as a gradient."""
+    """A trainer that pushes the change by several updates of its own values, as a gradient."""
 
     changes_values = True
 

@@ -1,4 +1,4 @@
-"""How far the coordinator's command log is, as far as this worker knows."""
+"""The length of the coordinator's command log, as far as this worker knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class LogIndex:
-    """How many commands one coordinator has appended to its log, as far as this worker knows.
+    """The number of commands in one coordinator's log, as far as this worker knows.
 
     Each incarnation has one of its own: the index of another one would name commands that do not
     come.

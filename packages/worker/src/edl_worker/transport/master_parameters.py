@@ -19,7 +19,7 @@ from edl_worker.core.exchange import (
 
 
 class MasterParameters:
-    """Client of the master's parameters.
+    """A client of the master's parameters.
 
     Args:
         channel: to the master.

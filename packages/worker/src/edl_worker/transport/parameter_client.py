@@ -36,7 +36,7 @@ def refuse_rows(nbytes: int) -> memoryview:
 
 
 class ParameterClient:
-    """Pushes gradients and pulls parameters and rows.
+    """A client that pushes gradients and pulls parameters and rows.
 
     Methods raise as those of ``TaskClient``. A method may run in another thread than the last
     one did, but not at the same time.

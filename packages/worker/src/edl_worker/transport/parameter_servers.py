@@ -101,7 +101,7 @@ class ParameterServerLostError(Exception):
 
 
 class ParameterServerClient:
-    """Has the methods of ``MasterParameters``, for a job with parameter servers.
+    """A client like ``MasterParameters``, for a job with parameter servers.
 
     Args:
         coordinator: decides.

@@ -26,7 +26,7 @@ def dtype_of(precision: WirePrecision) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PayloadOffsets:
-    """Where the bytes of a payload of parameters lie in the message.
+    """The offsets of a payload's bytes in the message.
 
     Attributes:
         quantizable: bytes at its beginning of numbers that may have 16 bits: trainable float32.
@@ -51,7 +51,7 @@ class PayloadOffsets:
 
 
 class BufferChain:
-    """Pieces of memory as one."""
+    """A chain of pieces of memory, read as one."""
 
     def __init__(self, pieces: Sequence[memoryview]) -> None:
         self._pieces = [piece.cast("B") for piece in pieces if piece.nbytes]
@@ -94,7 +94,7 @@ class PushPayload:
 
 
 class PartitionedIds:
-    """Ids of rows of several tables, and which server has which.
+    """The ids of rows of several tables, divided by server.
 
     Args:
         tables: how many of which table.

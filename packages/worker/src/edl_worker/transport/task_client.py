@@ -25,7 +25,7 @@ _PIECE_BYTES = 4 << 20
 
 
 class TaskClient:
-    """Registers the worker, leases tasks and reports them.
+    """A client that registers the worker, leases tasks and reports them.
 
     Methods raise ``EdlError`` for an error that the master reports, ``MasterReplacedError`` when
     the master is another incarnation, and ``LeavingError`` when the worker has to leave while it

@@ -1,4 +1,4 @@
-"""What callbacks remember, as JSON: it passes from worker to worker, and none runs code of another.
+"""The state of callbacks as JSON, which passes between workers without any code.
 
 An attribute is kept if it is made of None, numbers, texts, bytes, paths, lists, tuples, sets, dicts
 and NumPy arrays. Others stay behind where the next worker makes its own: functions and layers, open

@@ -63,7 +63,7 @@ class KerasSteps:
 
     @property
     def traces(self) -> int:
-        """How often the gradient has been traced; more than a few is an error."""
+        """The number of traces of the gradient; more than a few is an error."""
         return self._gradient.traces
 
     def describe(self) -> ModelDescription:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StepProfiler:
-    """Counts the steps of this process, and profiles those from ``first`` to ``last``.
+    """A profiler that counts steps, and profiles those from ``first`` to ``last``.
 
     A step is from the computation of one minibatch to that of the next, with what lies between.
     A profile that cannot be made or sent is a warning; training continues without it.

@@ -53,7 +53,7 @@ class SizeAgnosticFunction:
 
     @property
     def traces(self) -> int:
-        """How often the function has been traced."""
+        """The number of traces of the function."""
         return int(self._traced.experimental_get_tracing_count())
 
 

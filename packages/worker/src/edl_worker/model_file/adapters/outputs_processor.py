@@ -1,4 +1,4 @@
-"""What a model file does with predictions: ``class PredictionOutputsProcessor``."""
+"""A model file's own processing of predictions: ``class PredictionOutputsProcessor``."""
 
 from __future__ import annotations
 

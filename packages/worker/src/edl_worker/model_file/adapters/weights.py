@@ -1,4 +1,4 @@
-"""How much examples of a class, or the losses of several outputs, count."""
+"""The weights of classes, and of the losses of several outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all forms of a model have in common."""
+"""The interface that all forms of a model have in common."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModelDefinition(ABC):
 
     @property
     def place(self) -> str:
-        """File, line and name."""
+        """The file, line and name of the model."""
         return place_of(self.value, self.name)
 
     @property

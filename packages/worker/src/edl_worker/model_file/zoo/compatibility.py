@@ -1,4 +1,4 @@
-"""Lets model files use names that are gone, each with one warning.
+"""Support for removed names in model files, with one warning for each.
 
 The names are a shelf of their own, which plugs in by an entry point of the group
 ``edl.compatibility``. Without one a model file sees TensorFlow and Keras as they are. The names

@@ -11,7 +11,7 @@ from types import CodeType, ModuleType
 
 
 class ZooModuleLoader(SourceFileLoader):
-    """Executes a file of the zoo with an ``import`` that finds the zoo's modules.
+    """A loader of a zoo file whose ``import`` finds the zoo's modules.
 
     Args:
         import_for: ``builtins.__import__`` for a module and its package, the first two arguments.

@@ -1,4 +1,4 @@
-"""The part of a model that makes ids of features, without the rest of it."""
+"""The part of a model that computes ids from features, without the rest of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Trace:
 
 
 class IdCollector:
-    """Runs only those operations of a model that the ids of its lookups depend on."""
+    """A runner of only those operations of a model that the ids of its lookups depend on."""
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file

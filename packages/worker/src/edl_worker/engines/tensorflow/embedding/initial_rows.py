@@ -1,4 +1,4 @@
-"""What a row holds before any gradient has reached it: a function of seed, id and column.
+"""The initial content of a row, before any gradient: a function of seed, id and column.
 
 The same function is in the master's kernels; a test compares the two.
 """

@@ -1,4 +1,4 @@
-"""What a lookup does while a model is traced: note its ids, or take rows that are there.
+"""The stages of lookups while a model is traced: collecting ids, or taking rows.
 
 A step on a model with tables has two parts. The first runs what makes ids of features, and
 nothing else; the rows of these ids are fetched; the second computes with them. Both are traces of
@@ -82,7 +82,7 @@ def layers_for(what: LayerPurpose) -> Iterator[None]:
 
 @dataclass(slots=True)
 class CollectIds:
-    """Notes the ids of every lookup; rows are zeros that nothing may depend on.
+    """The stage that collects the ids of lookups; rows are zeros that nothing may depend on.
 
     Attributes:
         graph: that is being traced.
@@ -132,7 +132,7 @@ class CollectIds:
 
 @dataclass(slots=True)
 class ServeRows:
-    """Gives each lookup its rows, in the order in which ids were collected.
+    """The stage that gives each lookup its rows, in the order in which ids were collected.
 
     Attributes:
         rows: of each lookup's table, each id once.

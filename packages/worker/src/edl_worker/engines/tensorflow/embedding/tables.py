@@ -107,7 +107,7 @@ class EmbeddingTables:
 
     @property
     def table_variables(self) -> tuple[Any, ...]:
-        """Variables of Keras layers that are tables now; they are not among the dense weights."""
+        """The variables of Keras layers that are served as tables; they are no dense weights."""
         return tuple(
             t.owner.variable for t in self.tables if isinstance(t.owner, ServedKerasEmbedding)
         )

@@ -23,7 +23,7 @@ _MEAN = "mean:"
 
 
 class CustomEvaluation:
-    """Traces the model's step once for all tasks.
+    """The evaluation by the model's own step, which is traced once for all tasks.
 
     Attributes:
         names: of the values that the step gives; final after ``check_sums``.
@@ -36,7 +36,7 @@ class CustomEvaluation:
 
     @property
     def sources(self) -> dict[str, keras.metrics.Metric | None]:
-        """Name of each value to the Keras metric that it comes from, if there is one."""
+        """The Keras metric that each value comes from, if there is one, by name."""
         found: dict[str, keras.metrics.Metric | None] = dict.fromkeys(self.names)
         for metric in self.model.metrics:
             known = sources_of([name for name in self.names if not found[name]], metric)

@@ -150,7 +150,7 @@ class CustomTrainStep:
 
     @property
     def optimizers(self) -> list[keras.optimizers.Optimizer]:
-        """All optimizers that the model has."""
+        """The optimizers of the model."""
         found = (self.model.optimizer, *vars(self.model).values())
         kind = keras.optimizers.Optimizer
         return list({id(each): each for each in found if isinstance(each, kind)}.values())

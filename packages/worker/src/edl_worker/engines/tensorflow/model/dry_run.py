@@ -28,7 +28,7 @@ _SAMPLE_RECORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class TrialSample:
-    """Labels of some records, and made-up outputs of the right shapes for them."""
+    """A sample of labels, and made-up outputs of the right shapes for them."""
 
     labels: Any
     outputs: Any
@@ -43,7 +43,7 @@ class TrialSample:
 
 
 class DryRun:
-    """Traces the model and a whole step, then tries the loss and the metrics.
+    """A dry run: it traces the model and a whole step, then tries the loss and the metrics.
 
     Args:
         call: the model's outputs of (features, training).

@@ -18,7 +18,7 @@ from edl_worker.engines.tensorflow.pipelines.columns import Column
 
 
 class FeatureLayout(Enum):
-    """How the ``call`` of a subclassed model takes its features."""
+    """The form in which the ``call`` of a subclassed model takes its features."""
 
     UNCHANGED = auto()  # the tensor or nest of tensors
     SINGLE = auto()  # the only tensor of a dictionary
@@ -27,7 +27,7 @@ class FeatureLayout(Enum):
 
 
 class FeatureMapper:
-    """Calls a model with the features of a minibatch.
+    """A mapping of a minibatch's features to the arguments of a model.
 
     Args:
         columns: the feature columns if the model file has them; column i feeds input i.
@@ -42,7 +42,7 @@ class FeatureMapper:
 
     @property
     def inputs(self) -> list[Any]:
-        """Symbolic inputs of a functional or sequential model; empty for a subclassed one."""
+        """The symbolic inputs of a functional or sequential model; empty for a subclassed one."""
         try:
             return list(getattr(self._model, "inputs", None) or ())
         except (AttributeError, ValueError):

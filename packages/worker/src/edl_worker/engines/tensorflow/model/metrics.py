@@ -29,7 +29,7 @@ _Means = dict[str, tuple[Any, Any]]
 
 
 class MetricComputation:
-    """Computes what a model file measures; compiled once, used by every evaluation task.
+    """The computation of a model file's metrics, compiled once for all evaluation tasks.
 
     Args:
         description: of the model file, with its metrics.
@@ -96,7 +96,7 @@ class MetricComputation:
 
     @property
     def sources(self) -> dict[str, keras.metrics.Metric | None]:
-        """Name of each value to the Keras metric that it comes from, if there is one."""
+        """The Keras metric that each value comes from, if there is one, by name."""
         found: dict[str, keras.metrics.Metric | None] = dict.fromkeys(self.names)
         for given, metric in self._keras.items():
             found.update(
@@ -223,7 +223,7 @@ class MetricComputation:
 
 
 class EvaluationMetrics:
-    """Metrics of one evaluation task, or of the sum of many.
+    """The metrics of one evaluation task, or of the sum of many.
 
     ``loss``, the mean over samples, is always one of them.
     """

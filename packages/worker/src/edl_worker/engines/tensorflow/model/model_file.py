@@ -92,12 +92,12 @@ class ModelFile:
 
     @property
     def loss_place(self) -> str:
-        """File, line and name of the loss; empty if there is none."""
+        """The file, line and name of the loss; empty if there is none."""
         return self._description.loss.place if self._description.loss is not None else ""
 
     @property
     def input_place(self) -> str:
-        """File, line and name of the input function."""
+        """The file, line and name of the input function."""
         return self._description.input_pipeline.place
 
     @property
@@ -114,7 +114,7 @@ class ModelFile:
 
     @property
     def inputs(self) -> list[dict[str, Any]] | None:
-        """Name, shape and dtype of each input; None if only data can show them."""
+        """The name, shape and dtype of each input; None if only data can show them."""
         inputs = [
             {"name": one.name, "shape": list(one.shape[1:]), "dtype": one.dtype}
             for one in self._description.feature_mapper.inputs

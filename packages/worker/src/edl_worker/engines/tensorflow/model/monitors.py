@@ -1,4 +1,4 @@
-"""What callbacks monitor: which value of an epoch it is, and whether it should rise or fall."""
+"""The values of an epoch that callbacks monitor, and whether they should rise or fall."""
 
 from __future__ import annotations
 

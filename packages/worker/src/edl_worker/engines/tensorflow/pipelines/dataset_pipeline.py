@@ -72,7 +72,7 @@ class _Source:
 
 
 class DatasetPipeline:
-    """Runs a model file's dataset function over the records of a task."""
+    """A pipeline that runs a model file's dataset function over the records of a task."""
 
     def __init__(self, function: BoundFunction, root: Path, unlabelled: frozenset[Mode]) -> None:
         self._function = function
@@ -84,7 +84,7 @@ class DatasetPipeline:
 
     @property
     def place(self) -> str:
-        """File, line and name of the input function."""
+        """The file, line and name of the input function."""
         return self._function.definition.place
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:

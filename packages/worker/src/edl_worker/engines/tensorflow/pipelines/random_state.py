@@ -19,7 +19,7 @@ _lock = threading.RLock()
 
 
 class RandomDrawDetector:
-    """Detects whether anything was drawn from the global generators since its creation."""
+    """A detector of draws from the global generators since its creation."""
 
     def __init__(self) -> None:
         self._before = self._state()

@@ -54,7 +54,7 @@ class FeatureRecord(dict[str, Any]):
 
 
 class RecordsPipeline:
-    """Runs a model file's input function over the records of a task."""
+    """A pipeline that runs a model file's input function over the records of a task."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RecordsPipeline:
 
     @property
     def place(self) -> str:
-        """File, line and name of the input function."""
+        """The file, line and name of the input function."""
         return self._function.definition.place
 
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:

@@ -50,7 +50,7 @@ class GradientStep:
 
     @property
     def traces(self) -> int:
-        """How often the step has been traced; more than a few is an error."""
+        """The number of traces of the step; more than a few is an error."""
         return self._step.traces
 
     def prime(self, batch: Batch) -> None:

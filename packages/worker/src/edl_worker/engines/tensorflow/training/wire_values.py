@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class WireValues:
-    """Turns the weights of a model into payloads, and payloads into weights.
+    """A converter of a model's weights into payloads, and of payloads into weights.
 
     The wire precision of a job is decided here. Requests and replies only carry the precision of
     what they contain.

@@ -123,7 +123,7 @@ def _keras_loss(
 
 
 class _Weighted:
-    """Weighs the values of a loss function that is written for examples that all count the same.
+    """A weighted form of a loss function for examples that all count the same.
 
     As in Keras, the mean is over the examples and not over their weights.
     """
@@ -150,7 +150,7 @@ class _Weighted:
 
 
 class _BranchingLoss:
-    """Calls a loss as it is written, and translates it if it branches on a tensor."""
+    """A loss that is called as written, and translated if it branches on a tensor."""
 
     def __init__(self, bound: BoundFunction) -> None:
         self._bound = bound
