@@ -95,7 +95,7 @@ def parse_job(text: str) -> JobDescription:
 
     Raises:
         ValueError: the text is not a JobSpec.
-        EdlError: USAGE, it does not say what the job does; or names data, and not how large a
+        EdlError: USAGE, it has no type of job; or names data, and not how large a
             minibatch is.
     """
     spec = job_pb2.JobSpec()

@@ -178,14 +178,14 @@ def encode_read(caller: CallerIdentity, part: ShardReadRequest, log_index: int) 
 
 
 def encode_commit_initial_values(caller: CallerIdentity) -> pb.CommitInitialValuesRequest:
-    """Return the header that says that all servers have their parts of the initial values."""
+    """Return the header for committing initial values, of which all servers have their parts."""
     return pb.CommitInitialValuesRequest(**_fields(caller))
 
 
 def encode_commit(
     caller: CallerIdentity, request: PushRequest, squares: Sequence[float], wait_s: float
 ) -> pb.CommitRequest:
-    """Return the header that says that all servers have prepared a push."""
+    """Return the header for committing a push, which all servers have prepared."""
     commit = pb.CommitRequest(
         **_fields(caller), claim=_claim(request), step=_step(request), squares=squares
     )

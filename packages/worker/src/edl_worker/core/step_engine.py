@@ -195,7 +195,7 @@ class StepEngine(Protocol):
 
         Args:
             version: how many minibatches the values have had.
-            learning_rate: what callbacks have set; None: as the optimizer says.
+            learning_rate: what callbacks have set; None: the optimizer's own.
         """
 
     def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:

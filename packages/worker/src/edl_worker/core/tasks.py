@@ -122,7 +122,7 @@ class EpochLogs:
     Attributes:
         state: what the last call returned.
         logs: of the epoch that has ended.
-        learning_rate: what callbacks have set; None: as the optimizer says.
+        learning_rate: what callbacks have set; None: the optimizer's own.
         train_end: the model has its last values: only ``on_train_end`` is called.
     """
 
@@ -164,7 +164,7 @@ class Lease:
         part_path: where a prediction or export task writes; no other worker writes there.
         export: of an export task.
         callbacks: of a call of the callbacks.
-        learning_rate: of a training task with local steps; None: as the optimizer says.
+        learning_rate: of a training task with local steps; None: the optimizer's own.
     """
 
     task: TaskKey

@@ -121,7 +121,7 @@ class LeasePrefetcher:
             answer.close()
 
     def _next(self) -> Assignment | Leave:
-        told = ""
+        logged = ""
         while True:
             match self._client.lease(self._incarnation):
                 case Lease() as lease:
@@ -129,9 +129,9 @@ class LeasePrefetcher:
                 case Leave() as leave:
                     return leave
                 case Wait(retry_in_s, reason):
-                    if reason != told:
+                    if reason != logged:
                         log.info("no task now: %s", reason)
-                    told = reason
+                    logged = reason
                     self._state.sleep(retry_in_s or _POLL_S)
             if self._closed:
                 return Leave("closed")

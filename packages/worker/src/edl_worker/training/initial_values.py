@@ -25,7 +25,7 @@ def send_initial_values(
 
     Args:
         values: a payload of parameters, see ``core.layout``.
-        tables: those rows that do not begin as their initializer says are sent, too.
+        tables: their rows that differ from the initializer's are sent, too.
     """
     for number, ids, rows in tables.initial_rows() if tables else ():
         step = max(1, PAGE_BYTES // (8 + rows.itemsize * rows.shape[1]))

@@ -31,7 +31,7 @@ class Trainer(ABC):
 
         Args:
             version: of these values.
-            learning_rate: what callbacks have set; None: as the optimizer says.
+            learning_rate: what callbacks have set; None: the optimizer's own.
         """
 
     @abstractmethod

@@ -317,7 +317,7 @@ class ParameterServerClient:
 
             def here(nbytes: int) -> memoryview:
                 if nbytes == server.nbytes != stop - start:
-                    return memoryview(bytearray(nbytes))  # whole: what came is asked for anew
+                    return memoryview(bytearray(nbytes))  # float32: all values are requested again
                 return _exactly(values[start:stop], nbytes)
 
             def here_rows(nbytes: int) -> memoryview:

@@ -79,7 +79,7 @@ class PushPayload:
     """The bytes that go with a push, as one and by what they are.
 
     Args:
-        request: says how long each part is.
+        request: has the length of each part.
         chain: gradient, state difference, ids of rows, ids of the next rows, gradients of rows.
     """
 

@@ -117,7 +117,7 @@ def of_keras_3(value: Any) -> Any:
 
 
 def is_of_keras_2(kind: type) -> bool:
-    """Return what ``CompatibilityShelf.is_of_keras_2`` says of a class."""
+    """Return the result of ``CompatibilityShelf.is_of_keras_2`` for a class."""
     found = shelf()
     return found is not None and found.is_of_keras_2(kind)
 

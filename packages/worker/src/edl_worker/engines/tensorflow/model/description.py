@@ -37,7 +37,7 @@ class LossFunction:
     Attributes:
         function: takes the keywords ``outputs``, ``labels`` and ``weights`` (None: all examples
             count the same); returns a scalar, or one value per sample.
-        declared_reduction: how a Keras loss says that it reduces a batch; None if only a trial
+        declared_reduction: the declared reduction of a Keras loss; None if only a trial
             call can show it.
         signature: for messages, ``loss(labels, predictions)``.
         place: for messages, file, line and function.
@@ -90,7 +90,7 @@ class ModelFileDescription:
         metrics: empty if the model file has none.
         callbacks: to be called at the ends of epochs.
         custom_train_step: of the model; None if it has none or the job does not train.
-        has_custom_test_step: whether the model says itself what an evaluation measures.
+        has_custom_test_step: whether the model defines itself what an evaluation measures.
         class_weight: class to how much its examples count in training; empty: all the same.
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.

@@ -366,7 +366,7 @@ def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> Mode
     """Return the description with the steps that the model defines itself, ready to run.
 
     Raises:
-        ContractErrors: the model cannot be compiled, or what is measured is said twice.
+        ContractErrors: the model cannot be compiled, or its metrics are defined twice.
     """
     model, metrics = description.model, description.metrics
     trains = purpose is Mode.TRAINING and has_custom_train_step(model)

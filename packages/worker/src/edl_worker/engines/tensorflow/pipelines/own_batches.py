@@ -48,5 +48,5 @@ def _shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
 
 def _begins_with(size: int | None, shape: tf.TensorShape) -> bool:
     if shape.rank is None:
-        return True  # of tf.py_function: nothing says otherwise
+        return True  # of tf.py_function, and possibly a batch
     return bool(shape.rank > 0 and shape[0] == size)
