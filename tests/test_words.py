@@ -14,6 +14,7 @@ from tools.words import find_idioms
         ("def unpacked(): pass", "participle"),
         ("# Nobody reads this.", "persons"),
         ("_LOOK = 5", "constant"),
+        ("_NEVER = -1", "constant"),
         ("_TRY_AGAIN_S = 5", "constant"),
         ("_MOST_A_MINUTE = 5", "constant"),
         ("print(companion_of(job))", "term"),
@@ -34,6 +35,7 @@ def test_private_idioms_are_found(source: str, rule: str) -> None:
         "def is_closed(): pass",
         "class A:\n    @property\n    def closed(self): pass",
         "_MAX_PER_MINUTE = 5",
+        'class Color(StrEnum):\n    NEVER = "never"',
         "# Another process reads this.",
     ],
 )

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
     "builder": 6,
-    "client": 112,
     "kubernetes": 50,
     "master": 3,
     "proto": 0,
@@ -54,9 +53,11 @@ _VERBS = {"embed", "shed", "succeed"}
 
 _PERSONS = re.compile(r"\b(nobody|somebody|everybody|whoever|whomever)\b", re.IGNORECASE)
 _CONSTANT = re.compile(
-    r"_*(LOOK|AGAIN|NEVER|ALWAYS|INSTEAD|HERE|THERE|ENOUGH|OFTEN|SOON)(_S)?"
+    r"_+(NEVER|ALWAYS)|_*(LOOK|AGAIN|INSTEAD|HERE|THERE|ENOUGH|OFTEN|SOON)(_S)?"
     r"|\w*_AGAIN(_\w+)?|_*(MOST|LEAST|FEWEST|WIDEST|GREATEST|LONGEST|LARGEST)(_\w+)?"
 )
+"""The choices of an option may be ALWAYS and NEVER, but no private constant."""
+
 _TERMS = re.compile(r"(?<![a-z])(companions?|figures)(?![a-z])", re.IGNORECASE)
 
 

@@ -5,5 +5,5 @@ import os
 __version__ = "0.1.0"
 
 # gRPC reads this once, when it is first used: its messages about connections that have ended are
-# about jobs that are over, and would stand between the lines of whoever runs them.
+# about jobs that are over, and would mix with the output of the program that runs them.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open the standard streams that the caller has closed: nobody reads or writes there."""
+    """Open the standard streams that the caller has closed, as the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Lower numbers are in use, so this is the stream's own: later files cannot get it.

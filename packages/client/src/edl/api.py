@@ -132,7 +132,7 @@ def _submit(
     if progress:
         display.say(announcement(started, plan.job))
     if plan.job.detach:
-        return of_status(submitter.catalog.recorded(started.name).status)
+        return of_status(submitter.catalog.recorded_status(started.name).status)
     backend = submitter.catalog.find(started.name)
     tracking = track_in_background(started.name, tracker, display.say) if tracker else None
     return _watch(backend, started.name, display, plan.job.timeout, tracking)

@@ -188,7 +188,7 @@ _PHASES = {
 
 
 def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
-    """What a builder streams."""
+    """Decode a message that a builder streams."""
     if message.WhichOneof("update") == "line":
         return BuildLogLine(message.line.number, message.line.text)
     status = message.status

@@ -19,7 +19,7 @@ _SUFFIX = ".dist-info"
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """What a distribution offers under a name.
+    """An object that a distribution offers under a name.
 
     Attributes:
         target: the object, as ``package.module:name``.

@@ -25,7 +25,7 @@ command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags"
 
 PROJECT_FILE = "edl.toml"
 SAFE_DIRECTORY = "EDL_SAFE_DIRECTORY"
-"""Folders, separated by colons, whose project file is read whoever owns it; ``*`` is all."""
+"""Folders, separated by colons, whose project file is read whatever its owner; ``*`` is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class SettingsFile:
     verbs: Mapping[Verb, Mapping[str, Any]] = field(default_factory=dict)
     is_project: bool = False
 
-    def given(self, verb: Verb) -> dict[str, Given]:
+    def find_given(self, verb: Verb) -> dict[str, Given]:
+        """Return the options that the file sets for a verb, and where."""
         found: dict[str, Given] = {}
         for option in options_of(verb):
             for section, values in (("", self.common), (f"[{verb}] ", self.verbs.get(verb, {}))):
@@ -84,13 +85,13 @@ def gather(
 
     Raises:
         Problem: a settings file cannot be read, names an unknown option, or is the project file of
-            somebody else.
+            another user.
     """
     found: dict[str, Given] = {}
     if project := project_file(cwd, environ):
-        found.update(project.given(verb))
+        found.update(project.find_given(verb))
     if own := user_file(environ):
-        given = own.given(verb).items()
+        given = own.find_given(verb).items()
         found |= {n: v for n, v in given if n not in found or BY_NAME[n].protects_user}
     for option in options_of(verb):
         value = environ.get(option.variable)
@@ -123,10 +124,10 @@ def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | Non
 
 
 def user_file(environ: Mapping[str, str]) -> SettingsFile | None:
-    """The user's settings: ``~/.config/edl/config.toml``, or in ``$XDG_CONFIG_HOME``.
+    """Return the user's settings: ``~/.config/edl/config.toml``, or in ``$XDG_CONFIG_HOME``.
 
-    Like other programs, it ignores a relative path, such as ``~`` where nobody knows the home
-    folder: it would lead to a file of whoever owns the working directory.
+    Like other programs, it ignores a relative path, such as ``~`` where the home folder is
+    not known: it would lead to a file of the owner of the working directory.
     """
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "~"), ".config")
     path = Path(os.path.expanduser(base), "edl", "config.toml")
@@ -134,7 +135,7 @@ def user_file(environ: Mapping[str, str]) -> SettingsFile | None:
 
 
 def project_file(cwd: Path, environ: Mapping[str, str]) -> SettingsFile | None:
-    """The nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, upwards from ``cwd``.
+    """Return the nearest ``edl.toml``, or ``pyproject.toml`` with ``[tool.edl]``, from ``cwd`` up.
 
     Raises:
         Problem: it cannot be read, names an unknown option, or others than the user can write it.
@@ -154,7 +155,7 @@ def project_file(cwd: Path, environ: Mapping[str, str]) -> SettingsFile | None:
 
 
 def _check_owner(path: Path, environ: Mapping[str, str]) -> None:
-    """Refuse a file that somebody else put above the user's folder, as git does.
+    """Refuse a file that another user put above the user's folder, as git does.
 
     Its settings choose the image that runs, the platform, and the builder that gets the token.
     """
@@ -165,7 +166,7 @@ def _check_owner(path: Path, environ: Mapping[str, str]) -> None:
     trusted = {os.getuid(), 0}
     if os.getuid() == 0 and environ.get("SUDO_UID", "").isdecimal():
         trusted.add(int(environ["SUDO_UID"]))
-    # A link of somebody else leads wherever they like, so it counts as well as what it leads to.
+    # Another user's link leads wherever they like, so it counts as well as what it leads to.
     found = [path.lstat(), path.stat(), folder.stat()]
     if foreign := [each.st_uid for each in found[:2] if each.st_uid not in trusted]:
         what = f"a settings file of another user (number {foreign[0]}) is not read"

@@ -42,6 +42,6 @@ def test_a_writer_takes_its_time(pipe: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_text_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_files, "LONGEST", 1 << 20)
+    monkeypatch.setattr(input_files, "MAX_INPUT_BYTES", 1 << 20)
     with pytest.raises(OSError, match="more than 1 MiB"):
         read_input(Path("/dev/zero"))

@@ -58,7 +58,7 @@ def test_a_builder_runs_for_one_call_and_one_at_a_time(
 
 def test_a_long_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(local_builder, "_LONGEST_LOG", 10)
+    monkeypatch.setattr(local_builder, "_MAX_LOG_BYTES", 10)
     environ = _command(tmp_path, f"import sys; print('here', file=sys.stderr)\n{_QUICK}")
     request, log = BuildRequest("zoo", "127.0.0.1:5000/x"), tmp_path / "home/builder/builder.log"
     found = []

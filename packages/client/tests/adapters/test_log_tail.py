@@ -53,7 +53,7 @@ def test_what_comes_after_no_line_at_all(log: Path) -> None:
 
 
 def test_a_line_without_end_is_given_in_parts(log: Path) -> None:
-    log.write_bytes(b"x" * (5 * log_tail._LONGEST_LINE // 2) + b"\nlast\n")
+    log.write_bytes(b"x" * (5 * log_tail._MAX_LINE_BYTES // 2) + b"\nlast\n")
     *parts, last = Tail(log, 2).read()
     assert last == "last"
     assert [len(part) for part in parts] == [1 << 20, 1 << 20, 1 << 19]

@@ -292,12 +292,12 @@ def test_each_remedy_is_a_sentence_of_its_own(remedy: str) -> None:
 
 def test_a_job_that_never_started_has_no_loss() -> None:
     message = job_pb2.JobStatus(name="m", type=job_pb2.TRAIN, state=job_pb2.FAILED)
-    assert job_text.figures(decode_status(message)) == []
+    assert job_text.describe_metrics(decode_status(message)) == []
     message.progress.loss = 0.0
-    assert job_text.figures(decode_status(message)) == ["loss 0"]
+    assert job_text.describe_metrics(decode_status(message)) == ["loss 0"]
 
 
 def test_the_name_of_a_metric_adds_no_line() -> None:
     message = job_pb2.JobStatus(name="m", type=job_pb2.EVALUATE, state=job_pb2.RUNNING)
     message.metrics["a\nerror: stolen\x1b[2J"] = 1.0
-    assert job_text.figures(decode_status(message)) == ["a\\nerror: stolen\\x1b[2J 1"]
+    assert job_text.describe_metrics(decode_status(message)) == ["a\\nerror: stolen\\x1b[2J 1"]

@@ -238,9 +238,9 @@ def test_an_unknown_option_has_a_suggestion() -> None:
 
 
 def test_a_made_name_is_used_only_when_none_was_given() -> None:
-    assert made(Verb.TRAIN, TRAIN).named("3f2a").name == "regressor-dnn-3f2a"
-    assert made(Verb.TRAIN, {**TRAIN, "name": "mine"}).named("3f2a").name == "mine"
-    assert made(Verb.PREDICT, USE).named("3f2a").name == "predict-model-3f2a"
+    assert made(Verb.TRAIN, TRAIN).with_name("3f2a").name == "regressor-dnn-3f2a"
+    assert made(Verb.TRAIN, {**TRAIN, "name": "mine"}).with_name("3f2a").name == "mine"
+    assert made(Verb.PREDICT, USE).with_name("3f2a").name == "predict-model-3f2a"
 
 
 def test_flags_and_variables_of_the_table_are_unique() -> None:

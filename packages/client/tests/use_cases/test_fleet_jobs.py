@@ -11,7 +11,7 @@ import pytest
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
 from edl.ports.job_backend import StatusReport
-from edl.use_cases.fleet import FleetJob, repeated
+from edl.use_cases.fleet import FleetJob, repeat_in_thread
 from edl_proto.errors import EdlError, ErrorCode
 
 
@@ -47,6 +47,6 @@ def test_the_page_goes_on_after_an_error_and_says_so_once(full: Exception) -> No
         elif acts not in (1, 7):
             raise other if acts == 5 else full
 
-    with repeated(act, 0.001, said.append):
+    with repeat_in_thread(act, 0.001, said.append):
         assert recovered.wait(200)
     assert said == [full, other, full, full]

@@ -13,7 +13,7 @@ from typing import IO, Any
 import grpc
 
 from edl import codec
-from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input, read_input
+from edl.adapters.input_files import MAX_INPUT_BYTES, may_be_read_by_others, open_input, read_input
 from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
@@ -27,8 +27,8 @@ TOKEN_HOST = "EDL_BUILDER_TOKEN_HOST"
 
 _CHUNK = 256 << 10
 _CONNECT_S = 10.0
-_AGAIN_S = 60.0
-"""How long a builder that has gone away is waited for: what was there survives a restart."""
+_RECONNECT_S = 60.0
+"""How long the client waits for a builder that has gone away: its builds survive a restart."""
 
 _CALL_S = 10.0
 _UNIX = "unix:/"
@@ -105,9 +105,9 @@ class BuilderClient:
                 raise self._unavailable("the builder closed the call without a result")
             except grpc.RpcError as error:
                 broken_at = broken_at or time.monotonic()
-                late = time.monotonic() - broken_at > _AGAIN_S
+                late = time.monotonic() - broken_at > _RECONNECT_S
                 if not build or self._closed or late or not _is_broken(error):
-                    raise self._translated(error) from error
+                    raise self._translate(error) from error
                 time.sleep(0.5)
                 again = builder_pb2.WatchBuildRequest(id=build, after_line=seen)
                 call = self._stub.Watch(again, metadata=self._metadata)
@@ -118,7 +118,7 @@ class BuilderClient:
             request = builder_pb2.CancelBuildRequest(id=build)
             self._stub.Cancel(request, metadata=self._metadata, timeout=_CALL_S)
         except grpc.RpcError as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def _await_ready(self) -> None:
         try:
@@ -126,7 +126,7 @@ class BuilderClient:
         except grpc.FutureTimeoutError:
             raise self._unavailable(f"no builder answered within {_CONNECT_S:.0f} s") from None
 
-    def _translated(self, error: grpc.RpcError) -> EdlError:
+    def _translate(self, error: grpc.RpcError) -> EdlError:
         known = EdlError.from_rpc(error)
         if known is not None:
             return known
@@ -267,7 +267,7 @@ def _token(environ: Mapping[str, str]) -> str:
     try:
         with open_input(Path(path)) as file:
             is_open = may_be_read_by_others(file.fileno())
-            token = file.read(LONGEST).decode("utf-8", "replace").strip()
+            token = file.read(MAX_INPUT_BYTES).decode("utf-8", "replace").strip()
     except OSError as error:
         raise _unreadable(
             path, TOKEN_FILE, error, "It holds the token, and nothing else."

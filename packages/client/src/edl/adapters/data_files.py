@@ -131,7 +131,7 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
 
 
 def _remedy(error: recordio.RecordError, file: str) -> str:
-    """What to do with a file that is not damaged, but cannot be read as records."""
+    """Return what to do with an intact file that cannot be read as records."""
     if isinstance(error, recordio.UnreadableFile):
         if scheme(file):
             return remedy_of(error)
@@ -143,13 +143,13 @@ def _remedy(error: recordio.RecordError, file: str) -> str:
 
 
 def access(reason: BaseException | None) -> str:
-    """What to do with a file that the system does not open or read, for this reason."""
+    """Return what to do with a file that the system does not open or read, for this reason."""
     is_broken = isinstance(reason, OSError) and reason.errno == errno.EIO
     return _DISK if is_broken else _ACCESS
 
 
 def expand(pattern: str, option: str) -> list[str]:
-    """The files that a pattern names.
+    """Return the files that a pattern names.
 
     Raises:
         EdlError: DATA_NOT_FOUND or DATA_UNREADABLE.
@@ -190,7 +190,7 @@ def readable_size(file: str, option: str) -> int:
 
 
 def _images(pattern: str) -> str:
-    """What to do with a folder of folders of images; empty for all others."""
+    """Return what to do with a folder of folders of images; empty for all others."""
     if scheme(pattern) or not os.path.isdir(pattern):
         return ""
     names = glob.iglob(os.path.join(glob.escape(pattern), "*", "*"))
@@ -207,7 +207,7 @@ def _is_converted(name: str) -> bool:
 
 
 def conversion(place: str) -> str:
-    """What to do with data that a job cannot read, but ``edl data convert`` can."""
+    """Return what to do with data that a job cannot read, but ``edl data convert`` can."""
     if _is_image(place):
         # The folder of an image is its class; the folder above holds the classes.
         place = os.path.dirname(os.path.dirname(place)) or "."

@@ -122,9 +122,9 @@ def _is_stored(place: str) -> bool:
 
 @contextmanager
 def _reading(place: str) -> Iterator[None]:
-    """What a store says in words for the user.
+    """Translate the errors of a store into words for the user.
 
-    Who may read some objects need not be allowed to look for others: that is no error.
+    A user who may read some objects may be forbidden to look for others: that is no error.
     """
     try:
         yield

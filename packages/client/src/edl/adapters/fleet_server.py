@@ -25,7 +25,7 @@ from edl_runtime.monitoring.http_server import BoundedHttpServer
 
 _HOST = "127.0.0.1"
 _COOKIE = "edl-fleet"
-_MOST_CONNECTIONS = 32
+_MAX_CONNECTIONS = 32
 _FILES = {
     "": ("index.html", "text/html; charset=utf-8"),
     "fleet.js": ("fleet.js", "text/javascript; charset=utf-8"),
@@ -82,10 +82,10 @@ class FleetServer:
                 fleet._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: requests have secrets in them."""
+                """Log nothing: requests contain secrets."""
 
         try:
-            self._server = BoundedHttpServer(_HOST, port, FleetHandler, _MOST_CONNECTIONS)
+            self._server = BoundedHttpServer(_HOST, port, FleetHandler, _MAX_CONNECTIONS)
         except OSError as error:
             raise EdlError(
                 ErrorCode.PORT_IN_USE,

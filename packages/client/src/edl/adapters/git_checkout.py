@@ -23,14 +23,14 @@ from edl_runtime.local import job_directory, ownership
 from edl_runtime.model.git_source import GitSource
 
 _FETCH_S = 300.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _KEEP_S = 30 * 86400.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LINES = 10
 
 
 def fetch(zoo: GitSource, root: Path | None = None) -> Path:
-    """The zoo's folder at the ref's present commit. Callers must not change it.
+    """Return the zoo's folder at the ref's present commit. Callers must not change it.
 
     Raises:
         EdlError: SOURCE_UNREACHABLE, MODEL_NOT_FOUND (no such folder), FORBIDDEN, or DISK_FULL.
@@ -47,7 +47,7 @@ def fetch(zoo: GitSource, root: Path | None = None) -> Path:
             where=str(place),
             remedy="Set EDL_HOME to a folder that only you can write.",
         )
-    with _locked(place):
+    with _lock(place):
         checkout = _checkout(zoo, place)
         _forget_old(place, checkout)
     folder = checkout / zoo.folder if zoo.folder else checkout
@@ -67,7 +67,7 @@ def _checkout(zoo: GitSource, place: Path) -> Path:
         return place / zoo.ref
     git = ["git", f"--git-dir={place / 'git'}", "-c", "core.hooksPath=/dev/null"]
     git += ["-c", "protocol.allow=never", "-c", "protocol.https.allow=always"]
-    # Whoever holds our lock is alone here: these are of a git that was killed, and block the next.
+    # Our lock is held, so these are left by a git that was killed, and would block the next one.
     for left in (place / "git").rglob("*.lock"):
         left.unlink(missing_ok=True)
     if not (place / "git" / "HEAD").exists():
@@ -108,7 +108,7 @@ def _check_links(zoo: GitSource, checkout: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def _lock(place: Path) -> Iterator[None]:
     with (place / "lock").open("w") as lock:
         deadline = time.monotonic() + 2 * _FETCH_S
         while True:
@@ -117,7 +117,7 @@ def _locked(place: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() < deadline:
-                    time.sleep(_LOOK_S)
+                    time.sleep(_POLL_S)
                     continue
                 raise EdlError(
                     ErrorCode.SOURCE_UNREACHABLE,

@@ -102,7 +102,7 @@ def _access(registry: str) -> RegistryAccess:
 
 
 def _login(registry: str) -> Mapping[str, str]:
-    """What ``docker login`` has stored; nothing without the package docker."""
+    """Return what ``docker login`` has stored; nothing without the package docker."""
     try:
         from docker import auth, errors
     except ImportError:

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from edl.core.locations import user_path
 
-LONGEST = 16 << 20
-"""Bytes of such a text; a device may give bytes without end."""
+MAX_INPUT_BYTES = 16 << 20
+"""The size limit of a text that is read whole: a device may yield bytes without end."""
 
 _WRITER_S = 10.0
 """How long a pipe may be without a writer: a shell starts both sides at about the same time."""
@@ -56,9 +56,9 @@ def read_input(path: Path) -> bytes:
         Problem: as ``user_path``.
     """
     with open_input(path) as file:
-        content = file.read(LONGEST + 1)
-    if len(content) > LONGEST:
-        raise OSError(errno.EFBIG, f"it has more than {LONGEST >> 20} MiB", str(path))
+        content = file.read(MAX_INPUT_BYTES + 1)
+    if len(content) > MAX_INPUT_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_INPUT_BYTES >> 20} MiB", str(path))
     return content
 
 

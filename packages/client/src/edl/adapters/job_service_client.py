@@ -71,7 +71,7 @@ class JobServiceClient:
         )
 
     def timeline(self) -> list[TimelineSpan]:
-        """What the job's workers did when; what is in progress is included."""
+        """Return what the job's workers did when, including what is in progress."""
         request = job_pb2.ReadTimelineRequest()
         return codec.decode_timeline(
             _call(

@@ -9,8 +9,8 @@ from pathlib import Path
 from edl_runtime.files import open_regular
 
 _CHUNK = 256 << 10
-_LONGEST_LINE = 1 << 20
-"""Bytes. A longer line is given in parts, as a process may write without ever ending a line."""
+_MAX_LINE_BYTES = 1 << 20
+"""A longer line is given in parts, as a process may write without ever ending a line."""
 
 
 class Tail:
@@ -36,7 +36,7 @@ class Tail:
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             for line in lines:
                 yield line.decode(errors="replace").rstrip("\r")
-            if len(self._rest) >= _LONGEST_LINE:
+            if len(self._rest) >= _MAX_LINE_BYTES:
                 yield self._rest.decode(errors="replace")
                 self._rest = b""
         if final and self._rest:

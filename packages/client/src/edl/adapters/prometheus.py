@@ -41,7 +41,7 @@ from edl_runtime.monitoring.log_lines import readable
 
 _HOST = "127.0.0.1"
 _START_S = 120.0
-"""It reads all figures since its last block before it answers."""
+"""Prometheus reads all samples since its last block before it answers."""
 _POLL_S = 0.1
 _LEAVE_S = 10.0
 _ANSWER_S = 2.0
@@ -64,7 +64,7 @@ class ScrapeTarget:
 
 
 def scrape_target(report: StatusReport) -> ScrapeTarget | None:
-    """Where the metrics of a job of this machine are; None if nobody serves them any more.
+    """Return where the metrics of a job of this machine are; None once nothing serves them.
 
     A job that is not over keeps its target while it has no master, so that Prometheus sees that.
     """
@@ -77,7 +77,7 @@ def scrape_target(report: StatusReport) -> ScrapeTarget | None:
 
 
 class Prometheus:
-    """A process for as long as the context lasts; its figures stay in the folder.
+    """A process for as long as the context lasts; its samples stay in the folder.
 
     Args:
         folder: for configuration and data; made if it is not there.
@@ -151,7 +151,7 @@ class Prometheus:
                 *(f"--storage.tsdb.path={self._folder / 'data'}", "--log.level=warn"),
                 f"--storage.tsdb.retention.time={_RETENTION}",
                 f"--web.listen-address={_HOST}:{port}",
-                # By default it lets every web site that the user visits read all figures.
+                # By default it lets every web site that the user visits read all metrics.
                 f"--web.cors.origin={re.escape(self.url)}",
             ]
             self._process = subprocess.Popen(

@@ -36,7 +36,7 @@ def check_trace(place: str, job: str) -> None:
 
 def _is_trace_of(job: str, path: Path) -> bool:
     """Whether ``write_trace`` wrote this file; what it says of itself is at its end."""
-    end = f',"otherData":{_encoded(origin(job)).decode()}}}'.encode()
+    end = f',"otherData":{_encode(origin(job)).decode()}}}'.encode()
     try:
         with open_regular(path) as file:
             file.seek(-min(len(end), file.seek(0, os.SEEK_END)), os.SEEK_END)
@@ -53,7 +53,7 @@ def write_trace(path: Path, trace: Mapping[str, Any]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, _encoded(trace))
+        replace_file(path, _encode(trace))
     except OSError as error:
         raise EdlError(
             ErrorCode.OUTPUT_UNWRITABLE,
@@ -63,5 +63,5 @@ def write_trace(path: Path, trace: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _encoded(value: Mapping[str, Any]) -> bytes:
+def _encode(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -75,7 +75,7 @@ def read(folder: str) -> model_pb2.TrainedModel:
         check_file_name(message.params_filename)
         check_file_name(message.keras_filename)
     except ValueError as error:
-        raise _refused(error, place) from None
+        raise _refusal(error, place) from None
     return message
 
 
@@ -95,7 +95,7 @@ def _names(message: model_pb2.TrainedModel) -> Iterator[str]:
             yield value
 
 
-def _refused(error: ValueError, place: str) -> EdlError:
+def _refusal(error: ValueError, place: str) -> EdlError:
     return EdlError(
         ErrorCode.FORBIDDEN,
         f"the trained model is refused: {error}",
@@ -127,11 +127,11 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
             if scheme(place):
                 file = Path(temporary) / "model.keras"
                 storage.fetch(place, file)
-            else:  # whoever wrote the model could send a file of the user to the tracker
+            else:  # the author of the model could send a file of the user to the tracker
                 file_of(Path(folder), description.keras_filename)
             os.stat(file)
         except ValueError as error:
-            raise _refused(error, folder) from None
+            raise _refusal(error, folder) from None
         except (OSError, storage.StoreError) as error:
             raise EdlError(
                 ErrorCode.MODEL_NOT_FOUND,
@@ -153,7 +153,7 @@ def check_values(folder: str) -> model_pb2.TrainedModel:
         try:
             file_of(Path(folder), description.params_filename or PARAMETERS)
         except ValueError as error:
-            raise _refused(error, folder) from None
+            raise _refusal(error, folder) from None
     return description
 
 

@@ -54,7 +54,7 @@ def _check_size(folder: Path, files: list[Path]) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Without owners and times, which say nothing about the zoo."""
+    """Remove owners and times, which say nothing about the zoo."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mtime = 0

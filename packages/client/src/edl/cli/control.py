@@ -64,7 +64,7 @@ def wait(
         results = [of_status(status).to_dict() for status in ends]
         if not quiet:
             for status in ends:
-                known = catalog.recorded(status.job)
+                known = catalog.recorded_status(status.job)
                 lines = summary(status, known.keep_page_s, known.page_link())
                 terminal.message("\n".join(lines))
         print_result(

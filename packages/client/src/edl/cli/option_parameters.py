@@ -47,7 +47,7 @@ def declare(each: Option) -> Decorator:
     return option(each.name, flag, **settings)
 
 
-def given(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Given]:
+def find_given(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Given]:
     """Return the options that the user set on the command line, of the values of all parameters."""
     return {
         # What is separated by commas adds up: none of several options may get lost.

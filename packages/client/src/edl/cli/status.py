@@ -31,7 +31,7 @@ from edl.render.job_text import (
     unreadable_row,
 )
 from edl.render.output_format import Format
-from edl.use_cases.fleet import Fleet, repeated
+from edl.use_cases.fleet import Fleet, repeat_in_thread
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
@@ -58,7 +58,7 @@ def list_jobs(output_format: Format | None, running: bool, all_namespaces: bool)
         found, rows = [], []
         for name in catalog.names():
             try:
-                status = catalog.recorded(name).status
+                status = catalog.recorded_status(name).status
             except EdlError as error:
                 if error.code == ErrorCode.JOB_NOT_FOUND:
                     continue  # deleted meanwhile
@@ -112,7 +112,7 @@ def top(name: str) -> None:
 
     with Live(console=terminal.console(sys.stdout), auto_refresh=False) as live:
         while True:
-            live.update(terminal.styled("\n".join(status_lines(status))), refresh=True)
+            live.update(terminal.style_text("\n".join(status_lines(status))), refresh=True)
             if status.state.is_over:
                 return
             time.sleep(_TOP_EVERY_S)
@@ -204,7 +204,7 @@ def _serve_all(
             if prometheus is not None:
                 prometheus.follow_jobs(fleet.reports)
 
-        opened.enter_context(repeated(refresh, _FLEET_EVERY_S, errors.show))
+        opened.enter_context(repeat_in_thread(refresh, _FLEET_EVERY_S, errors.show))
         page = opened.enter_context(
             serve_fleet_page(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
         )

@@ -14,7 +14,7 @@ import click
 from edl import codec
 from edl.app import job_submitter, track_in_background, tracker_of
 from edl.cli.commands import command
-from edl.cli.option_parameters import given, takes
+from edl.cli.option_parameters import find_given, takes
 from edl.cli.output import (
     errors_as_output,
     no_input_option,
@@ -82,7 +82,7 @@ def _make_command(verb: Verb) -> click.Command:
     @quiet_option
     @no_input_option
     def run(**values: Any) -> None:
-        submit(verb, given(options, values), values["output_format"], quiet=values["quiet"])
+        submit(verb, find_given(options, values), values["output_format"], quiet=values["quiet"])
 
     run.__doc__ = _ABOUT[verb] + _AFTER
     return command(verb.value, examples=_EXAMPLES[verb])(run)
@@ -243,7 +243,7 @@ def print_detached(
     catalog: JobCatalog, name: str, dashboard_url: str, form: Format | None, *, quiet: bool
 ) -> None:
     """Print how to come back to a job that continues without the command."""
-    result = replace(of_status(catalog.recorded(name).status), dashboard_url=dashboard_url)
+    result = replace(of_status(catalog.recorded_status(name).status), dashboard_url=dashboard_url)
     if not quiet:
         terminal.message("\n".join(return_commands(name)))
     print_result(result.to_dict(), form, [name], [name])

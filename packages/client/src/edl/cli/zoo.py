@@ -11,7 +11,7 @@ import click
 
 from edl.app import check_model, create_zoo, image_builder, image_signatures, model_zoos
 from edl.cli.commands import argument, command, option
-from edl.cli.option_parameters import given, takes
+from edl.cli.option_parameters import find_given, takes
 from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
 from edl.cli.submit import interruptible, make_build_display
 from edl.core.exit_codes import present
@@ -90,7 +90,7 @@ def check(**values: Any) -> None:
     """
     output_format = values["output_format"]
     with errors_as_output(output_format):
-        job = model_submission(Verb.TRAIN, given(_CHECK_OPTIONS, values), model_zoos())
+        job = model_submission(Verb.TRAIN, find_given(_CHECK_OPTIONS, values), model_zoos())
         verdict = check_model(job)
         print_result(
             {
@@ -134,7 +134,7 @@ def build(**values: Any) -> None:
     with errors_as_output(output_format):
         with interruptible():
             image = build_zoo_image(
-                given(_BUILD_OPTIONS, values),
+                find_given(_BUILD_OPTIONS, values),
                 make_build_display(quiet, bool(values["build_log"])),
                 model_zoos(),
                 image_builder(),
@@ -161,7 +161,7 @@ def verify(**values: Any) -> None:
     with errors_as_output(output_format):
         image = values["image"]
         options = [BY_NAME["image_public_key"]]
-        statement = verify_image(image, given(options, values), image_signatures())
+        statement = verify_image(image, find_given(options, values), image_signatures())
         provenance = (statement or {}).get("predicate", {})
         print_result(
             {"image": image, "provenance": provenance or None},

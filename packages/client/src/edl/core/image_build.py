@@ -13,7 +13,7 @@ from edl_runtime.model.git_source import GitSource
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build an image from, and where to push it.
+    """The sources of an image, and where to push it.
 
     Attributes:
         zoo: a folder of this machine, or a repository.

@@ -51,7 +51,7 @@ class JobResult:
     error: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``-o json`` prints it; without what does not concern this kind of job."""
+        """Return what ``-o json`` prints, without the fields that other kinds of jobs have."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["metrics"] = dict(self.metrics)
         values["warnings"] = list(self.warnings)

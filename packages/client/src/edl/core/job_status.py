@@ -31,7 +31,7 @@ class JobState(StrEnum):
 
     @property
     def words(self) -> str:
-        """For a person: ``not started``."""
+        """The state in words, such as ``not started``."""
         return self.value.lower().replace("_", " ")
 
     @property
@@ -40,7 +40,7 @@ class JobState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Nothing will happen any more, whatever the reason."""
+        """Whether nothing will happen any more, whatever the reason."""
         return self in _FINAL or self in (JobState.LOST, JobState.NOT_STARTED)
 
 
@@ -166,7 +166,7 @@ def _is_of_options(failure: Failure) -> bool:
 
 
 def new_submission(status: JobStatus) -> str:
-    """What helps a job whose options are wrong; empty for other jobs."""
+    """Return the remedy of a job whose options are wrong; empty for other jobs."""
     if status.failure is None or not _is_of_options(status.failure):
         return ""
     return f"A job keeps its options: edl delete {status.job}, and submit it again."
@@ -219,7 +219,7 @@ def overall_rate(status: JobStatus) -> float:
 
 
 def losses(status: JobStatus) -> str:
-    """What most of the workers' time was lost to, for a person; empty if next to nothing was."""
+    """Return in words what most of the workers' time was lost to; empty if hardly any was."""
     total = sum(status.lost_s.values())
     if total <= 0 or status.goodput >= 1:
         return ""

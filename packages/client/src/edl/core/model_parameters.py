@@ -27,7 +27,7 @@ def parameters(
     Returns:
         None if there may be others, which the texts do not show.
     """
-    found = _Found()
+    found = _ModuleVisitor()
     waiting, seen = [module], {module}
     while waiting:
         text = read(waiting.pop())
@@ -48,8 +48,8 @@ def parameters(
 
 
 @dataclass
-class _Found(ast.NodeVisitor):
-    """What the modules of a zoo define.
+class _ModuleVisitor(ast.NodeVisitor):
+    """A visitor that collects what the modules of a zoo define.
 
     Attributes:
         known: parameters of functions by name; several functions may have one of a name.

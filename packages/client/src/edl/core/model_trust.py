@@ -34,7 +34,7 @@ def check_image(image: str, repositories: Iterable[str], *, where: str, accepted
     raise _forbidden(
         f"the trained model names the image {image}, which would run with your rights",
         where,
-        f"If you trust whoever made it: --trust-model, or --trusted-images {name} (also in"
+        f"If you trust its author: --trust-model, or --trusted-images {name} (also in"
         " edl.toml) for all models with images of this repository. --image names another image.",
     )
 

@@ -40,14 +40,14 @@ def binds(job: Submission, home: str, jobs: str) -> tuple[BindMount, ...]:
         Problem: USAGE; one of them holds more than a container should see.
     """
     found: dict[str, BindMount] = {}
-    for option, bind in _wanted(job):
+    for option, bind in _find_mounts(job):
         check(option, bind, home, jobs)
         known = found.get(bind.path, bind)
         found[bind.path] = BindMount(bind.path, bind.writable or known.writable)
     return tuple(found[path] for path in sorted(found))
 
 
-def _wanted(job: Submission) -> Iterator[tuple[str, BindMount]]:
+def _find_mounts(job: Submission) -> Iterator[tuple[str, BindMount]]:
     for option in ("data", "validation_data"):
         for place in getattr(job, option):
             if not scheme(place):

@@ -60,7 +60,7 @@ def generate(subject: str, suffix: str) -> str:
 
 
 def subject_of(model_def: str) -> str:
-    """What a model is called: its module, and its own name if that is more than ``model``."""
+    """Return the name of a model: its module, and its own name if that is more than ``model``."""
     parts = [part for part in model_def.split(".") if part]
     if len(parts) > 1 and parts[-1] in _PLAIN:
         parts.pop()

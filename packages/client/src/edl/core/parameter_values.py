@@ -38,9 +38,9 @@ class Parameter:
 
     @property
     def expected(self) -> str:
-        """What it takes, in words."""
+        """The values that the parameter takes, in words."""
         if self.annotation is not None:
-            return _described(self.annotation)
+            return _describe(self.annotation)
         return "a list" if isinstance(_constant(self.default), list | tuple) else "a number"
 
 
@@ -103,16 +103,16 @@ def _item(name: str, inner: ast.expr) -> ast.expr | None:
             return inner
 
 
-def _described(node: ast.expr) -> str:
+def _describe(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=None):
             return "null"
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return f"{_described(left)} or {_described(right)}"
+            return f"{_describe(left)} or {_describe(right)}"
         case ast.Name(id=name) | ast.Attribute(attr=name) if name in _PLAIN:
             return _PLAIN[name][1]
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            return f"{_described(inner)} or null"
+            return f"{_describe(inner)} or null"
         case ast.Subscript(value=ast.Name(id=name), slice=inner) if name in _SEQUENCES:
             item = _item(name, inner)
             plain = item.id if isinstance(item, ast.Name) else ""

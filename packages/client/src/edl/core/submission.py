@@ -66,8 +66,8 @@ class Submission(
         """The git repository of the model zoo, if the zoo is in one."""
         return git_source.parse(self.model_zoo)
 
-    def named(self, suffix: str) -> Submission:
-        """The submission with a name made from the model's, if it has none."""
+    def with_name(self, suffix: str) -> Submission:
+        """Return the submission with a name made from the model's, if it has none."""
         if self.name:
             return self
         if self.verb is Verb.TRAIN:

@@ -58,7 +58,7 @@ class MasterExit:
 
     @property
     def was_killed(self) -> bool:
-        """Whether somebody else ended the master; an unknown exit status counts as that."""
+        """Whether another process ended the master; an unknown exit status counts as that."""
         if self.signal is None:
             return self.exit_code is None and not self.start_error
         return self.signal in EXTERNAL_SIGNALS
@@ -80,7 +80,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Another start would end in the same way; ``why`` is a sentence for the job's error."""
+    """The verdict that another start would fail too; ``why`` is a sentence for the job's error."""
 
     why: str
 
@@ -127,7 +127,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a supervisor sees of its job at one moment.
+    """The state of a job as its supervisor sees it at one moment.
 
     Attributes:
         is_wanted: the job's directory says that its master has to run.
@@ -147,7 +147,7 @@ class Observation:
 
 
 class Decision(Enum):
-    """What the supervisor has to do."""
+    """The next action of the supervisor."""
 
     START_MASTER = auto()
     END_MASTER = auto()

@@ -48,7 +48,7 @@ def chrome_trace(
 
 
 def origin(job: str) -> dict[str, str]:
-    """What a trace says of itself."""
+    """Return the metadata of a trace: its writer and its job."""
     return {"writer": "edl trace", "job": job}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl.adapters import data_files, storage
-from edl.adapters.input_files import LONGEST, may_be_read_by_others, open_input, read_input
+from edl.adapters.input_files import MAX_INPUT_BYTES, may_be_read_by_others, open_input, read_input
 from edl.adapters.local.preflight_checks import check_output
 from edl.core.data_layout import (
     DELIMITERS,
@@ -17,7 +17,7 @@ from edl.core.locations import absolute, scheme, user_path
 __all__ = [
     "DELIMITERS",
     "IMAGE_SUFFIXES",
-    "LONGEST",
+    "MAX_INPUT_BYTES",
     "SCHEMA_FILE",
     "SCHEMA_VERSION",
     "SPLIT_PARTS",

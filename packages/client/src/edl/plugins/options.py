@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl.cli.option_parameters import given, takes
+from edl.cli.option_parameters import find_given, takes
 from edl.core.options import BY_NAME, RUNNING, Given, Verb, read_value
 from edl.core.options.cluster import ClusterChoice
 from edl.core.options.option import Option
@@ -16,7 +16,7 @@ __all__ = [
     "Option",
     "Verb",
     "cluster_choice",
-    "given",
+    "find_given",
     "read_value",
     "takes",
 ]

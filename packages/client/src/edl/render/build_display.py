@@ -92,7 +92,7 @@ class LiveBuild:
     def line(self, text: str) -> None:
         self._last = text
         if self._every_line:
-            self._console.print(terminal.styled((text, "dim")))
+            self._console.print(terminal.style_text((text, "dim")))
         self.tick()
 
     def say(self, text: str) -> None:
@@ -106,7 +106,7 @@ class LiveBuild:
         words = f"image  {self._words}, {spent}  "
         room = self._console.width - len(words) - 4
         last = self._last[:room] if room > _CONTEXT and not self._every_line else ""
-        self._status.update(terminal.styled(words, (last, "dim")))
+        self._status.update(terminal.style_text(words, (last, "dim")))
         if not self._shown:
             self._status.start()
             self._shown = True

@@ -39,7 +39,7 @@ def progress_line(status: JobStatus) -> str:
             parts.append(f"ETA {quantities.duration(status.eta_s)}")
     if status.num_epochs > 1 and status.epoch:
         parts.append(f"epoch {status.epoch}/{status.num_epochs}")
-    parts.extend(figures(status))
+    parts.extend(describe_metrics(status))
     if not status.state.is_over:
         parts.append(workers_phrase(status))
     return one_line(", ".join(parts))
@@ -52,8 +52,8 @@ def phase(status: JobStatus) -> str:
     return status.state.words
 
 
-def figures(status: JobStatus) -> list[str]:
-    """Loss and metrics: ``loss 0.231``, ``val accuracy 0.93``."""
+def describe_metrics(status: JobStatus) -> list[str]:
+    """Return loss and metrics as texts: ``loss 0.231``, ``val accuracy 0.93``."""
     training = status.verb is Verb.TRAIN
     found = []
     if not math.isnan(status.loss) and training:
@@ -67,7 +67,7 @@ def figures(status: JobStatus) -> list[str]:
 
 
 def _sort_metrics(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Metrics as all texts list them: the loss, then the others by name."""
+    """Return the metrics in the order of all texts: the loss, then the others by name."""
     plain = ((one_line(name), value) for name, value in metrics.items())
     return sorted(plain, key=lambda item: (item[0] != "loss", item[0]))
 

@@ -12,8 +12,8 @@ from edl.render.line_rate import EventRateLimit, LineRateLimit
 
 EVERY_S = 5.0
 
-AGAIN = 6
-"""A line that says nothing new comes this many times as seldom: a sign of life, no noise."""
+_REPEAT_FACTOR = 6
+"""A line that says nothing new is shown this many times less often, as a sign of life."""
 
 
 class PlainDisplay:
@@ -43,7 +43,7 @@ class PlainDisplay:
         line = progress_line(status)
         if line == self._last and now < self._again:
             return
-        self._last, self._again = line, now + AGAIN * self._line_limit.interval(now)
+        self._last, self._again = line, now + _REPEAT_FACTOR * self._line_limit.interval(now)
         self._write(f"{status.job}: {line}")
 
     def show_event(self, event: JobEvent) -> None:

@@ -44,12 +44,12 @@ class LineRateLimit:
 
 
 class EventRateLimit:
-    """Which events of a kind that may come often are shown; all others always are."""
+    """A limit to how often events of frequent kinds are shown; all others always are."""
 
-    _OFTEN = frozenset(("EvaluationEnded", "CheckpointTaken"))
+    _FREQUENT = frozenset(("EvaluationEnded", "CheckpointTaken"))
 
     def __init__(self, every_s: float = 5.0) -> None:
-        self._limits = {kind: LineRateLimit(every_s, _BURST) for kind in self._OFTEN}
+        self._limits = {kind: LineRateLimit(every_s, _BURST) for kind in self._FREQUENT}
 
     def is_due(self, kind: str) -> bool:
         """Whether an event of this kind may be shown now; if so, it counts as shown."""

@@ -17,11 +17,11 @@ from edl.render import job_text, terminal
 from edl.render.line_rate import EventRateLimit
 
 _NARROW = 60
-_MOST_WORKERS = 8  # rows of workers; more would scroll away what matters
+_MAX_WORKERS = 8  # rows of workers; more would scroll away what matters
 
 
 class LiveDisplay:
-    """A bar with figures; notable events scroll by above it."""
+    """A progress bar with metrics; notable events scroll by above it."""
 
     def __init__(self) -> None:
         self._console = terminal.console(sys.stderr)
@@ -42,10 +42,10 @@ class LiveDisplay:
     def show_event(self, event: JobEvent) -> None:
         if event.is_notable and self._events.is_due(event.kind):
             style = {"warning": "yellow", "error": "red"}.get(event.severity, "dim")
-            self._console.print(terminal.styled((job_text.event_line(event), style)))
+            self._console.print(terminal.style_text((job_text.event_line(event), style)))
 
     def say(self, text: str) -> None:
-        self._console.print(terminal.styled(text))
+        self._console.print(terminal.style_text(text))
 
     def close(self) -> None:
         if self._shown:
@@ -56,9 +56,9 @@ class LiveDisplay:
         lines: list[RenderableType] = [self._headline(status)]
         if status.records_total:
             lines.append(self._bar(status))
-        figures = job_text.figures(status)
-        if figures:
-            lines.append(terminal.styled(("  " + "   ".join(figures), "green")))
+        metrics = job_text.describe_metrics(status)
+        if metrics:
+            lines.append(terminal.style_text(("  " + "   ".join(metrics), "green")))
         if status.workers and self._console.width >= _NARROW:
             lines.append(_workers(status))
         return Group(*lines)
@@ -71,9 +71,9 @@ class LiveDisplay:
         name = (status.job, "bold")
         if status.state is JobState.STARTING:
             since = f"  {quantities.duration(status.seconds)}"
-            row.add_row(self._spinner, terminal.styled(name, words, (since, "dim")))
+            row.add_row(self._spinner, terminal.style_text(name, words, (since, "dim")))
         else:
-            row.add_row(terminal.styled(name, words))
+            row.add_row(terminal.style_text(name, words))
         return row
 
     def _bar(self, status: JobStatus) -> RenderableType:
@@ -81,13 +81,13 @@ class LiveDisplay:
         row = Table.grid(padding=(0, 1))
         row.add_row(
             ProgressBar(total=1.0, completed=status.fraction, width=width),
-            terminal.styled(f"{status.fraction:4.0%}"),
-            terminal.styled(
+            terminal.style_text(f"{status.fraction:4.0%}"),
+            terminal.style_text(
                 f"{quantities.count(status.records_done)}"
                 f"/{quantities.count(status.records_total)} records"
             ),
-            terminal.styled((f"{quantities.rate(status.records_per_s)}/s", "cyan")),
-            terminal.styled(
+            terminal.style_text((f"{quantities.rate(status.records_per_s)}/s", "cyan")),
+            terminal.style_text(
                 f"ETA {quantities.duration(status.eta_s)}" if status.eta_s >= 0 else ""
             ),
         )
@@ -96,18 +96,18 @@ class LiveDisplay:
 
 def _workers(status: JobStatus) -> RenderableType:
     table = Table.grid(padding=(0, 2))
-    for worker in status.workers[:_MOST_WORKERS]:
+    for worker in status.workers[:_MAX_WORKERS]:
         style = {"lost": "red", "gone": "dim", "leaving": "yellow"}.get(worker.state, "dim")
         rate = worker.records_per_s
         table.add_row(
-            terminal.styled((f"  worker {worker.id}", "dim")),
-            terminal.styled((worker.state, style)),
-            terminal.styled((worker.task, "dim")),
-            terminal.styled(
+            terminal.style_text((f"  worker {worker.id}", "dim")),
+            terminal.style_text((worker.state, style)),
+            terminal.style_text((worker.task, "dim")),
+            terminal.style_text(
                 (f"{quantities.rate(rate)}/s" if math.isfinite(rate) and rate else "", "dim")
             ),
         )
-    hidden = len(status.workers) - _MOST_WORKERS
+    hidden = len(status.workers) - _MAX_WORKERS
     if hidden > 0:
-        table.add_row(terminal.styled((f"  and {hidden} more", "dim")))
+        table.add_row(terminal.style_text((f"  and {hidden} more", "dim")))
     return table

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Format(StrEnum):
-    """What ``-o`` may say."""
+    """The values of ``-o``."""
 
     JSON = "json"
     YAML = "yaml"

@@ -50,16 +50,16 @@ def message(text: str) -> None:
 
 def warning(text: str) -> None:
     """A warning, on stderr."""
-    _say(_painted(_YELLOW, "warning: ") + _printable(text, sys.stderr))
+    _say(_paint(_YELLOW, "warning: ") + _printable(text, sys.stderr))
 
 
 def error(lines: Iterable[str]) -> None:
     """An error; its first line is the heading."""
     first, *rest = lines
-    _say(_painted(_RED, "error: ") + _printable(first, sys.stderr))
+    _say(_paint(_RED, "error: ") + _printable(first, sys.stderr))
     for line in rest:
         shown = _printable(line, sys.stderr)
-        _say(_painted(_DIM, shown) if line.startswith("  |") else shown)
+        _say(_paint(_DIM, shown) if line.startswith("  |") else shown)
 
 
 def result(*parts: str | tuple[str, str], colored: bool = False) -> None:
@@ -100,14 +100,14 @@ def confirm(question: str) -> bool:
 
 
 def console(stream: TextIO) -> Console:
-    """What a display that redraws itself writes to; it gets its texts from ``styled``."""
+    """Return the console of a display that redraws itself; ``style_text`` makes its texts."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False)
 
 
-def styled(*parts: str | tuple[str, str]) -> Text:
-    """A text for ``console``.
+def style_text(*parts: str | tuple[str, str]) -> Text:
+    """Return a text for ``console``.
 
     Args:
         parts: texts, alone or each with its style.
@@ -130,5 +130,5 @@ def _printable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _painted(code: str, text: str) -> str:
+def _paint(code: str, text: str) -> str:
     return f"{code}{text}{_PLAIN}" if may_color(sys.stderr) else text

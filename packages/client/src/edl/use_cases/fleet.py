@@ -19,7 +19,7 @@ from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
 _HISTORY = 90
-"""Figures of a sparkline: three minutes, at a refresh every two seconds."""
+"""The number of values in a sparkline: three minutes, at a refresh every two seconds."""
 
 _REFRESHES_PER_OVER = 10
 """A job that is over may be resumed; it is read again at every tenth refresh."""
@@ -37,22 +37,22 @@ class FleetJob:
     rates: Sequence[float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For the page; what is not known is None."""
+        """Return what the page shows; what is not known is None."""
         status = self.report.status
-        eta_s = _known(status.eta_s) if status.eta_s >= 0 and not status.state.is_over else None
+        eta_s = _finite(status.eta_s) if status.eta_s >= 0 and not status.state.is_over else None
         return {
             "job": status.job,
             "verb": status.verb.value,
             "state": status.state.value,
             "over": status.state.is_over,
-            "done": _known(status.fraction) if status.records_total else None,
-            "records_per_s": _known(status.records_per_s) or 0.0,
-            "rates": [_known(rate) or 0.0 for rate in self.rates],
+            "done": _finite(status.fraction) if status.records_total else None,
+            "records_per_s": _finite(status.records_per_s) or 0.0,
+            "rates": [_finite(rate) or 0.0 for rate in self.rates],
             "eta_s": eta_s,
             "workers": status.at_work,
             "restarts": status.preemptions + status.worker_failures,
-            "loss": _known(status.loss),
-            "seconds": _known(status.seconds) or 0.0,
+            "loss": _finite(status.loss),
+            "seconds": _finite(status.seconds) or 0.0,
             "started_at": status.started_at,
             "error": None,
         }
@@ -66,7 +66,7 @@ class UnreadableJob:
     failure: Failure
 
     def to_dict(self) -> dict[str, Any]:
-        """For the page, with the same keys as a ``FleetJob``."""
+        """Return what the page shows, with the same keys as a ``FleetJob``."""
         return {
             "job": self.name,
             "verb": "",
@@ -125,7 +125,7 @@ class Fleet:
 
     @property
     def reports(self) -> Sequence[StatusReport]:
-        """What could be read at the last refresh at which the jobs could be listed."""
+        """The reports that could be read at the last refresh at which the jobs could be listed."""
         return [job.report for job in self._jobs.values() if isinstance(job, FleetJob)]
 
     def refresh(self) -> None:
@@ -154,7 +154,7 @@ class Fleet:
                 return known
             rates.extend(known.rates)
         try:
-            report = self._catalog.recorded(name)
+            report = self._catalog.recorded_status(name)
         except EdlError as error:
             if error.code == ErrorCode.JOB_NOT_FOUND:
                 return None
@@ -182,16 +182,13 @@ class Fleet:
             return page.url  # opens it in the same browser again and again
 
 
-def _known(value: float) -> float | None:
-    """A number of a status; None if it is none, which would leave the whole list without meaning.
-
-    JSON has no NaN and no infinity.
-    """
+def _finite(value: float) -> float | None:
+    """Return the number; None if it is not finite, as JSON has no NaN and no infinity."""
     return value if math.isfinite(value) else None
 
 
 @contextmanager
-def repeated(
+def repeat_in_thread(
     act: Callable[[], None], every_s: float, report: Callable[[Exception], object]
 ) -> Iterator[None]:
     """Act now, and again every so many seconds in a thread of its own, until the block ends.

@@ -23,9 +23,9 @@ from edl_proto.printable import one_line
 from edl_runtime.images.names import pinned_name, repository_of
 
 _TICK_S = 0.2
-_MOST = 1000
-"""Messages of a build that wait to be shown."""
-_LONGEST_NAME = 300
+_MAX_MESSAGES = 1000
+"""How many messages of a build may wait to be shown."""
+_MAX_NAME_LENGTH = 300
 
 
 class BuildDisplay(Protocol):
@@ -85,7 +85,9 @@ class _BuildSession:
         self._is_local = is_local
         self._display = display
         # A service may send lines faster than they are shown.
-        self._messages: queue.Queue[BuildStatus | BuildLogLine | Exception] = queue.Queue(_MOST)
+        self._messages: queue.Queue[BuildStatus | BuildLogLine | Exception] = queue.Queue(
+            _MAX_MESSAGES
+        )
         self._last = BuildStatus("", "starting")
 
     def run(self) -> BuiltImage:
@@ -109,8 +111,8 @@ class _BuildSession:
             interrupt.add_note(self._leave())
             raise
         if self._last.image is None:
-            raise self._failed()
-        return self._checked(self._last.image)
+            raise self._failure()
+        return self._check_image(self._last.image)
 
     def _read(self) -> None:
         try:
@@ -132,7 +134,7 @@ class _BuildSession:
             f" {self._client.address} cancels it. The same command attaches to it again."
         )
 
-    def _checked(self, image: BuiltImage) -> BuiltImage:
+    def _check_image(self, image: BuiltImage) -> BuiltImage:
         """Return the image if it is one of the requested repository, by its digest.
 
         Raises:
@@ -143,13 +145,13 @@ class _BuildSession:
             return image
         raise EdlError(
             ErrorCode.BUILDER_UNAVAILABLE,
-            f"the builder has built {one_line(image.name[:_LONGEST_NAME])}, which is no image of"
-            f" {repository} by its digest",
+            f"the builder has built {one_line(image.name[:_MAX_NAME_LENGTH])}, which is no image"
+            f" of {repository} by its digest",
             where=self._client.address,
             remedy="Check host and port in --builder, and whether the builder is edl's.",
         )
 
-    def _failed(self) -> EdlError:
+    def _failure(self) -> EdlError:
         if self._last.failure is not None:
             return codec.error_of(self._last.failure)
         return EdlError(

@@ -75,8 +75,8 @@ class JobCatalog:
             remedy=did_you_mean(name, self.names()) or "edl list shows all jobs.",
         )
 
-    def recorded(self, name: str) -> StatusReport:
-        """The recorded status of a job, without a call to its master.
+    def recorded_status(self, name: str) -> StatusReport:
+        """Return the recorded status of a job, without a call to its master.
 
         Raises:
             EdlError: JOB_NOT_FOUND.

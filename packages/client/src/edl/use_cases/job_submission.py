@@ -31,7 +31,7 @@ from edl_runtime.model.zoo_files import ZooFiles
 
 @dataclass(frozen=True, slots=True)
 class SubmissionPorts:
-    """What a submission needs of the outside world besides its backend."""
+    """The ports that a submission needs besides its backend."""
 
     zoos: ModelZoos
     models: TrainedModels
@@ -85,7 +85,7 @@ class StartedJob:
 
 
 def announcement(started: StartedJob, job: Submission) -> str:
-    """What to say of a job that has been started, in one line or more."""
+    """Return what to say of a job that has been started, in one line or more."""
     how = "started"
     if started.attached:
         how = "runs already" if job.detach else "runs already; watching it"
@@ -133,9 +133,9 @@ class JobSubmitter:
         job, schema = self._describe_data(job, checkout)
         if job.name and self.catalog.has(job.name) and self._same_job_runs(backend, job):
             return SubmissionPlan(job, placement.describe(job), running=True)
-        named = job.named(secrets.token_hex(2))
+        named = job.with_name(secrets.token_hex(2))
         while named is not job and self.catalog.has(named.name):
-            named = job.named(secrets.token_hex(2))
+            named = job.with_name(secrets.token_hex(2))
         here = replace(named, model_zoo=str(checkout)) if checkout is not None else named
         placement.check(here)
         zoo = self._files_of(here)
@@ -176,7 +176,7 @@ class JobSubmitter:
         return verdict.warnings
 
     def manifest(self, plan: SubmissionPlan) -> Mapping[str, Any]:
-        """What starting the job would create, as plain values."""
+        """Return the objects that starting the job would create, as plain values."""
         job = replace(plan.job, image=plan.image) if plan.image else plan.job
         return self.catalog.backend_for(job).placement.manifest(job)
 
@@ -227,14 +227,14 @@ class JobSubmitter:
             interrupt.add_note(self._remains(name))
             raise
         if attached:
-            # The job ran before, or somebody else submitted this name at the same moment.
+            # The job ran before, or another user submitted this name at the same moment.
             self._same_job_runs(backend, plan.job)
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
         return StartedJob(name, url, report.page_link(), attached)
 
     def _remains(self, name: str) -> str:
-        """What there is of a job whose start was interrupted."""
+        """Describe what there is of a job whose start was interrupted."""
         try:
             found = self.catalog.find(name).status(name, ask=False)
         except EdlError as error:

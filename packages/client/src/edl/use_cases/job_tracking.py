@@ -151,11 +151,11 @@ class BackgroundTracking:
         context = contextvars.copy_context()
         # The command's end must not wait for a tracker that hangs.
         self._thread = threading.Thread(
-            target=lambda: context.run(self._guarded), name="tracking", daemon=True
+            target=lambda: context.run(self._run_guarded), name="tracking", daemon=True
         )
         self._thread.start()
 
-    def _guarded(self) -> None:
+    def _run_guarded(self) -> None:
         try:
             self._run()
         except Exception as error:  # no failure of tracking may end the command

@@ -38,7 +38,7 @@ def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:
             return backend.scale(name, workers)
         except MasterUnreachable:
             if time.monotonic() > deadline:
-                raise _unanswered(backend, name) from None
+                raise _silent_master_error(backend, name) from None
         time.sleep(POLL_S)
 
 
@@ -109,7 +109,7 @@ class JobWatcher:
             except MasterUnreachable:
                 # The master may be busy or restarting. A job that never gets the request continues.
                 if time.monotonic() > deadline:
-                    raise _unanswered(self._backend, self._name) from None
+                    raise _silent_master_error(self._backend, self._name) from None
             time.sleep(POLL_S)
 
     def _watch(self) -> JobStatus:
@@ -123,7 +123,7 @@ class JobWatcher:
             elif silent_since is None or (report.status.pending and not self._is_stopping):
                 silent_since = now  # no master runs while the job waits, as in a queue
             elif now - silent_since > PATIENCE_S and not report.is_over:
-                raise _unanswered(self._backend, self._name)
+                raise _silent_master_error(self._backend, self._name)
             if report.is_over:
                 return self._end(report.status)
             self._check_time(now)
@@ -203,7 +203,7 @@ class JobWatcher:
         return status
 
 
-def _unanswered(backend: JobBackend, name: str) -> EdlError:
+def _silent_master_error(backend: JobBackend, name: str) -> EdlError:
     logs = backend.logs(name, LogChoice("master", tail=ERROR_LINES))
     return EdlError(
         ErrorCode.TIMED_OUT,

@@ -16,7 +16,7 @@ from edl.plugins.commands import (
     print_result,
     quiet_option,
 )
-from edl.plugins.options import RUNNING, given, takes
+from edl.plugins.options import RUNNING, find_given, takes
 from edl_convert.cli import password_file_option
 
 _EXAMPLES = """
@@ -101,7 +101,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         session = SqlSession(
             database,
             SqlSettings(models, model_zoo, key, password_file, work_dir),
-            given(RUNNING, options),
+            find_given(RUNNING, options),
             (lambda _: None) if quiet else terminal.message,
             progress=not quiet,
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from edl.plugins.data import LONGEST, may_be_read_by_others, open_input, user_path
+from edl.plugins.data import MAX_INPUT_BYTES, may_be_read_by_others, open_input, user_path
 from edl.plugins.errors import usage
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.public_settings import without_passwords
@@ -305,7 +305,7 @@ def _first_line(file: str) -> str:
     try:
         with open_input(Path(file)) as text:
             is_open = may_be_read_by_others(text.fileno())
-            found = text.readline(LONGEST).decode().rstrip("\r\n")
+            found = text.readline(MAX_INPUT_BYTES).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text"
         raise usage(

@@ -1,7 +1,7 @@
 """A builder as a process of this machine, for one call.
 
-It listens on a socket in a folder of the user's own, which nobody else can reach: the builder has
-the user's credentials for registries and the engine.
+It listens on a socket in a folder that only the user can reach, as the builder has the user's
+credentials for registries and the engine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edl_runtime.monitoring.log_lines import readable
 
 _START_S = 60.0
 _END_S = 20.0
-_LONGEST_LOG = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 """Bytes; the log of the next builder begins anew, and the one before it is kept."""
 
 
@@ -111,7 +111,7 @@ def _take(lock: IO[str], say: Callable[[str], None]) -> None:
 
 
 def _rotate(log: Path) -> None:
-    if log.exists() and log.stat().st_size > _LONGEST_LOG:
+    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
         log.replace(log.with_name(f"{log.name}.1"))
 
 
@@ -181,7 +181,7 @@ def _start(
 
 
 def _answer(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
-    """What a builder prints once it listens, or why it cannot.
+    """Return what a builder prints once it listens, or why it cannot.
 
     Raises:
         TimeoutError, ValueError: it has not printed an answer.

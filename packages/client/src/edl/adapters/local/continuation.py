@@ -84,7 +84,7 @@ class LocalContinuation:
             self._backend.delete(own)
         command = self._runtime.master_command()
         if not self._store.create(own, spec, supervisor_command(), command):
-            return self.export(name, output)  # somebody else has begun at this moment
+            return self.export(name, output)  # another command has begun meanwhile
         LocalLauncher(self._store, command).start(own)
         return own
 
@@ -126,7 +126,7 @@ def _reopen(path: Path) -> bool:
     """Make a job that is over one that continues; nothing of it runs. False if it has succeeded.
 
     The only writer of these files at this moment, as it holds the locks of supervisor and master.
-    Nobody starts a supervisor before the launcher has described how.
+    No supervisor is started before the launcher has described how.
 
     Raises:
         EdlError: JOB_EXISTS if a process of the job is still there; OUTPUT_UNWRITABLE.

@@ -40,7 +40,7 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
     """
     command = [*master_command(), "--end-with-parent"]
     command += ["--view", str(job_dir), "--port", str(port)]
-    with tempfile.TemporaryFile() as log:  # a pipe that nobody reads would fill up, and block it
+    with tempfile.TemporaryFile() as log:  # a pipe without a reader would fill up, and block it
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # never written to: its end tells that this process is gone

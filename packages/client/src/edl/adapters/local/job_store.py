@@ -252,7 +252,7 @@ class JobStore:
         return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
 
     def master(self, name: str) -> MasterRecord | None:
-        """What master.json says; None while there is none."""
+        """Return the record in master.json; None while there is none."""
         try:
             facts = parse_object(read_regular(self.path(name) / job_directory.MASTER))
             return MasterRecord(
@@ -274,7 +274,7 @@ class JobStore:
         return codec.decode_status(self.status_message(name, spec))
 
     def status_message(self, name: str, spec: job_pb2.JobSpec | None = None) -> job_pb2.JobStatus:
-        """The same as the master's message."""
+        """Return the recorded status as the message that the master would send."""
         message = read_status(self.path(name))
         if spec is not None:
             message.name = message.name or name
@@ -310,8 +310,8 @@ class JobStore:
     def _draft(self, prefix: str) -> Iterator[Path]:
         """A folder next to the jobs; gone afterwards, unless renamed.
 
-        Each command that has one shares a lock, so whoever has it alone removes those that killed
-        commands have left.
+        Commands that have one share a lock; a command that gets it exclusively removes the drafts
+        that killed commands have left.
         """
         root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:

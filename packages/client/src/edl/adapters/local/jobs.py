@@ -98,7 +98,7 @@ class LocalJobBackend:
         return False
 
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
-        # The record is read before the call: if nobody answers then, nothing more will come.
+        # The record is read before the call: if the master is gone then, nothing more will come.
         stored = self._read(name)
         if ask and stored.master is not None and stored.master_is_alive:
             with contextlib.suppress(MasterUnreachable):
@@ -157,7 +157,7 @@ class LocalJobBackend:
         if status.state is JobState.SUCCEEDED:
             return status
         if not status.state.is_final:
-            status = self._lost(status)
+            status = self._end_lost_job(status)
         return replace(status, failure=final_failure(status, next_steps(status)))
 
     def delete(self, name: str) -> None:
@@ -192,8 +192,8 @@ class LocalJobBackend:
         self._check(name)
         return self._store.read(name)
 
-    def _lost(self, status: JobStatus) -> JobStatus:
-        """The end of a job whose master is gone and left no final status."""
+    def _end_lost_job(self, status: JobStatus) -> JobStatus:
+        """End a job whose master is gone and left no final status, and return its last status."""
         ended = 0
         path = self._store.path(status.job)
         # One that cannot be killed, such as in a call of a dead file server, ends the rounds.

@@ -25,7 +25,7 @@ from edl_proto.errors import EdlError
 from edl_runtime.local import job_directory
 
 _IMPORT_S = 180.0
-_LEAST_FREE = 2 * 10**9
+_MIN_FREE_BYTES = 2 * 10**9
 _OLDEST = (3, 11)
 
 # Runs in the interpreter of masters and workers, which may be another one.
@@ -99,7 +99,7 @@ def _home() -> Iterator[Diagnostic]:
         return
     yield Diagnostic("EDL_HOME", DiagnosticGrade.OK, f"{home} can be written")
     free = shutil.disk_usage(home).free
-    low = free < _LEAST_FREE
+    low = free < _MIN_FREE_BYTES
     yield Diagnostic(
         "disk",
         DiagnosticGrade.NOTE if low else DiagnosticGrade.OK,

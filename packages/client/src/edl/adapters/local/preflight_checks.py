@@ -21,7 +21,7 @@ from edl.core.submission import HOST, Submission
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.local import job_directory, output_reservation
 
-_LEAST_FREE = 1 << 20  # octets; a job that cannot even log is not started
+_MIN_FREE_BYTES = 1 << 20  # a job that cannot even log is not started
 
 
 def check(job: Submission) -> None:
@@ -115,7 +115,7 @@ def check_writable(path: Path, choose: str = "name") -> None:
         os.rmdir(tempfile.mkdtemp(prefix=".edl-", dir=nearest))
         disk = shutil.disk_usage(nearest)
         # A remote file system may not know its size, and calls it zero.
-        full = disk.total > 0 and disk.free < _LEAST_FREE
+        full = disk.total > 0 and disk.free < _MIN_FREE_BYTES
         new = path.parts[len(nearest.parts) :]
         long = any(len(os.fsencode(name)) > output_reservation.MAX_NAME_BYTES for name in new)
         problem = "a part of the path is too long" if long else ""

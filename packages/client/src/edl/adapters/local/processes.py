@@ -30,7 +30,7 @@ class ProcessRuntime:
         return process_identity.Process(pid, start_time)
 
     def check(self, job_dir: Path) -> None:
-        """Nothing stands between a user and processes."""
+        """Check nothing: processes need no engine."""
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
         return recorded_workers(job_dir)
@@ -55,7 +55,7 @@ class ProcessPlacement(LocalPlacement):
         on_pull: Callable[[], None],
         on_line: Callable[[str], None],
     ) -> None:
-        """Nothing runs in the image: the trained model only names it."""
+        """Do nothing: no process runs in the image, and the trained model only names it."""
 
 
 def local_processes(

@@ -36,4 +36,4 @@ class LocalRuntime(Protocol):
         """Remove everything of the job that is outside its directory. Harmless when repeated."""
 
     def install_remedy(self, command: Sequence[str]) -> str:
-        """What to do if the master's command does not find ``edl_master``."""
+        """Return what to do if the master's command does not find ``edl_master``."""

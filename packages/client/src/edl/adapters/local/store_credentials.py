@@ -1,6 +1,6 @@
 """Access to object stores for the containers of one job: files that only they and the user see.
 
-A variable of a container is shown by the engine to whoever may ask it, and an image goes to others.
+The engine shows a container's variables to all its users, and an image is passed on to others.
 So credentials are files in a folder of the job, which containers see read-only; their variables
 say where these are, and what is not secret.
 """
@@ -37,7 +37,7 @@ _GOOGLE_VARIABLES = re.compile("GOOGLE_CLOUD_PROJECT|STORAGE_EMULATOR_HOST")
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """What a container needs to reach the stores of its job.
+    """The environment and files by which a container reaches the stores of its job.
 
     Attributes:
         folder: of files, which it sees under the same path; None if there are none.

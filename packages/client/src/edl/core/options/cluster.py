@@ -134,7 +134,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PodOptions:
-    """What the pods of a job on Kubernetes are like."""
+    """The options of the pods of a job on Kubernetes."""
 
     master_resources: KeysAndValues = declare(
         Option(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Integer, Names, Text, Texts, repeated
+from edl.core.options.kinds import Integer, Names, Text, Texts, find_repeated
 from edl_runtime.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
@@ -187,7 +187,7 @@ class Pairs:
                 pairs.append((key.strip(), item.strip()))
         for key, item in pairs:
             self.check(key, item)
-        if twice := repeated([key for key, _ in pairs]):
+        if twice := find_repeated([key for key, _ in pairs]):
             raise ValueError(f"it contains the key {twice} twice")
         return tuple(pairs)
 

@@ -11,7 +11,7 @@ from edl.core.trackers import TRACKERS
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """What the command does besides submitting a job."""
+    """The options of a command that say what it does besides submitting a job."""
 
     build_log: bool = declare(
         Option(Flag(), "Show all lines of the build of an image.", default=False)

@@ -10,7 +10,7 @@ from edl.core.options.option import TRAIN, TRAIN_OR_PREDICT, Option, declare
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """What a job reads and writes."""
+    """The options that say what a job reads and writes."""
 
     data: tuple[str, ...] = declare(
         Option(

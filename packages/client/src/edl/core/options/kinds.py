@@ -91,8 +91,8 @@ class Texts:
         return texts
 
 
-def repeated(words: Sequence[str]) -> str:
-    """The first word that is there again; empty if none is."""
+def find_repeated(words: Sequence[str]) -> str:
+    """Return the first word that occurs twice; empty if none does."""
     return next((word for at, word in enumerate(words) if word in words[:at]), "")
 
 
@@ -106,7 +106,7 @@ class Names:
     def read(self, value: object) -> tuple[str, ...]:
         names = Texts().read(value.split(",") if isinstance(value, str) else value)
         names = tuple(name.strip() for name in names)
-        if twice := repeated(names):
+        if twice := find_repeated(names):
             raise ValueError(f"it contains the name {twice} twice")
         return names
 

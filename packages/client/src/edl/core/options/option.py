@@ -11,7 +11,7 @@ from edl.core.options.kinds import Kind
 
 
 class Verb(StrEnum):
-    """What a job does."""
+    """The kinds of jobs, by what they do."""
 
     TRAIN = "train"
     EVALUATE = "evaluate"
@@ -108,8 +108,8 @@ def declare(option: Option) -> Any:
     return dataclasses.field(default=option.default, metadata={"option": option})
 
 
-def declared(group: type, section: str) -> tuple[Option, ...]:
-    """The options that a dataclass declares, in order."""
+def options_in(group: type, section: str) -> tuple[Option, ...]:
+    """Return the options that a dataclass declares, in order."""
     return tuple(
         dataclasses.replace(field.metadata["option"], name=field.name, section=section)
         for field in dataclasses.fields(group)

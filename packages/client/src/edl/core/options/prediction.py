@@ -29,7 +29,7 @@ def format_of(output: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionOptions:
-    """What a prediction job writes for each record, and how."""
+    """The options that say what a prediction job writes for each record, and how."""
 
     format: str = declare(
         Option(

@@ -14,7 +14,7 @@ from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
 from edl.core.options.job import JobOptions
 from edl.core.options.model import ModelOptions
-from edl.core.options.option import Option, Verb, declared
+from edl.core.options.option import Option, Verb, options_in
 from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions
 
@@ -31,14 +31,14 @@ _SECTIONS: tuple[tuple[type, str], ...] = (
 )
 
 OPTIONS: tuple[Option, ...] = tuple(
-    option for group, section in _SECTIONS for option in declared(group, section)
+    option for group, section in _SECTIONS for option in options_in(group, section)
 )
 
 RUNNING: tuple[Option, ...] = tuple(
     option
     for group, section in _SECTIONS
     if group in (JobOptions, ImageOptions, ClusterOptions, PodOptions)
-    for option in declared(group, section)
+    for option in options_in(group, section)
     if not option.per_run
 )
 """The options that say how and where jobs run, whatever they do."""
