@@ -1,6 +1,6 @@
 """Calls of the API server that must be answered before a master can continue.
 
-At its start and at its end a master cannot do without the API server, which may be restarting or
+At its start and at its end a master needs the API server, which may be restarting or
 out of reach for minutes. In between it can.
 """
 
@@ -42,7 +42,7 @@ def retry_until_answered(
     Args:
         call: what to do; an earlier one may have had an effect without being answered.
         what: is being done, in words.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
         clock: seconds of a clock that never goes back.
 
     Raises:

@@ -199,7 +199,7 @@ class LocalCheckpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             raise storage_error(error, self._directory / name) from error
         for old in self.names()[: -self._keep]:
-            # Renamed first, so that a half-removed one is never taken for a damaged one.
+            # Renamed first, so that a half-removed one is never mistaken for a damaged one.
             gone = self._draft(old)
             try:
                 (self._directory / old).rename(gone)

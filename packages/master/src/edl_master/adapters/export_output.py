@@ -107,7 +107,7 @@ class ExportOutput:
         object_stores.move(part, self._output, self._job, last=TRAINED_MODEL)
 
     def clear(self, succeeded: bool) -> None:
-        """Remove what holders of the task have left; no worker of the job is at work any more."""
+        """Remove what holders of the task have left; the job has no working workers any more."""
         if self._in_store:
             with suppress(EdlError):
                 object_stores.remove_all(f"{self._prefix}*.tmp")

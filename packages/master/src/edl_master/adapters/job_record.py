@@ -31,7 +31,7 @@ _TERM = "edl/term"
 _LARGE: tuple[Any, ...] = ("curves", "workers", "settings", "dead_letters", "warnings", "metrics")
 """The fields that a status drops, in this order, while it is too large for an object."""
 
-# An object has at most 1 MiB; the limits are in octets, and leave room for JSON's escapes.
+# An object has at most 1 MiB; the limits are in bytes, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10
 _EVENTS_BYTES = 128 << 10
 _TIMELINE_BYTES = 128 << 10
@@ -185,14 +185,14 @@ def _status(path: Path) -> str:
     return to_json(status)
 
 
-def _end_of(path: Path, octets: int) -> str:
-    """Return the last whole lines of a file, in so many octets at most."""
+def _end_of(path: Path, nbytes: int) -> str:
+    """Return the last whole lines of a file, in at most ``nbytes`` bytes."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            start = max(0, size - octets)
+            start = max(0, size - nbytes)
             file.seek(start)
-            content = file.read(octets)
+            content = file.read(nbytes)
     except OSError:
         return ""
     if start:

@@ -35,7 +35,7 @@ def exists(uri: str, *, persistently: bool = False) -> bool:
     """Return whether anything is at a URI.
 
     Args:
-        persistently: wait for a store that is out of order; before a job has begun, an error at
+        persistently: wait while a store is unavailable; before a job has begun, an error at
             once is better.
 
     Raises:
@@ -69,7 +69,7 @@ def read(uri: str, *, persistently: bool = False) -> bytes:
     """Return the content of an object; empty if there is none.
 
     Args:
-        persistently: wait for a store that is out of order; before a job has begun, an error at
+        persistently: wait while a store is unavailable; before a job has begun, an error at
             once is better.
 
     Raises:

@@ -15,7 +15,7 @@ class OutputReservation:
     """Reserves a path for the result of one job, from its first master's start to its end.
 
     A file next to the output names the job. It is locked while a master of the job runs, and counts
-    between two masters as long as the job is to be continued by itself. Stores have no locks:
+    between two masters as long as the job will be continued automatically. Stores have no locks:
     there nothing is reserved, and the job that comes second fails when it is to write.
 
     Args:
@@ -60,7 +60,7 @@ class OutputReservation:
         self._held = held
 
     def _is_of_another(self, held: int) -> bool:
-        """Return whether the file names another job that continues by itself."""
+        """Return whether the file names another job that will be continued automatically."""
         owner = output_reservation.owner(held)
         return (
             owner is not None

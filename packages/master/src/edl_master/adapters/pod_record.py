@@ -20,8 +20,8 @@ _START_TIMEOUT_S = 60.0
 
 _UNPREPARED_TOLD_S = 30.0
 _UNPREPARED_TIMEOUT_S = 600.0
-"""How long a pod may wait for its volumes and network until that is told, and until it counts as a
-failure. Kubernetes takes six minutes to detach a volume from a node that is lost."""
+"""How long a pod may wait for its volumes and network until that is reported, and until it counts
+as a failure. Kubernetes takes six minutes to detach a volume from a node that is lost."""
 
 _DENIED_S = 16.0
 """A denial is believed when so long a delay before the next attempt is due: after 15 s of them."""
@@ -83,7 +83,7 @@ class Request:
 
 
 def readable_end(end: PodEnd) -> PodEnd:
-    """Return the end of a pod in words for people: of a container that failed it quotes the log."""
+    """Describe the end of a pod for users, with the log of a container that failed."""
     return replace(end, detail=readable(end.detail))
 
 

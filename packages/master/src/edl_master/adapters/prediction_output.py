@@ -232,7 +232,7 @@ class PredictionOutput:
         The output appears at once and complete.
 
         Args:
-            dead: number of dead-lettered tasks; exactly so many parts are missing.
+            dead: number of dead-lettered tasks, which is the number of missing parts.
 
         Raises:
             EdlError: OUTPUT_UNWRITABLE, DISK_FULL, or INTERNAL when a part is missing or does

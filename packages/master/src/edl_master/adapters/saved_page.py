@@ -42,7 +42,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", r
 
 
 ReadEvents = Callable[[int, int], Sequence[job_pb2.Event]]
-"""Gives the events with numbers above the first argument, oldest first, so many at most."""
+"""Returns events with numbers above the first argument, oldest first; the second is a limit."""
 
 
 def saved_page(

@@ -1,6 +1,6 @@
 """Calls of a store's client, each given up when it has made no progress for too long.
 
-A store's client may wait for ever, and there is no deadline that all clients support. So each call
+A store's client may wait forever, and there is no deadline that all clients support. So each call
 is made in a thread of its own, which is abandoned then.
 """
 
@@ -32,7 +32,7 @@ class StoreTimeouts:
     """A move within a store reports no progress; its deadline follows from its size."""
 
     outage_s: float = 300.0
-    """For being out of order while a job needs it: clients give up sooner."""
+    """For an outage while a job needs the store: clients give up sooner."""
 
 
 TIMEOUTS = StoreTimeouts()
@@ -98,7 +98,7 @@ class StoreCall:
 
 
 def run_persistently(uri: str, act: Callable[[StoreCall], T]) -> T:
-    """Run a call, and again while the store is out of order: resets, 429, 5xx.
+    """Run a call, and repeat it while the store is unavailable: resets, 429, 5xx.
 
     Args:
         act: may be done again after any part of it.

@@ -196,7 +196,7 @@ class ObjectStoreCheckpoints:
         objects = self._objects()
         kept = _whole(objects)[-self._keep :]
         for name in sorted(objects.keys() - set(kept)):
-            # The manifest first: a half-removed one must not be taken for a damaged one.
+            # The manifest first: a half-removed one must not be mistaken for a damaged one.
             object_stores.remove(f"{self._uri}/{name}/{MANIFEST}")
             object_stores.remove(f"{self._uri}/{name}")
 

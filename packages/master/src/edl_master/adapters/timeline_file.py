@@ -42,7 +42,7 @@ class TimelineFile:
             self._path.replace(self._former)
 
     def chunks(self, nbytes: int = 256 << 10) -> Iterator[bytes]:
-        """Yield all whole lines, oldest first, in chunks of about so many bytes."""
+        """Yield all whole lines, oldest first, in chunks of about ``nbytes`` bytes."""
         opened = []
         try:
             # Open both, the present one first, as it may be rotated at any moment.

@@ -38,10 +38,10 @@ class Intervals:
     """How often the master polls and writes. All in seconds."""
 
     tick_s: float = 0.25
-    """Time between looks at the clock: deadlines are in seconds, and may be a quarter late."""
+    """Time between two checks of the clock: deadlines are in seconds, and may be a quarter late."""
 
     status_every_s: float = 1.0
-    """Time between two versions of status.json, for people who read it or the page."""
+    """Time between two versions of status.json, for users who read it or the page."""
 
     flush_every_s: float = 0.25
     """Age at which an event is written to events.jsonl."""

@@ -129,7 +129,7 @@ class EffectExecutor:
         self._targets.report_writer.add(point)
 
     def find_last_checkpoint(self) -> None:
-        """Let the metrics say when the newest checkpoint was taken, by whatever master."""
+        """Let the metrics say when the newest checkpoint was taken, by any master of the job."""
         checkpoints = self._targets.checkpoints
         if checkpoints is None:
             return
@@ -242,7 +242,7 @@ class EffectExecutor:
 
 
 def failure_from_exception(error: Exception) -> Failure:
-    """Describe an error of the master itself for a person."""
+    """Describe an error of the master itself for users."""
     if isinstance(error, EdlError):
         return failure_of(error)
     log.error("an internal error of edl", exc_info=error)

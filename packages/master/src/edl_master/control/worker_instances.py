@@ -38,7 +38,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     if "PYTHONUNBUFFERED" not in config.environ:
         changes["PYTHONUNBUFFERED"] = "1"
     if config.spec.platform != "docker":
-        # A worker looks at the supervisor from its first second on (docs/adr/0016). In a container
+        # A worker observes the supervisor from its first second on (docs/adr/0016). In a container
         # it could start none.
         changes["EDL_JOB_DIR"] = str(config.job_dir)
     return LocalProcesses(
@@ -70,7 +70,7 @@ def platform_for_job(config: Config, address: Callable[[], str]) -> Platform:
 def adopt_instances(platform: Platform, *, keep: bool) -> tuple[LiveInstance, ...]:
     """Find what an earlier incarnation of the master left; return the instances that may stay.
 
-    Before the job begins, so that no worker ever has two instances without anybody knowing.
+    Before the job begins, so that no worker ever has two instances unnoticed.
 
     Args:
         platform: where instances are.

@@ -86,7 +86,7 @@ class EpochCallbacks:
             self._loss = total + loss * records, count + records
 
     def due(self, ended: int) -> bool:
-        """Return whether what comes after so many epochs waits for a call."""
+        """Return whether the work after ``ended`` epochs waits for a call."""
         return self.wanted and (self.at_end or (not self.stopped and self.called <= ended))
 
     def advance(self, ended: int) -> None:

@@ -42,7 +42,7 @@ the model in which they happened, after the third one the other form, too: param
 
 
 def settings_of(settings: JobSettings, type_: TaskType, crashes: int) -> JobSettings:
-    """Return the rules for a task in which so many workers have crashed."""
+    """Return the rules for a task in which ``crashes`` workers have crashed."""
     if type_ is TaskType.EXPORT and crashes:
         return replace(settings, task_attempts=max(settings.task_attempts, EXPORT_ATTEMPTS))
     return settings
@@ -96,7 +96,7 @@ class ExitKind(StrEnum):
     PREEMPTED = "preempted"
     """Taken away from outside, in good order."""
     KILLED = "killed"
-    """From outside, without warning: a person, the memory killer, the machine."""
+    """From outside, without warning: by a user, the memory killer, or the machine."""
     CRASHED = "crashed"
     """On its own account."""
 

@@ -30,7 +30,7 @@ def derive_seed(*numbers: int) -> int:
 
 
 def task_seed(job_seed: int, round_: int, number: int) -> int:
-    """Seed of a task: equal however often and wherever the task is run."""
+    """Return the seed of a task: equal in every run of the task, on every worker."""
     return derive_seed(job_seed, round_, number)
 
 

@@ -28,7 +28,7 @@ class Rate:
         self._buckets: deque[tuple[int, int]] = deque()
 
     def add(self, count: int, now: float) -> None:
-        """Note that so many things happened."""
+        """Count things that happened now."""
         second = math.floor(now)
         if self._buckets and self._buckets[-1][0] == second:
             second, before = self._buckets.pop()

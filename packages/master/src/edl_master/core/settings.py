@@ -143,7 +143,7 @@ MAX_WORKERS = 1000
 
 
 def is_worker_range(minimum: int, maximum: int) -> bool:
-    """Return whether a running job can be scaled to so many workers."""
+    """Return whether a running job can be scaled to this range of workers."""
     return minimum >= 0 and max(1, minimum) <= maximum <= MAX_WORKERS
 
 

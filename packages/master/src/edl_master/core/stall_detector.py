@@ -90,7 +90,7 @@ class ProgressWatch:
 
 
 class StepTimes:
-    """How long recent steps of a job took, whichever worker did them. In seconds."""
+    """The durations of recent steps of a job, of all workers. In seconds."""
 
     def __init__(self) -> None:
         self._steps: deque[float] = deque(maxlen=STEPS_REMEMBERED)

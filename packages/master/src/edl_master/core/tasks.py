@@ -64,7 +64,7 @@ class OpenTask:
     leases: int = 0
     """How often it has been leased."""
     failures: int = 0
-    """How often it failed on its own account."""
+    """How often the task itself failed, not its worker."""
     deaths: int = 0
     """Instances that crashed under it since it last made progress."""
     crashes: int = 0
@@ -164,7 +164,7 @@ class Round:
         )
 
     def close(self, task: OpenTask, *, dead: bool, examples: int = 0) -> None:
-        """Forget an open task that is done, and was so many examples, or dead."""
+        """Forget an open task that is dead, or done with a number of examples."""
         del self.open[task.key.number]
         if dead:
             self.dead += 1

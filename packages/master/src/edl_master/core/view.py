@@ -57,7 +57,7 @@ class WorkerView:
     records_per_s: float
     restarts: int
     last_exit: str
-    """How its previous instance ended, for a person; empty when none has."""
+    """How its previous instance ended, for users; empty when none has."""
     heartbeat_age_s: float
     """Seconds since its last message; negative: none yet."""
     pending: str = ""

@@ -42,7 +42,7 @@ deadline of a worker: a server without an answer counts as lost, while a call th
 repeated."""
 
 _LONG_WAIT_S = 1.0
-"""A wait that is worth a line in the log: the network to the coordinator is slow."""
+"""A wait that is logged: the network to the coordinator is slow."""
 
 NOTHING = memoryview(b"")
 
@@ -303,7 +303,7 @@ class LockedShard:
             frozen: its name.
             table: number of the table.
             start: 0, or what the last call gave as ``next``.
-            most: rows to look at.
+            most: the limit of rows to scan.
             log_index: as in ``locked``.
 
         Raises:

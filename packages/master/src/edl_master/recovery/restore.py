@@ -55,7 +55,7 @@ class RestoredJob:
         job: new, or as it was.
         resumed: whether it is as it was.
         saved: the parameters as they were; None for a new job, and where there are none.
-        notes: what a person should know of it.
+        notes: what users should know of it.
         path: of the checkpoint; None for a new job.
     """
 

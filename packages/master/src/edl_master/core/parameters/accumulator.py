@@ -45,7 +45,7 @@ class GradientAccumulator:
         self.count += 1
 
     def weight(self, records: int) -> int:
-        """Return the factor of a gradient of so many records in the sum."""
+        """Return the factor of a gradient in the sum, which depends on its number of records."""
         return records if self._reduction is Reduction.MEAN else 1
 
     @property

@@ -105,7 +105,7 @@ class AppliedCounts:
         return PushVerdict.DUE if minibatch == applied else PushVerdict.OUT_OF_ORDER
 
     def advance(self, task: TaskKey, minibatches: int, records: int) -> None:
-        """Count more minibatches, of so many records, of an open task."""
+        """Count more minibatches of an open task, and their records."""
         entry = self._entries[task]
         entry.applied += minibatches
         entry.records += records

@@ -34,7 +34,7 @@ class Async:
         return self.local_steps > 1
 
     def allows(self, minibatches: int) -> bool:
-        """Return whether a push may be of so many minibatches: of several only with local steps."""
+        """Return whether a push may have this many minibatches: several only with local steps."""
         return 1 <= minibatches <= self.local_steps
 
 
@@ -49,7 +49,7 @@ class Bounded:
             raise ValueError(f"max-staleness must be at least 0, not {self.max_staleness}")
 
     def allows(self, minibatches: int) -> bool:
-        """Return whether a push may be of so many minibatches."""
+        """Return whether a push may have this many minibatches."""
         return minibatches == 1
 
 
@@ -70,7 +70,7 @@ class Sync:
             raise ValueError(f"grads-to-wait must be at least 1, not {self.grads_to_wait}")
 
     def allows(self, minibatches: int) -> bool:
-        """Return whether a push may be of so many minibatches."""
+        """Return whether a push may have this many minibatches."""
         return minibatches == 1
 
 

@@ -117,7 +117,7 @@ class PayloadCodec:
 
 
 def check_size(what: str, payload: Payload, nbytes: int) -> None:
-    """Make sure that a payload has so many bytes.
+    """Make sure that a payload has ``nbytes`` bytes.
 
     Raises:
         PayloadError: it has not.

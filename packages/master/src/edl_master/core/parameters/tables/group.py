@@ -285,7 +285,7 @@ def has_duplicates(ids: Array) -> bool:
 
 
 def _places(ids: int) -> Array:
-    """Return an empty hash table (int32) for so many ids, at most half full in the end."""
+    """Return an empty hash table (int32) for ``ids`` ids, at most half full in the end."""
     return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
 
 
