@@ -18,7 +18,7 @@ from edl_worker.model_file.arguments import PARAMETER_NAMES
 from edl_worker.model_file.forms.model_function import FUNCTION_NAMES
 from elasticdl.python.common.constants import Mode
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[6]
 REFERENCE = ROOT / "docs" / "model-file.md"
 LESSON = ROOT / "model_zoo" / "README.md"
 

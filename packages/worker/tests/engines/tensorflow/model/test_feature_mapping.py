@@ -10,14 +10,13 @@ import tensorflow as tf
 from model_files import LOSS, MODEL, REST, SUBCLASS
 from zoo_folder import ZooFolder
 
+from edl_worker.core.batch import Batch
 from elasticdl.python.common.constants import Mode
 
 
 def call(zoo: ZooFolder, model: str, features: Any, columns: str = "") -> Any:
     zoo.write("mine.py", model + REST + LOSS + columns)
     model_file = zoo.load("mine", purpose=Mode.PREDICTION)
-    from edl_worker.model_file import Batch
-
     model_file.build(Batch(features, None, 3))
     return model_file.call(features, training=False)
 

@@ -16,7 +16,7 @@ from edl_worker.core.job import ModelReference
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from elasticdl.python.common.constants import Mode
 
-ZOO = Path(__file__).parents[4] / "model_zoo"
+ZOO = Path(__file__).parents[6] / "model_zoo"
 Row = dict[str, Any]
 
 
