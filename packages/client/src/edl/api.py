@@ -164,7 +164,7 @@ def _result(status: JobStatus) -> JobResult:
 
 
 def _signature(verb: Verb, types: type) -> inspect.Signature:
-    """All options by name and type, for ``help(elasticdl.train)`` and for editors."""
+    """Return all options by name and type, for ``help(elasticdl.train)`` and for editors."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     annotations = get_type_hints(types)
     options = [

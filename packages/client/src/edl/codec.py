@@ -43,12 +43,12 @@ _STATES = {
 
 
 def to_json(message: Message) -> str:
-    """A message as protobuf JSON with the names of the .proto files."""
+    """Return a message as protobuf JSON with the names of the .proto files."""
     return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=2) + "\n"
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """All fields of a message as plain values, for programs to read.
+    """Return all fields of a message as plain values, for programs to read.
 
     Unlike protobuf JSON: 64-bit numbers are numbers, and NaN is None.
     """
@@ -98,12 +98,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
-    """The verb that starts jobs of this type; ``train`` for types of a newer edl."""
+    """Return the verb that starts jobs of this type; ``train`` for types of a newer edl."""
     return _VERBS.get(kind, Verb.TRAIN)
 
 
 def decode_status(message: job_pb2.JobStatus) -> JobStatus:
-    """A job's status as its master or its ``status.json`` gives it."""
+    """Decode a job's status as its master or its ``status.json`` gives it."""
     progress = message.progress
     has_error = message.HasField("error") and message.error.code
     return JobStatus(
@@ -215,7 +215,7 @@ def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | B
 
 
 def decode_event(message: job_pb2.Event) -> JobEvent:
-    """One event of a job's event log."""
+    """Decode one event of a job's event log."""
     return JobEvent(
         number=message.number,
         at=message.at,
@@ -228,7 +228,7 @@ def decode_event(message: job_pb2.Event) -> JobEvent:
 
 
 def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
-    """Events with a number above ``after``, from lines of JSON; damaged lines are left out."""
+    """Decode lines of JSON into events numbered above ``after``; leave out damaged lines."""
     found = []
     for line in lines:
         message = job_pb2.Event()
@@ -242,7 +242,7 @@ def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
 
 
 def decode_timeline(lines: Iterable[str | bytes]) -> list[TimelineSpan]:
-    """Spans in the order of their beginnings; damaged lines are left out.
+    """Return spans in the order of their beginnings; damaged lines are left out.
 
     Args:
         lines: as ``edl_runtime.local.job_directory.TIMELINE`` describes them.
@@ -269,7 +269,7 @@ def _span(line: str | bytes) -> TimelineSpan | None:
 
 
 def decode_failure(message: error_pb2.Error) -> Failure:
-    """An error, with the name of its code instead of the number."""
+    """Decode an error, with the name of its code instead of the number."""
     return Failure(
         code=code_name(message.code),
         what=message.what,
@@ -280,7 +280,7 @@ def decode_failure(message: error_pb2.Error) -> Failure:
 
 
 def code_name(code: ErrorCode.ValueType) -> str:
-    """The name of an error code; ``CODE_<number>`` for codes of a newer edl."""
+    """Return the name of an error code; ``CODE_<number>`` for codes of a newer edl."""
     try:
         return ErrorCode.Name(code)
     except ValueError:  # from a newer edl
@@ -288,12 +288,12 @@ def code_name(code: ErrorCode.ValueType) -> str:
 
 
 def failure_of(error: EdlError) -> Failure:
-    """An exception as plain data."""
+    """Return an exception as plain data."""
     return decode_failure(error.to_proto())
 
 
 def error_of(failure: Failure | Problem) -> EdlError:
-    """The exception that users see."""
+    """Return the exception that users see."""
     try:
         code = ErrorCode.Value(failure.code)
     except ValueError:

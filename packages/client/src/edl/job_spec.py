@@ -23,7 +23,7 @@ WORKER_GRACE_S = 10.0
 
 
 def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.JobSpec:
-    """The specification of a job; a backend adds what only its own jobs need.
+    """Return the specification of a job; a backend adds what only its own jobs need.
 
     Args:
         job_dir: absolute path; empty if the job is not started.

@@ -59,7 +59,7 @@ class SettingsFile:
         return found
 
     def _with_absolute_paths(self, option: Option, value: Any) -> Any:
-        """The value with relative paths made absolute: they start from the file's folder."""
+        """Return the value with relative paths made absolute: they start from the file's folder."""
         texts = [value] if isinstance(value, str) else value
         if not option.is_path or not isinstance(texts, list):
             return value
@@ -77,7 +77,7 @@ def gather(
     environ: Mapping[str, str],
     cwd: Path,
 ) -> dict[str, Given]:
-    """The values that the user set for a verb; the nearest source of an option wins.
+    """Return the values that the user set for a verb; the nearest source of an option wins.
 
     Args:
         flags: values on the command line or in the Python call.
@@ -102,7 +102,7 @@ def gather(
 
 
 def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:
-    """The cluster whose jobs commands look at; None unless Kubernetes is the platform.
+    """Return the cluster whose jobs commands look at; None unless Kubernetes is the platform.
 
     A kubeconfig alone chooses no cluster: commands about local jobs would wait for it. If jobs of
     one verb alone run in a cluster, it is theirs.
@@ -183,7 +183,7 @@ def _check_owner(path: Path, environ: Mapping[str, str]) -> None:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether every user can write a file, or replace what is in a folder."""
+    """Return whether every user can write a file, or replace what is in a folder."""
     mode = found.st_mode
     if stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
         return False

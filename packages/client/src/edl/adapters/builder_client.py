@@ -153,7 +153,7 @@ class BuilderClient:
 
 
 def _is_broken(error: grpc.RpcError) -> bool:
-    """Whether the connection ended, not the build."""
+    """Return whether the connection ended, not the build."""
     return (
         EdlError.from_rpc(error) is None
         and isinstance(error, grpc.Call)
@@ -234,7 +234,7 @@ def _unreadable(path: str, option: str, error: OSError, remedy: str) -> EdlError
 
 
 def _token_for(address: str, service: BuilderEndpoint, environ: Mapping[str, str]) -> str:
-    """The token for a builder; empty without one.
+    """Return the token for a builder; empty without one.
 
     A project file must not direct the token to a host of its choice: it may have come with the
     project. So the user binds the token to a host, or names the builder without that file. A socket

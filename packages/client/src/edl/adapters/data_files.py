@@ -79,7 +79,7 @@ def check_features(patterns: Iterable[str], form: str, names: Sequence[str]) -> 
 
 
 def _features(source: recordio.Source) -> list[str]:
-    """Names of columns, or of the features of the first records."""
+    """Return the names of columns, or of the features of the first records."""
     if source.columns is not None:
         return list(source.columns)
     names: set[str] = set()
@@ -111,7 +111,7 @@ def check_records(patterns: Iterable[str], form: str, option: str) -> None:
 
 
 def record_error(error: recordio.RecordError, file: str) -> EdlError:
-    """The error for a file whose records cannot be read."""
+    """Return the error for a file whose records cannot be read."""
     if isinstance(error, recordio.DamagedFile):
         chunk = "" if error.chunk is None else f"{error.unit} {error.chunk}, "
         return EdlError(
@@ -173,7 +173,7 @@ def expand(pattern: str, option: str) -> list[str]:
 
 
 def readable_size(file: str, option: str) -> int:
-    """Octets of a local file; 1 for one elsewhere, which its listing has shown to exist.
+    """Return the size of a local file in bytes; 1 for a file in a store, which was listed.
 
     Raises:
         EdlError: DATA_UNREADABLE; it is a pipe, for example.
@@ -202,7 +202,7 @@ def _is_image(name: str) -> bool:
 
 
 def _is_converted(name: str) -> bool:
-    """Whether a name is that of a file that only ``edl data convert`` reads."""
+    """Return whether a name is that of a file that only ``edl data convert`` reads."""
     return _is_image(name) or name.endswith(_CONVERTED)
 
 

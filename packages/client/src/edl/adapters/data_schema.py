@@ -71,7 +71,7 @@ def _schema_path(patterns: Iterable[str]) -> str | None:
 
 
 def _places(pattern: str, there: _Listings) -> set[str | None]:
-    """The descriptions of the files that a pattern names, and None if some have none.
+    """Return the descriptions of the files that a pattern names, and None if some have none.
 
     Nothing if something is wrong, which the check of the data says.
     """
@@ -88,7 +88,7 @@ def _places(pattern: str, there: _Listings) -> set[str | None]:
 
 
 def _place(file: str, exists: Callable[[str], bool]) -> str | None:
-    """The description of a file, where a conversion writes it."""
+    """Return the description of a file, where a conversion writes it."""
     folder = posixpath.dirname(file)
     found = [
         f"{posixpath.splitext(file)[0]}.{SCHEMA_FILE}",

@@ -107,7 +107,7 @@ class FleetServer:
         self._thread.join()
 
     def link(self) -> str:
-        """A link that opens the page once."""
+        """Return a link that opens the page once."""
         return self._key.link(f"http://{_HOST}:{self._server.server_address[1]}/", time.time())
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:

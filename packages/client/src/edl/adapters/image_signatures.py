@@ -45,7 +45,7 @@ def check(image: str, key_file: str) -> None:
 
 
 def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
-    """The statement of how an image was made that a key of a file has signed; None without one.
+    """Return the statement of how an image was made, signed by a file's key; None without one.
 
     Raises:
         EdlError: as ``check``.
@@ -90,7 +90,7 @@ def _read(key_file: str) -> PublicKeys:
 
 
 def _access(registry: str) -> RegistryAccess:
-    """The user's own access to a registry: that of ``docker login``."""
+    """Return the user's own access to a registry: that of ``docker login``."""
     from edl_runtime.images.registry import RegistryAccess
 
     stored = _login(registry)

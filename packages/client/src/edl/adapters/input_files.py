@@ -49,7 +49,7 @@ def open_input(path: Path) -> BinaryIO:
 
 
 def read_input(path: Path) -> bytes:
-    """The content of a file or a pipe.
+    """Return the content of a file or a pipe.
 
     Raises:
         OSError: it cannot be read, or is too long.
@@ -63,7 +63,7 @@ def read_input(path: Path) -> bytes:
 
 
 def may_be_read_by_others(file: int) -> bool:
-    """Whether other users may read an open file, and its owner could forbid it.
+    """Return whether other users may read an open file, and its owner could forbid it.
 
     A pipe, as a shell gives for <(...), has no other readers. Containers and pods mount secrets
     read-only, readable for all of their processes.

@@ -61,7 +61,7 @@ class JobServiceClient:
         return _call(lambda: self._job.GetStatus(job_pb2.GetStatusRequest(), timeout=CALL_S))
 
     def events(self, after: int) -> list[JobEvent]:
-        """Events so far with a number above ``after``."""
+        """Return the events so far with a number above ``after``."""
         request = job_pb2.WatchEventsRequest(after=after, follow=False)
         return _call(
             lambda: [

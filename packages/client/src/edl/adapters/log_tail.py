@@ -27,7 +27,7 @@ class Tail:
         self._offset = 0 if lines is None else _start(path, lines)
 
     def read(self, final: bool = False) -> Iterator[str]:
-        """Lines that have become whole since the last call.
+        """Yield lines that have become whole since the last call.
 
         Args:
             final: nothing more will come; a last line without an end is given, too.
@@ -55,7 +55,7 @@ class Tail:
 
 
 def _start(path: Path, lines: int) -> int:
-    """Where the last lines of a file begin; 0 if there is none."""
+    """Return where the last lines of a file begin; 0 if there is none."""
     try:
         with open_regular(path, follow=False) as file:
             end = file.seek(0, os.SEEK_END)
@@ -79,7 +79,7 @@ def _start(path: Path, lines: int) -> int:
 
 
 def tail(path: Path, lines: int) -> str:
-    """The last lines of a text file for a message, at most 256 KiB; empty if there is none."""
+    """Return the last lines of a text file, at most 256 KiB; empty if there is no file."""
     try:
         with open_regular(path, follow=False) as file:
             size = file.seek(0, os.SEEK_END)

@@ -58,7 +58,7 @@ def files_of(job: Submission) -> ZooFiles:
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
-    """The text of a model's file, and the model's name in it.
+    """Return the text of a model's file, and the model's name in it.
 
     Both are empty if the zoo is no folder of this machine.
 
@@ -75,7 +75,7 @@ def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
 
 
 def parameters_of(zoo: Path, model_def: str) -> Mapping[str, Sequence[Parameter]] | None:
-    """All parameters that a model may take, and more, by name; None if others may exist.
+    """Return all parameters that a model may take, and more, by name; None if others may exist.
 
     Raises:
         EdlError: as for ``source_of``.
@@ -88,7 +88,7 @@ def parameters_of(zoo: Path, model_def: str) -> Mapping[str, Sequence[Parameter]
 
 
 def _text_of(zoo: Path, module: str) -> tuple[str, str] | None:
-    """The text of a module, and the package that it is in, or is."""
+    """Return the text of a module, and the package that it is in, or is."""
     file = _file_of(zoo, Candidate(tuple(module.split(".")), ""))
     if file is None:
         return None
@@ -108,7 +108,7 @@ def check_folder(zoo: Path) -> None:
 
 
 def _find_model(zoo: Path, model_def: str) -> Candidate:
-    """The module of the model; the name within it is checked, too."""
+    """Return the module of the model; the name within it is checked, too."""
     readings = candidates(_full_name(zoo, "--model-def", model_def))
     if not readings:
         raise _not_found(
@@ -169,7 +169,7 @@ def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
 
 
 def _full_name(zoo: Path, option: str, name: str) -> str:
-    """The name with the file in it, if it is one of a folder without ``__init__.py``."""
+    """Return the name with the file in it, if it is one of a folder without ``__init__.py``."""
     places = places_of(zoo, name)
     if len(places) > 1:
         raise _not_found(
@@ -227,7 +227,7 @@ def _known_names(zoo: Path) -> list[str]:
 
 
 def _contents(zoo: Path) -> str:
-    """A sentence that names some of the zoo's modules, for an error's remedy."""
+    """Return a sentence that names some of the zoo's modules, for an error's remedy."""
     names = _known_names(zoo)
     if not names:
         return "This folder has no model files; edl zoo init DIR creates an example."

@@ -30,7 +30,7 @@ class StoreError(Exception):
 
 
 def exists(place: str) -> bool:
-    """Whether anything is there.
+    """Return whether a file or folder exists.
 
     Raises:
         StoreError: the store does not answer.
@@ -45,7 +45,7 @@ def exists(place: str) -> bool:
 
 
 def read(place: str, most: int | None = None) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Args:
         most: bytes that it may have; None: any number.
@@ -143,7 +143,7 @@ def remove_file(place: str) -> None:
 
 
 def names(folder: str) -> list[str]:
-    """Names of what is in a folder; none if there is no such folder.
+    """Return the names in a folder; none if there is no such folder.
 
     Raises:
         StoreError: it cannot be listed.

@@ -35,7 +35,7 @@ def check_trace(place: str, job: str) -> None:
 
 
 def _is_trace_of(job: str, path: Path) -> bool:
-    """Whether ``write_trace`` wrote this file; what it says of itself is at its end."""
+    """Return whether ``write_trace`` wrote this file; what it says of itself is at its end."""
     end = f',"otherData":{_encode(origin(job)).decode()}}}'.encode()
     try:
         with open_regular(path) as file:

@@ -35,7 +35,7 @@ _DEEPEST = 100
 
 
 def read(folder: str) -> model_pb2.TrainedModel:
-    """The description of a trained model, whose model zoo is its own copy or nothing.
+    """Return the description of a trained model, whose model zoo is its own copy or nothing.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or FORBIDDEN.
@@ -89,7 +89,7 @@ def image_of(folder: str) -> str:
 
 
 def _names(message: model_pb2.TrainedModel) -> Iterator[str]:
-    """All texts of a description but the model's parameters, which may be many."""
+    """Yield all texts of a description but the model's parameters, which may be many."""
     for field, value in message.ListFields():
         if isinstance(value, str) and field.name != "model_def_params":
             yield value
@@ -107,7 +107,7 @@ def _refusal(error: ValueError, place: str) -> EdlError:
 
 @contextmanager
 def open_keras_model(folder: str) -> Iterator[KerasModel]:
-    """The Keras model of a trained model, on this machine, within a context.
+    """Yield the Keras model of a trained model, as a file of this machine.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or FORBIDDEN; also if the model has no such form.
@@ -202,7 +202,7 @@ def _owners(model: Path) -> Iterator[int]:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """All that is in a folder and those below it; no link is followed.
+    """Yield all that is in a folder and those below it; no link is followed.
 
     Raises:
         EdlError: FORBIDDEN; it is so deep that not all of it could be looked at.
@@ -225,6 +225,6 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _user() -> int:
-    """The user whose rights count; with sudo, the one who called it."""
+    """Return the user whose rights count; with sudo, the one who called it."""
     caller = os.environ.get("SUDO_UID", "")
     return int(caller) if os.getuid() == 0 and caller.isdecimal() else os.getuid()

@@ -186,7 +186,7 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
 
 
 def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
-    """Where a job is, its state if it is not over, and whether its description is damaged."""
+    """Return where a job is, its state unless it is over, and whether its files are damaged."""
     try:
         report = backend.status(name, ask=False)
     except EdlError as error:

@@ -31,7 +31,7 @@ no_input_option = option("--no-input", is_flag=True, help="Fail instead of askin
 def errors_as_output(
     form: Format | None, shape: Callable[[dict[str, str]], Any] | None = None
 ) -> Iterator[None]:
-    """A context in which an error is also printed as an object if the result would be one.
+    """Print errors within the context as objects, too, if the result would be one.
 
     Args:
         shape: makes the object of the error's fields; ``{"error": fields}`` by default.

@@ -139,7 +139,7 @@ def provide_image(submitter: JobSubmitter, plan: SubmissionPlan, *, quiet: bool)
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A context in which Ctrl-C ends the command with the notes of the interrupt as message."""
+    """End the command on Ctrl-C within the context, with the notes of the interrupt."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -31,12 +31,12 @@ class Diagnostic:
 
 
 def is_fit(findings: Iterable[Diagnostic]) -> bool:
-    """Whether jobs can run."""
+    """Return whether jobs can run."""
     return all(finding.grade is not DiagnosticGrade.MISSING for finding in findings)
 
 
 def lines(findings: Iterable[Diagnostic]) -> list[str]:
-    """All findings as lines of text, aligned; there must be at least one."""
+    """Return all findings as lines of text, aligned; there must be at least one."""
     found = list(findings)
     width = max(len(finding.subject) for finding in found)
     text = []

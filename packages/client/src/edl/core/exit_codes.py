@@ -90,5 +90,5 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
 
 
 def present(code: str) -> ErrorPresentation:
-    """The presentation of an error code by its name; that of ``INTERNAL`` for an unknown one."""
+    """Return the presentation of the named error code; that of ``INTERNAL`` if it is unknown."""
     return PRESENTATIONS.get(code, PRESENTATIONS["INTERNAL"])

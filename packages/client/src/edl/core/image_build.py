@@ -59,7 +59,7 @@ class BuilderEndpoint:
 
 
 def service_of(job: Submission) -> BuilderEndpoint:
-    """The builder that a job uses."""
+    """Return the builder that a job uses."""
     return BuilderEndpoint(
         address=job.builder,
         ca=job.builder_ca,

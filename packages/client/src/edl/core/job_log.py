@@ -54,7 +54,7 @@ class LogChoice:
     tail: int | None = None
 
     def includes(self, source: str) -> bool:
-        """Whether the lines of a source are wanted."""
+        """Return whether the lines of a source are wanted."""
         if self.worker is not None:
             return source == f"worker {self.worker}"
         return self.role in ("", source.partition(" ")[0])
@@ -69,7 +69,7 @@ class LogReader:
     _level: str = field(default="INFO", init=False)
 
     def read(self, text: str, at_s: float = 0.0) -> JobLogLine:
-        """The next line.
+        """Return the next line.
 
         Args:
             at_s: when it was written, if the platform knows: for a line without a time.
@@ -104,12 +104,12 @@ class LogFilter:
 
 
 def merge_by_time(sources: Iterable[Iterable[JobLogLine]]) -> Iterator[JobLogLine]:
-    """The lines of several sources by their times; those of one source keep their order."""
+    """Return the lines of several sources by their times; those of one source keep their order."""
     return merge(*sources, key=lambda line: line.at_s)
 
 
 def parse_since(text: str, now_s: float) -> float:
-    """Seconds since the epoch of a time, or of so long ago.
+    """Parse a time, or a duration before now, into seconds since the epoch.
 
     Args:
         text: as ``15m``, or ``2026-11-24T04:00:00Z``; UTC if it names no offset.

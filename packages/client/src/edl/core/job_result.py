@@ -76,7 +76,7 @@ class JobResult:
 
 
 def of_status(status: JobStatus) -> JobResult:
-    """The result of a job at its present state."""
+    """Return the result of a job at its present state."""
     return JobResult(
         job=status.job,
         state=status.state.value,
@@ -100,7 +100,7 @@ def unreadable(job: str, failure: Failure) -> JobResult:
 
 
 def error_fields(failure: Failure) -> dict[str, str]:
-    """The part of a failure that ``-o json`` prints."""
+    """Return the part of a failure that ``-o json`` prints."""
     return {
         "code": failure.code,
         "what": failure.what,

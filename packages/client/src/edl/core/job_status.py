@@ -160,7 +160,7 @@ class JobStatus:
 
 
 def _is_of_options(failure: Failure) -> bool:
-    """Whether a job would fail again in the same way as long as its options are the same."""
+    """Return whether a job would fail again in the same way as long as its options are the same."""
     named = failure.code == "USAGE" and failure.where.startswith("--")
     return named or failure.code in ("UNKNOWN_PARAMETER", "MODEL_NOT_FOUND")
 
@@ -173,7 +173,7 @@ def new_submission(status: JobStatus) -> str:
 
 
 def next_steps(status: JobStatus) -> str:
-    """How a person can continue with a job that is over; empty if it succeeded."""
+    """Return how a person can continue with a job that is over; empty if it succeeded."""
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""
@@ -192,7 +192,7 @@ def next_steps(status: JobStatus) -> str:
 
 
 def final_failure(status: JobStatus, steps: str) -> Failure:
-    """The failure of a job that is over and has not succeeded, also if its master gave no reason.
+    """Return the failure of a job that ended without success, even if its master gave no reason.
 
     Args:
         steps: how a person can continue with the job, for the end of the remedy; may be empty.
@@ -211,7 +211,7 @@ def final_failure(status: JobStatus, steps: str) -> Failure:
 
 
 def overall_rate(status: JobStatus) -> float:
-    """Records per second while they were done, if known; else of the whole job."""
+    """Return the records per second while they were done, if known; else of the whole job."""
     if status.mean_records_per_s > 0:
         return status.mean_records_per_s
     done = status.records_trained if status.verb is Verb.TRAIN else status.records_done

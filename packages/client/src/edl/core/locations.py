@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def scheme(location: str) -> str:
-    """``gs`` of ``gs://bucket/x``; empty for a path."""
+    """Return the scheme: ``gs`` of ``gs://bucket/x``; empty for a path."""
     match = _SCHEME.match(location)
     return match[1].lower() if match else ""
 
@@ -36,7 +36,7 @@ def check(location: str) -> None:
 
 
 def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
-    """The location without ``~``, variables, ``file://`` and relative parts.
+    """Return the location without ``~``, variables, ``file://`` and relative parts.
 
     Args:
         location: a path, glob or URI.
@@ -56,7 +56,7 @@ def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:
 
 
 def user_path(text: str | Path) -> Path:
-    """A path as users write it, in which ``~`` is their home folder, and ``~ada`` that of Ada.
+    """Return a path with ``~`` as the user's home folder, and ``~ada`` as that of Ada.
 
     Raises:
         Problem: USAGE; the system does not know this home folder.

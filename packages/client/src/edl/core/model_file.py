@@ -28,7 +28,7 @@ class Candidate:
 
 
 def candidates(model_def: str) -> tuple[Candidate, ...]:
-    """How ``a.b.Name`` may be read, the likeliest first: Name in a/b.py, or the module a.b.Name.
+    """Return how ``a.b.Name`` may be read, likeliest first: Name in a/b.py, or module a.b.Name.
 
     Empty if it is no dotted name.
     """
@@ -53,7 +53,7 @@ class Definitions:
 
 
 def definitions(source: str, filename: str) -> Definitions:
-    """The names that a module defines.
+    """Return the names that a module defines.
 
     Raises:
         SyntaxError: the source is no Python.
@@ -83,7 +83,7 @@ def definitions(source: str, filename: str) -> Definitions:
 
 
 def learns_label(source: str, name: str) -> bool:
-    """Whether a model needs labels: a class without says ``learns_label = False``.
+    """Return whether a model needs labels: a class without says ``learns_label = False``.
 
     Raises:
         SyntaxError: the source is no Python.
@@ -98,7 +98,7 @@ def learns_label(source: str, name: str) -> bool:
 
 
 def takes_parameter(source: str, name: str, parameter: str) -> bool:
-    """Whether a model, a class or a function, has a parameter of this name.
+    """Return whether a model, a class or a function, has a parameter of this name.
 
     Raises:
         SyntaxError: the source is no Python.
@@ -121,7 +121,7 @@ def takes_parameter(source: str, name: str, parameter: str) -> bool:
 
 
 def _definition(source: str, name: str) -> ast.stmt | None:
-    """The class or function of this name at the top of a module."""
+    """Return the class or function of this name at the top of a module."""
     for statement in _top(ast.parse(source).body):
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and statement.name == name:
             return statement
@@ -129,7 +129,7 @@ def _definition(source: str, name: str) -> ast.stmt | None:
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a module, those within ``if``, ``try``, ``with`` and loops included."""
+    """Yield statements of a module, those within ``if``, ``try``, ``with`` and loops included."""
     for statement in body:
         yield statement
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -143,7 +143,7 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _module_level(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that run when the module is imported; not the insides of functions."""
+    """Yield all nodes that run when the module is imported; not the insides of functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             continue

@@ -16,7 +16,7 @@ _ROLES = ("loss", "optimizer", "metrics", "input", "dataset", "callbacks", "feed
 def parameters(
     module: str, name: str, read: Callable[[str], tuple[str, str] | None]
 ) -> Mapping[str, Sequence[Parameter]] | None:
-    """All parameters that a model, its loss and its optimizer may take, and more, by name.
+    """Return all parameters that a model, its loss and its optimizer may take, and more, by name.
 
     Args:
         module: dotted name of the model's file.
@@ -65,7 +65,7 @@ class _ModuleVisitor(ast.NodeVisitor):
     _definitions: dict[str, ast.FunctionDef | ast.ClassDef] = field(default_factory=dict)
 
     def taker(self, name: str) -> ast.FunctionDef | None:
-        """The function that takes the parameters of a model."""
+        """Return the function that takes the parameters of a model."""
         found = self._definitions.get(name)
         if isinstance(found, ast.ClassDef):
             for each in found.body:
@@ -109,5 +109,5 @@ class _ModuleVisitor(ast.NodeVisitor):
 
 
 def _is_role(name: str) -> bool:
-    """Whether a definition of this name may be a part of a model file that takes parameters."""
+    """Return whether the part of a model file that has this name may take parameters."""
     return any(role in name for role in _ROLES)

@@ -30,7 +30,7 @@ class BindMount:
 
 
 def binds(job: Submission, home: str, jobs: str) -> tuple[BindMount, ...]:
-    """The places of a job, its own directory aside.
+    """Return the places of a job, its own directory aside.
 
     Args:
         home: the user's home directory, which is never shown as a whole.
@@ -66,7 +66,7 @@ def _find_mounts(job: Submission) -> Iterator[tuple[str, BindMount]]:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The deepest folder (or file) that a pattern is about."""
+    """Return the deepest folder (or file) that a pattern is about."""
     magic = _MAGIC.search(pattern)
     return posixpath.dirname(pattern[: magic.start()]) or "/" if magic else pattern
 
@@ -87,7 +87,7 @@ def check(option: str, bind: BindMount, home: str, jobs: str) -> None:
 
 
 def _shows_a_job(path: str, jobs: str) -> bool:
-    """Whether the whole directory of a job is to be seen there, or its keys are."""
+    """Return whether the whole directory of a job is to be seen there, or its keys are."""
     if f"{jobs}/".startswith(f"{path}/"):
         return True
     if not path.startswith(f"{jobs}/"):

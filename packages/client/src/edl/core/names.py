@@ -17,7 +17,7 @@ _PLAIN = frozenset(("model", "custom_model", "create_model", "build_model"))
 
 
 def fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
-    """Why ``name`` cannot be a job's name, or None if it can.
+    """Return why ``name`` cannot be a job's name, or None if it can.
 
     The rules are those of Kubernetes for labels, so that a job may run anywhere.
     """
@@ -35,7 +35,7 @@ def fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
 
 
 def with_suffix(name: str, suffix: str) -> str:
-    """A job's name with a word at its end, within the limit."""
+    """Return a job's name with a word at its end, within the limit."""
     return f"{name[: MAX_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
@@ -49,7 +49,7 @@ def slug(text: str) -> str:
 
 
 def generate(subject: str, suffix: str) -> str:
-    """A readable name for a job about ``subject``, such as ``regressor-dnn-3f2a``.
+    """Return a readable name for a job about ``subject``, such as ``regressor-dnn-3f2a``.
 
     Args:
         subject: any text.
@@ -70,5 +70,5 @@ def subject_of(model_def: str) -> str:
 
 
 def suggestion(name: str) -> str:
-    """A valid name near ``name``."""
+    """Return a valid name near ``name``."""
     return slug(name)[:MAX_LENGTH].strip("-") or "my-job"

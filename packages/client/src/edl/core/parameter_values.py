@@ -29,7 +29,7 @@ class Parameter:
     default: ast.expr | None
 
     def takes(self, value: object) -> bool:
-        """Whether a value may be one for this parameter: True unless the text says otherwise."""
+        """Return whether the parameter takes a value: True unless its annotation forbids it."""
         if self.annotation is not None:
             return _accepts(self.annotation, value)
         # Layers of Keras take a number for a list of equal numbers, and the other way round.
@@ -45,7 +45,7 @@ class Parameter:
 
 
 def parameters_of(function: ast.FunctionDef) -> Iterable[tuple[str, Parameter]]:
-    """All named parameters of a function."""
+    """Yield all named parameters of a function."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     without = len(positional) - len(given.defaults)
@@ -64,7 +64,7 @@ def _constant(node: ast.expr | None) -> object:
 
 
 def _accepts(node: ast.expr, value: object) -> bool:
-    """Whether a value is of an annotated type; True for types that are not known here."""
+    """Return whether a value is of an annotated type; True for types that are not known here."""
     match node:
         case ast.Constant(value=None):
             return value is None
@@ -91,7 +91,7 @@ def _is_of(name: str, value: object) -> bool:
 
 
 def _item(name: str, inner: ast.expr) -> ast.expr | None:
-    """The type of each item of a list; None if there is not one for all."""
+    """Return the type of each item of a list; None if there is not one for all."""
     if name not in _SEQUENCES:
         return None
     match inner:

@@ -22,5 +22,5 @@ class Problem(Exception):
 
 
 def usage(what: str, *, where: str = "", remedy: str = "") -> Problem:
-    """A wrong option, argument or setting."""
+    """Return the error for a wrong option, argument or setting."""
     return Problem("USAGE", what, where=where, remedy=remedy)

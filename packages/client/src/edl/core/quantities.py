@@ -10,7 +10,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in ``90``, ``90s``, ``1.5m``, ``2h30m`` or ``1d``.
+    """Parse a duration into seconds: ``90``, ``90s``, ``1.5m``, ``2h30m`` or ``1d``.
 
     Raises:
         ValueError: the text is not a duration; the message says how to write one.
@@ -29,7 +29,7 @@ def parse_duration(text: str) -> float:
 
 
 def duration(seconds: float) -> str:
-    """``0.4 s``, ``12 s``, ``3 m 05 s``, ``2 h 07 m``, ``3 d 04 h``; ``?`` if unknown."""
+    """Return ``0.4 s``, ``12 s``, ``3 m 05 s``, ``2 h 07 m``, ``3 d 04 h``; ``?`` if unknown."""
     if not math.isfinite(seconds) or seconds < 0:
         return "?"
     if seconds < 9.95:
@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """A whole number with separators: ``60,000``."""
+    """Return a whole number with separators: ``60,000``."""
     return f"{round(number):,}"
 
 
@@ -59,7 +59,7 @@ def rate(per_s: float) -> str:
 
 
 def number(value: float) -> str:
-    """A loss or a metric, to four significant digits; ``nan`` and ``inf`` as such."""
+    """Return a loss or a metric, to four significant digits; ``nan`` and ``inf`` as such."""
     if not math.isfinite(value):
         return str(value)
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 
 def size(octets: float) -> str:
-    """``512 B``, ``1.4 MB``, ``2.0 GB``; powers of 1000."""
+    """Return ``512 B``, ``1.4 MB``, ``2.0 GB``; powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if octets < 999.5:
             return f"{octets:.0f} {unit}" if unit == "B" else f"{octets:.1f} {unit}"
@@ -77,12 +77,12 @@ def size(octets: float) -> str:
 
 
 def plural(number: int, word: str) -> str:
-    """``1 worker``, ``2 workers``."""
+    """Return ``1 worker``, ``2 workers``."""
     return f"{count(number)} {word}{'' if number == 1 else 's'}"
 
 
 def one_line(text: str) -> str:
-    """A text with its line breaks and other unprintable characters as escapes.
+    """Return a text with its line breaks and other unprintable characters as escapes.
 
     So its length is its width where it is printed in columns.
     """

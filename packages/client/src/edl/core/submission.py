@@ -80,7 +80,7 @@ class Submission(
 def build(
     verb: Verb, given: Mapping[str, Given], *, cwd: str, environ: Mapping[str, str]
 ) -> Submission:
-    """The submission that the given options describe.
+    """Return the submission that the given options describe.
 
     Args:
         given: options by their Python name.

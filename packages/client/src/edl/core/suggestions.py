@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``word``, or None if none is like it."""
+    """Return the known name most like ``word``, or None if none is like it."""
     names = list(known)
     found = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if found:
@@ -18,6 +18,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence for an error's remedy; empty if nothing is near."""
+    """Return a sentence for an error's remedy; empty if nothing is near."""
     name = nearest(word, known)
     return f"Did you mean {name}?" if name else ""

@@ -31,7 +31,7 @@ class TimelineSpan:
 
 
 def phase_shares(spans: Iterable[TimelineSpan]) -> dict[int, dict[str, float]]:
-    """Where the time of each worker has gone.
+    """Return where the time of each worker has gone.
 
     Returns:
         Shares by phase, which add up to 1, by worker in order.

@@ -30,7 +30,7 @@ TraceEvent = dict[str, Any]
 def chrome_trace(
     job: str, spans: Sequence[TimelineSpan], events: Sequence[JobEvent]
 ) -> dict[str, Any]:
-    """A job's whole trace, as the JSON object that such a file holds.
+    """Return a job's whole trace, as the JSON object that such a file holds.
 
     Times are in microseconds since the first span or event.
     """
@@ -101,7 +101,7 @@ def _slice(span: TimelineSpan, began: float) -> TraceEvent:
 
 
 def _counters(spans: Iterable[TimelineSpan], began: float) -> Iterator[TraceEvent]:
-    """A sample at the begin of each span of phases, and one of zeros before a gap."""
+    """Yield a sample at the begin of each span of phases, and one of zeros before a gap."""
     ends: dict[int, float] = {}
     for span in spans:
         if not span.phases or span.seconds <= 0:
@@ -128,7 +128,7 @@ def _sample(worker: int, at: float, percent: Mapping[str, float]) -> TraceEvent:
 
 
 def _instant(event: JobEvent, at: float) -> TraceEvent:
-    """An event on the track of the worker that it is about; others on that of the master."""
+    """Return an event on the track of the worker that it is about; others on that of the master."""
     worker = _worker_of(event)
     return {
         "ph": "i",

@@ -59,7 +59,7 @@ class KerasModel:
 
 
 def parameters(description: Mapping[str, Any]) -> dict[str, str]:
-    """All options of a job by their dotted names, without what is empty and without passwords.
+    """Return a job's options by their dotted names, without empty values and passwords.
 
     Args:
         description: as ``JobPlacement.describe`` gives it.
@@ -68,7 +68,7 @@ def parameters(description: Mapping[str, Any]) -> dict[str, str]:
 
 
 def started_at_s(details: Mapping[str, Any]) -> float | None:
-    """When a job started, in seconds since the epoch; None if it has not.
+    """Return when a job started, in seconds since the epoch; None if it has not.
 
     Args:
         details: as ``StatusReport.details`` gives them.
@@ -77,7 +77,7 @@ def started_at_s(details: Mapping[str, Any]) -> float | None:
 
 
 def measurements(details: Mapping[str, Any], after: Mapping[str, int]) -> list[Measurement]:
-    """All that has been measured of a job so far.
+    """Return all that has been measured of a job so far.
 
     The curves of a job have at most some hundred points: where a job is long, a point is the mean
     of neighbours.
@@ -108,12 +108,12 @@ def measurements(details: Mapping[str, Any], after: Mapping[str, int]) -> list[M
 
 
 def metric_name(name: str) -> str:
-    """A name that trackers accept."""
+    """Return a name that trackers accept."""
     return _NOT_IN_NAMES.sub("_", name)
 
 
 def run_end(state: JobState) -> RunEnd:
-    """How the run of a job that is over has ended."""
+    """Return how the run of a job that is over has ended."""
     match state:
         case JobState.SUCCEEDED:
             return RunEnd.FINISHED

@@ -33,13 +33,13 @@ class ExperimentTracker(Protocol):
         """Log parameters. Those that the run has already MUST stay as they are."""
 
     def last_steps(self) -> Mapping[str, int]:
-        """The last step of each metric that the run has."""
+        """Return the last step of each metric that the run has."""
 
     def log_metrics(self, measurements: Sequence[Measurement]) -> None:
         """Log metrics; the same measurement twice MUST count once."""
 
     def has_model(self, version: int) -> bool:
-        """Whether the run has the model of this parameter version."""
+        """Return whether the run has the model of this parameter version."""
 
     def log_model(self, model: KerasModel) -> None:
         """Log a model."""

@@ -75,7 +75,7 @@ class JobLogs(Protocol):
     """The output of a job's processes, each line once."""
 
     def poll(self, final: bool = False) -> Iterator[JobLogLine]:
-        """Lines completed since the last call, by their times; each source keeps its order.
+        """Return lines completed since the last call, by their times; each source keeps its order.
 
         Processes that started since the last call MUST be included from their first line.
 
@@ -84,7 +84,7 @@ class JobLogs(Protocol):
         """
 
     def workers(self) -> Sequence[int]:
-        """Numbers of the workers that have a log, in order."""
+        """Return the numbers of the workers that have a log, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class JobPlacement(Protocol):
         """
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
-        """The job's specification as plain values, as the backend would start it.
+        """Return the job's specification as plain values, as the backend would start it.
 
         Raises:
             EdlError: USAGE, naming an option whose location the backend's processes cannot use.
@@ -162,7 +162,7 @@ class JobContinuation(Protocol):
     """
 
     def next_steps(self, status: JobStatus) -> str:
-        """How a person can continue with a job that is over; empty if there is nothing to say."""
+        """Return what a person can do next with a job that is over; empty if nothing."""
 
     def resume(self, name: str, say: Say = silent) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.
@@ -205,7 +205,7 @@ class JobTimelines(Protocol):
     """The record of what workers did when; names are those of ``JobBackend``."""
 
     def read(self, name: str) -> Sequence[TimelineSpan]:
-        """All that is recorded of a job, in the order of the beginnings.
+        """Return all that is recorded of a job, in the order of the beginnings.
 
         Of a running job whose master answers, work in progress MUST be included. The oldest spans
         of a long job may be missing.
@@ -242,7 +242,7 @@ class JobBackend(Protocol):
         """The record of what the workers of this backend's jobs did when."""
 
     def list(self) -> Sequence[JobEntry]:
-        """All jobs, in any order. Damaged jobs MUST be included."""
+        """Return all jobs, in any order. Damaged jobs MUST be included."""
 
     def submit(self, job: Submission, say: Say = silent) -> bool:
         """Create a job and start its master; return when the master answers.
@@ -263,7 +263,7 @@ class JobBackend(Protocol):
         """
 
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
-        """The newest status: the master's if it answers, else the recorded one.
+        """Return the newest status: the master's if it answers, else the recorded one.
 
         A job that is neither over nor alive, and that has a process to restart it, MUST be
         restarted, or its restart MUST be under way, when this returns. The state is LOST if nothing
@@ -274,10 +274,10 @@ class JobBackend(Protocol):
         """
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
-        """Events with a number above ``after``, oldest first, also of a job that is over."""
+        """Return events with a number above ``after``, oldest first, also of a job that is over."""
 
     def logs(self, name: str, choice: LogChoice) -> JobLogs:
-        """The logs of a job's processes. Logs of processes that are gone MUST be included."""
+        """Return the logs of a job's processes; those of ended processes MUST be included."""
 
     def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
         """Change the number of workers of a running job; returns the accepted range.
@@ -315,7 +315,7 @@ class JobBackend(Protocol):
         """
 
     def reach(self, name: str) -> str:
-        """Address (``host:port``) where the job's master answers callers of this machine now.
+        """Return the ``host:port`` where the job's master answers callers of this machine now.
 
         Empty if there is none at the moment. The address may change with each restart, so callers
         MUST ask again after a failed call. A backend that forwards a port MUST keep it open until

@@ -79,7 +79,7 @@ def _no_memory(error: Exception) -> EdlError:
 
 
 def _system_error(error: OSError) -> EdlError:
-    """The error for a call of the operating system that nothing else explains."""
+    """Return the error for a call of the operating system that nothing else explains."""
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return EdlError(
             ErrorCode.SYSTEM,
@@ -99,7 +99,7 @@ def _system_error(error: OSError) -> EdlError:
 
 
 def _place_of_output(error: OSError) -> str:
-    """Where a call failed that names no file; help and completion are printed by a library."""
+    """Return where a call failed that names no file; a library prints help and completion."""
     frames = traceback.extract_tb(error.__traceback__)
     return "standard output" if frames and frames[-1].name == "echo" else _place(error)
 
@@ -113,7 +113,7 @@ def _has_working_directory() -> bool:
 
 
 def _usage(error: click.ClickException) -> Problem:
-    """The usage error for a command line that cannot be parsed."""
+    """Return the usage error for a command line that cannot be parsed."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "edl"
     help_hint = f"{path} --help shows all options and examples."
@@ -144,7 +144,7 @@ def _usage(error: click.ClickException) -> Problem:
 
 
 def _name(param: click.Parameter) -> str:
-    """How people call an option or argument."""
+    """Return how people call an option or argument."""
     is_option = isinstance(param, click.Option)
     return param.opts[0] if is_option else param.human_readable_name
 

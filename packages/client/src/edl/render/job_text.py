@@ -25,7 +25,7 @@ _DETAIL_LINES = 20  # an error stays on one screen
 
 
 def progress_line(status: JobStatus) -> str:
-    """One line on how far a job is: ``41 % of 60,000 records, 2,310/s, ETA 15 s, ...``."""
+    """Return one line on how far a job is: ``41 % of 60,000 records, 2,310/s, ETA 15 s, ...``."""
     parts = []
     if status.state is not JobState.RUNNING:
         parts.append(phase(status))
@@ -73,7 +73,7 @@ def _sort_metrics(metrics: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def workers_phrase(status: JobStatus) -> str:
-    """``2 workers``, or how many of the wanted ones there are."""
+    """Return ``2 workers``, or how many of the wanted ones there are."""
     wanted = status.workers_max
     if not wanted:
         return quantities.plural(status.at_work, "worker")
@@ -86,7 +86,7 @@ def workers_phrase(status: JobStatus) -> str:
 
 
 def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") -> list[str]:
-    """The result of a job: the work done, its speed, and problems on the way.
+    """Return the result of a job: the work done, its speed, and problems on the way.
 
     Args:
         keep_page_s: how long the master serves its page after the end, in seconds.
@@ -141,7 +141,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
 
 
 def examples(status: JobStatus) -> str:
-    """How many examples became of how many records; empty if each record is an example."""
+    """Return how many records became how many examples; empty if each record is an example."""
     if status.verb is Verb.PREDICT or status.examples == status.examples_of:
         return ""
     made, records = quantities.count(status.examples), quantities.count(status.examples_of)
@@ -149,13 +149,13 @@ def examples(status: JobStatus) -> str:
 
 
 def goodput(status: JobStatus) -> str:
-    """How much of the workers' time trained, and where most of the rest went."""
+    """Return how much of the workers' time trained, and where most of the rest went."""
     lost = losses(status)
     return f"{status.goodput:.0%}" + (f"; lost: {lost}" if lost else "")
 
 
 def table_rows(status: JobStatus) -> str:
-    """How many rows the embedding tables have; the largest three by name."""
+    """Return how many rows the embedding tables have; the largest three by name."""
     count = quantities.count
     largest = sorted(status.table_rows.items(), key=lambda item: -item[1])
     named = ", ".join(f"{name} {count(rows)}" for name, rows in largest[:3])
@@ -166,7 +166,7 @@ def table_rows(status: JobStatus) -> str:
 
 
 def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
-    """The results themselves, as names and values."""
+    """Return the results themselves, as names and values."""
     rows = [(name, quantities.number(value)) for name, value in _sort_metrics(status.metrics)]
     if status.verb is Verb.PREDICT:
         rows.append(("predictions", quantities.count(status.predictions)))
@@ -191,7 +191,7 @@ def outcome(status: JobStatus, wide: bool = False) -> list[tuple[str, str]]:
 
 
 def failure_lines(failure: Failure) -> list[str]:
-    """An error on one screen: what, where, what to do, and the end of the detail."""
+    """Return an error on one screen: what, where, what to do, and the end of the detail."""
     title = present(failure.code).title
     what = indent(_clip_line(failure.what))
     lines = [f"{title}: {what}" if title else what]
@@ -212,7 +212,7 @@ def _clip_line(text: str) -> str:
 
 
 def event_line(event: JobEvent) -> str:
-    """``12:01:07 warning TaskRetried: ...``, the time in UTC as the master wrote it."""
+    """Return ``12:01:07 warning TaskRetried: ...``, the time in UTC as the master wrote it."""
     clock = event.at.partition("T")[2][:8] or f"{event.at_s:8.1f}"
     severity = "" if event.severity in ("", "info") else f"{event.severity} "
     return one_line(_clip_line(f"{clock} {severity}{event.kind}: {event.message}"))
@@ -241,7 +241,7 @@ JOB_COLUMNS_WIDE = (*JOB_COLUMNS, "STARTED", "OUTPUT", "PAGE")
 
 
 def job_row(status: JobStatus, wide: bool = False) -> tuple[str, ...]:
-    """The cells of one job in the table of ``edl list``; ``wide`` adds columns."""
+    """Return the cells of one job in the table of ``edl list``; ``wide`` adds columns."""
     running = status.state is JobState.RUNNING
     row = (
         status.job,
@@ -273,7 +273,7 @@ _MAX_EXIT_LENGTH = 60
 
 
 def worker_table(workers: Sequence[WorkerStatus]) -> list[str]:
-    """The workers in ``edl status``; how the last instances ended is shown once one has."""
+    """Return the workers in ``edl status``; how the last instances ended is shown once one has."""
     rows = [worker_row(worker) for worker in workers]
     if not any(worker.last_exit for worker in workers):
         return table(WORKER_COLUMNS, rows)
@@ -288,7 +288,7 @@ def _shorten(text: str, most: int) -> str:
 
 
 def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
-    """The cells of one worker in the table of ``edl status``."""
+    """Return the cells of one worker in the table of ``edl status``."""
     heard = worker.heartbeat_age_s
     return (
         str(worker.id),
@@ -303,7 +303,7 @@ def worker_row(worker: WorkerStatus) -> tuple[str, ...]:
 
 
 def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
-    """A job on one screen.
+    """Return a job on one screen.
 
     Args:
         page_link: opens the job's page; empty: the command that prints one is shown, as the bare
@@ -377,7 +377,7 @@ def _waits(role: str, pending: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def return_commands(name: str) -> list[str]:
-    """Commands for a job that continues without this one."""
+    """Return the commands for a job that continues without this command."""
     return [
         f"  edl status {name}     show its progress",
         f"  edl logs -f {name}    show its logs",

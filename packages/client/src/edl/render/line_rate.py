@@ -25,7 +25,7 @@ class LineRateLimit:
         self._began = self._next = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether a line may be written now; if so, it counts as written."""
+        """Return whether a line may be written now; if so, it counts as written."""
         now = time.monotonic()
         if self._burst > 0:
             self._burst -= 1
@@ -52,6 +52,6 @@ class EventRateLimit:
         self._limits = {kind: LineRateLimit(every_s, _BURST) for kind in self._FREQUENT}
 
     def is_due(self, kind: str) -> bool:
-        """Whether an event of this kind may be shown now; if so, it counts as shown."""
+        """Return whether an event of this kind may be shown now; if so, it counts as shown."""
         limit = self._limits.get(kind)
         return limit is None or limit.is_due()

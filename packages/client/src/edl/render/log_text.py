@@ -13,7 +13,7 @@ _LEVELS = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red
 
 
 def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, str]]:
-    """A line for people: its source, the time in UTC, the level unless it is INFO, the message.
+    """Return the parts of a line: source, time in UTC, level unless it is INFO, message.
 
     Args:
         single: all lines have one source, which is left out.
@@ -38,12 +38,12 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
 
 
 def _below(line: str) -> str:
-    """A line of an exception, which must not look like one with a source or a time."""
+    """Return a line of an exception, which must not look like one with a source or a time."""
     return f"    {line}" if line[:1] in ("[", *"0123456789") else line
 
 
 def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:
-    """A line as an object; what a library or a model file printed has no level and no logger."""
+    """Return a line as an object; what libraries or model files print has no level or logger."""
     role, _, number = line.source.partition(" ")
     source: dict[str, Any] = {"job": job, "role": role}
     if number.isdecimal():

@@ -22,7 +22,7 @@ class Format(StrEnum):
 
 
 def dump(value: Any, form: Format) -> str:
-    """A value of dictionaries, lists, texts and numbers as text; NaN becomes null."""
+    """Return a value of dictionaries, lists, texts and numbers as text; NaN becomes null."""
     finite = _finite(value)
     if form is Format.YAML:
         import yaml

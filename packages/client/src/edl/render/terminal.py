@@ -34,27 +34,27 @@ _COLORS = {
 
 
 def may_animate(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a display that redraws itself makes sense there."""
+    """Return whether a display that redraws itself makes sense there."""
     return stream.isatty() and environ.get("TERM", "") != "dumb"
 
 
 def may_color(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Colors only on a terminal, and never against NO_COLOR (no-color.org)."""
+    """Return whether a stream is a terminal, and NO_COLOR (no-color.org) allows colors."""
     return may_animate(stream, environ) and not environ.get("NO_COLOR")
 
 
 def message(text: str) -> None:
-    """A line or more for the person, on stderr."""
+    """Print a message of one or more lines on stderr."""
     _say(_printable(text, sys.stderr))
 
 
 def warning(text: str) -> None:
-    """A warning, on stderr."""
+    """Print a warning on stderr."""
     _say(_paint(_YELLOW, "warning: ") + _printable(text, sys.stderr))
 
 
 def error(lines: Iterable[str]) -> None:
-    """An error; its first line is the heading."""
+    """Print an error on stderr; its first line is the heading."""
     first, *rest = lines
     _say(_paint(_RED, "error: ") + _printable(first, sys.stderr))
     for line in rest:
@@ -63,7 +63,7 @@ def error(lines: Iterable[str]) -> None:
 
 
 def result(*parts: str | tuple[str, str], colored: bool = False) -> None:
-    """A result, on stdout.
+    """Print a result on stdout.
 
     Args:
         parts: texts, alone or each with its color.
@@ -124,7 +124,7 @@ def _say(printable: str) -> None:
 
 
 def _printable(text: str, stream: TextIO) -> str:
-    """The text as a stream can show it: it may be ASCII, and a file's name may be no UTF-8."""
+    """Return the text as a stream can encode it: it may be ASCII, and a name no UTF-8."""
     text = visible(text)
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -146,7 +146,7 @@ class Fleet:
             self._failed = None
 
     def _read_job(self, name: str) -> FleetJob | UnreadableJob | None:
-        """A job as it is now; None if it was deleted meanwhile."""
+        """Return a job as it is now; None if it was deleted meanwhile."""
         known = self._jobs.get(name)
         rates: deque[float] = deque(maxlen=_HISTORY)
         if isinstance(known, FleetJob):
@@ -164,7 +164,7 @@ class Fleet:
         return FleetJob(report, rates)
 
     def page_link(self, name: str) -> str:
-        """A link to the page of a job; that of a job that is over is served from now on.
+        """Return a link to the page of a job; that of a job that is over is served from now on.
 
         Raises:
             EdlError: JOB_NOT_FOUND, or the page cannot be served.

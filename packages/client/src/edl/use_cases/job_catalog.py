@@ -52,16 +52,16 @@ class JobCatalog:
         return ", ".join(dict.fromkeys(it.location for it in self._backends if it.location))
 
     def names(self) -> list[str]:
-        """Names of all jobs, the newest first."""
+        """Return the names of all jobs, the newest first."""
         found = [entry for backend in self._backends for entry in backend.list()]
         return [it.name for it in sorted(found, key=lambda it: it.created_s, reverse=True)]
 
     def has(self, name: str) -> bool:
-        """Whether any backend has a job of this name."""
+        """Return whether any backend has a job of this name."""
         return self._holder(name) is not None
 
     def find(self, name: str) -> JobBackend:
-        """The backend that has a job.
+        """Return the backend that has a job.
 
         Raises:
             EdlError: JOB_NOT_FOUND.

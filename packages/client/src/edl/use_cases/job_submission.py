@@ -247,7 +247,7 @@ class JobSubmitter:
         return f"interrupted; the job {name} continues: edl status {name}"
 
     def _same_job_runs(self, backend: JobBackend, job: Submission) -> bool:
-        """True if the job of this name is the same and not over; an error if it is not.
+        """Return True if the job of this name is the same and not over; raise an error otherwise.
 
         False if its submission has not ended, or its deletion: a backend knows what to do then.
         """

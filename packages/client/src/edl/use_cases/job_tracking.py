@@ -118,7 +118,7 @@ class JobTracking:
             self._note_answer()
 
     def _note_answer(self) -> None:
-        """It has answered: that there was nothing to send does not mean that it does."""
+        """Report that the tracker answers again, if it was silent; call it after an answer only."""
         if self._warned:
             self._warned = False
             self._say("the tracker answers again")
@@ -162,7 +162,7 @@ class BackgroundTracking:
             self._failure = getattr(error, "what", "") or str(error) or type(error).__name__
 
     def finish(self) -> None:
-        """The job is over: wait until all is sent, and say what is missing."""
+        """Wait until all is sent of the job, which is over, and say what is missing."""
         self._thread.join(_SILENT_S)
         if self._thread.is_alive():
             self._say(f"sending the rest of {self._job} to the tracker")

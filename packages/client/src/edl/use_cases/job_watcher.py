@@ -130,7 +130,7 @@ class JobWatcher:
             time.sleep(POLL_S)
 
     def _read_report(self) -> StatusReport:
-        """The newest status, with the events so far shown; waits while the cluster is away.
+        """Return the newest status, with the events so far shown; waits while the cluster is away.
 
         Raises:
             EdlError: CLUSTER_UNAVAILABLE, at once if it has never answered.
@@ -164,7 +164,7 @@ class JobWatcher:
             time.sleep(POLL_S)
 
     def _may_pass(self, error: EdlError, since_s: float) -> bool:
-        """Whether a cluster that answers again since so long may soon have another answer."""
+        """Return whether a cluster that answers again for so long may still change its answer."""
         if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
             return self._has_answered
         return error.code == ErrorCode.FORBIDDEN and self._is_cut_off and since_s < DENIED_S

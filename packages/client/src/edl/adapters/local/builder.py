@@ -63,7 +63,7 @@ def running(
 
 
 def _own(folder: Path) -> Path:
-    """The folder, which only this user can open."""
+    """Return the builder's folder, which only this user can open."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = folder.stat()
     if found.st_uid != os.geteuid():
@@ -80,7 +80,7 @@ def _own(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _socket(folder: Path) -> Iterator[Path]:
-    """Where the builder listens; in a folder for this call if the usual path is too long."""
+    """Yield the builder's socket; in a folder for this call if the usual path is too long."""
     path = folder / "socket"
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         yield path

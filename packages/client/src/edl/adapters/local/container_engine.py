@@ -30,7 +30,7 @@ _CALL_S = 60.0
 
 
 def engine_url(named: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The engine of this machine.
+    """Return the engine of this machine.
 
     Raises:
         EdlError: USAGE; it is another machine's, where the job's places are not.
@@ -81,7 +81,7 @@ class Container:
 
 
 def of_job(path: Path) -> list[Container]:
-    """The containers of a job that are there, running or not; none if it has no engine.
+    """Return the containers of a job that are there, running or not; none if it has no engine.
 
     Two at most: one that ends and the next one.
 
@@ -104,7 +104,7 @@ def sweep(path: Path) -> None:
 
 
 def read(path: Path) -> Container | None:
-    """The last container of a job, from the job's directory; None for local processes."""
+    """Return the last container of a job, from the job's directory; None for local processes."""
     try:
         facts = parse_object(read_regular(path / job_directory.CONTAINER))
         return Container(str(facts["engine"]), str(facts["name"]))
@@ -119,7 +119,7 @@ def check_engine(url: str) -> None:
 
 
 def has_image(url: str, image: str) -> bool:
-    """Whether the engine has an image. Raises: EdlError: ENGINE_UNAVAILABLE."""
+    """Return whether the engine has an image. Raises: EdlError: ENGINE_UNAVAILABLE."""
     from docker.errors import ImageNotFound
 
     with translated_errors(url):
@@ -152,7 +152,7 @@ def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
 
 @functools.cache
 def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
-    """The engine's own interface. Raises: EdlError: USAGE, if the package for it is missing."""
+    """Return the engine's API. Raises: EdlError: USAGE, if the package for it is missing."""
     try:
         import docker
     except ImportError:
@@ -169,7 +169,7 @@ def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
 
 @contextlib.contextmanager
 def translated_errors(url: str) -> Iterator[None]:
-    """A context in which errors of the engine become EdlErrors."""
+    """Translate errors of the engine into EdlErrors within a context."""
     try:
         yield
     except EdlError:
@@ -192,7 +192,7 @@ def translated_errors(url: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unless_gone() -> Iterator[None]:
-    """A context in which a container may be gone, or be ending."""
+    """Ignore, within a context, that a container is gone or ending."""
     try:
         yield
     except EdlError:

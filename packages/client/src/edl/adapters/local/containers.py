@@ -73,7 +73,7 @@ class ContainerPlacement(LocalPlacement):
 
 
 def local_containers(root: Path | None = None) -> LocalJobBackend:
-    """The backend for containers.
+    """Return the backend for containers.
 
     Args:
         root: directory of all jobs; by default below ``$EDL_HOME``.

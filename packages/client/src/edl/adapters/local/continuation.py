@@ -108,7 +108,7 @@ def end_job(runtime: LocalRuntime, path: Path, master: MasterRecord | None) -> N
 
 @contextlib.contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """A context that one process at a time is in, for each job.
+    """Let one process at a time enter the context, for each job.
 
     Raises:
         EdlError: OUTPUT_UNWRITABLE.
@@ -194,7 +194,7 @@ def _sole_owner(path: Path) -> Iterator[None]:
 
 
 def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.JobSpec:
-    """The specification of a job that exports the model of another one.
+    """Return the specification of a job that exports the model of another one.
 
     Raises:
         EdlError: USAGE or JOB_OVER.

@@ -30,7 +30,7 @@ _LINK_PAGE = """<!doctype html>
 
 @contextlib.contextmanager
 def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A process that serves the page of a job's directory: its URL, and itself.
+    """Start a process that serves the page of a job's directory; yield its URL and the process.
 
     Args:
         port: of this machine; 0 for any.
@@ -58,7 +58,7 @@ def viewer(job_dir: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str
 
 @contextlib.contextmanager
 def _ending(process: subprocess.Popen[str]) -> Iterator[None]:
-    """A context that ends a process."""
+    """End a process when the context ends."""
     try:
         yield
     finally:

@@ -34,7 +34,7 @@ def _first(spec: job_pb2.JobSpec) -> Iterator[tuple[Role, int | None]]:
 
 
 def master_peer(job_dir: Path) -> Peer | None:
-    """The master of a job, as its client knows it; None if the job is not secured.
+    """Return the master of a job, as its client knows it; None if the job is not secured.
 
     Raises:
         EdlError: FORBIDDEN or SYSTEM; the client's identity cannot be used.

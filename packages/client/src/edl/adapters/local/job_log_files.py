@@ -10,13 +10,13 @@ from edl_runtime.monitoring.log_lines import readable
 
 
 def log_file(job_dir: Path, worker: int | None = None) -> Path:
-    """The log of a worker, or of the master."""
+    """Return the log of a worker, or of the master."""
     file = "master.log" if worker is None else f"worker-{worker}.log"
     return job_dir / job_directory.LOGS / file
 
 
 def log_files(job_dir: Path) -> dict[str, Path]:
-    """The logs of master, workers and servers by source, the master's first."""
+    """Return the logs of master, workers and servers by source, the master's first."""
     found: dict[tuple[str, int], Path] = {("master", 0): log_file(job_dir)}
     for path in (job_dir / job_directory.LOGS).glob("*-*.log"):
         role, _, number = path.stem.partition("-")
@@ -29,12 +29,12 @@ def log_files(job_dir: Path) -> dict[str, Path]:
 
 
 def workers_with_logs(job_dir: Path) -> list[int]:
-    """Numbers of the workers that have a log, in order."""
+    """Return the numbers of the workers that have a log, in order."""
     logs = job_dir / job_directory.LOGS
     numbers = (path.stem.removeprefix("worker-") for path in logs.glob("worker-*.log"))
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def master_log_tail(job_dir: Path, lines: int = 20) -> str:
-    """The last lines of the master's log, readable for people; empty if there is none."""
+    """Return the last lines of the master's log, readable for people; empty if there is none."""
     return readable(tail(log_file(job_dir), lines))

@@ -13,7 +13,7 @@ from edl_runtime.local import job_directory, process_identity, supervision
 
 
 def recorded_workers(path: Path) -> list[LocalInstance]:
-    """Processes of this machine that the master of the job in ``path`` has written down."""
+    """Return the processes of this machine that the master of the job in ``path`` has recorded."""
     found: list[LocalInstance] = []
     for record in sorted((path / job_directory.INSTANCES).glob("*.json")):
         try:

@@ -61,7 +61,7 @@ class MasterRecord:
             return False
 
     def is_same_master(self, other: MasterRecord) -> bool:
-        """Whether both are records of one master."""
+        """Return whether both are records of one master."""
         return (self.address, self.incarnation) == (other.address, other.incarnation)
 
 
@@ -100,7 +100,7 @@ class JobStore:
         return self.root / name
 
     def entries(self) -> list[JobEntry]:
-        """All jobs."""
+        """Return all jobs."""
         try:
             entries = [entry for entry in os.scandir(self.root) if entry.is_dir()]
         except FileNotFoundError:
@@ -124,11 +124,11 @@ class JobStore:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether there is a job of this name; it may be damaged."""
+        """Return whether there is a job of this name; it may be damaged."""
         return not names.fault(name) and ownership.is_own(self.path(name))
 
     def platform(self, name: str) -> str:
-        """The platform that a job was submitted to, also if its specification is damaged."""
+        """Return the platform that a job was submitted to, also if its specification is damaged."""
         path = self.path(name)
         try:
             spec = parse_object(read_regular(path / job_directory.SPEC))
@@ -197,7 +197,7 @@ class JobStore:
         return True
 
     def read(self, name: str) -> StoredJob:
-        """The job of this name. One whose supervisor has ended with its master gets a new one.
+        """Return the job of this name; start a supervisor if the last one ended with its master.
 
         Raises:
             EdlError: JOB_NOT_FOUND, or DATA_DAMAGED if its directory cannot be read.
@@ -221,7 +221,7 @@ class JobStore:
         return StoredJob(name, path, spec, master, self._state_of(path, status, master))
 
     def unknown(self, name: str) -> EdlError:
-        """The error for a name that no job of this user has."""
+        """Return the error for a name that no job of this user has."""
         path = self.path(name)
         if not names.fault(name) and path.is_dir() and not ownership.is_own(path):
             return EdlError(
@@ -239,7 +239,7 @@ class JobStore:
         )
 
     def _state_of(self, path: Path, status: JobStatus, master: MasterRecord | None) -> JobStatus:
-        """The status with the state that follows from what is left of the master."""
+        """Return the status with the state that follows from what is left of the master."""
         if status.state.is_final:
             return status
         supervised = supervision.commands(path) is not None
@@ -267,7 +267,7 @@ class JobStore:
             return None
 
     def status(self, name: str, spec: job_pb2.JobSpec | None = None) -> JobStatus:
-        """The last status that the master wrote; STARTING if it wrote none.
+        """Return the last status that the master wrote; STARTING if it wrote none.
 
         If the supervisor has given the master up, the job has failed with that error.
         """
@@ -283,7 +283,7 @@ class JobStore:
         return message
 
     def events(self, name: str, after: int = 0) -> list[JobEvent]:
-        """Events with a number above ``after``, oldest first; a line being written is left."""
+        """Return events with numbers above ``after``, oldest first, without a half-written line."""
         return codec.decode_events(_lines(self.path(name) / job_directory.EVENTS), after)
 
     def delete(self, name: str) -> None:
@@ -308,7 +308,7 @@ class JobStore:
 
     @contextlib.contextmanager
     def _draft(self, prefix: str) -> Iterator[Path]:
-        """A folder next to the jobs; gone afterwards, unless renamed.
+        """Yield a folder next to the jobs; gone afterwards, unless renamed.
 
         Commands that have one share a lock; a command that gets it exclusively removes the drafts
         that killed commands have left.

@@ -27,12 +27,12 @@ _NOT_FOUND = 69  # EX_UNAVAILABLE: no interpreter ends with it by itself
 
 
 def python(environ: Mapping[str, str] = os.environ) -> str:
-    """The interpreter that runs masters and workers."""
+    """Return the interpreter that runs masters and workers."""
     return environ.get("EDL_PYTHON") or sys.executable
 
 
 def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The command that starts a master; ``--job-dir DIR`` is appended to it.
+    """Return the command that starts a master; ``--job-dir DIR`` is appended to it.
 
     Raises:
         EdlError: USAGE, ``$EDL_MASTER_COMMAND`` cannot be split into words.
@@ -42,7 +42,7 @@ def master_command(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def custom_command(variable: str, environ: Mapping[str, str]) -> list[str]:
-    """The words of a command in a variable; none if it is not set.
+    """Return the words of a command in a variable; none if it is not set.
 
     Raises:
         EdlError: USAGE, it cannot be split into words.
@@ -60,12 +60,12 @@ def custom_command(variable: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def supervisor_command() -> list[str]:
-    """The command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
+    """Return the command that starts a supervisor; ``--job-dir DIR`` is appended to it."""
     return [sys.executable, "-P", "-m", "edl.adapters.local.supervisor"]
 
 
 def lacks_module(command: Sequence[str]) -> bool:
-    """Whether the interpreter of a command ``python … -m MODULE …`` does not find the module.
+    """Return whether the interpreter of ``python … -m MODULE …`` does not find the module.
 
     False if the command has another form, or cannot be started.
     """
@@ -163,7 +163,7 @@ class LocalLauncher:
         )
 
     def _start_error(self, name: str) -> EdlError:
-        """Why a job is over before any of its masters listened."""
+        """Return why a job is over before any of its masters listened."""
         failure = self._store.status(name).failure
         assert failure is not None, "a job that is over before it began has a reason"
         report = supervision.read_report(self._store.path(name))

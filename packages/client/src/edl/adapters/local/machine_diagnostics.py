@@ -48,7 +48,7 @@ print("\\n" + json.dumps(found))
 
 
 def examine() -> Iterator[Diagnostic]:
-    """All findings, the quick ones first."""
+    """Yield all findings, the quick ones first."""
     yield _python()
     yield from _packages()
     yield from _home()
@@ -144,7 +144,7 @@ def _extras() -> Iterator[Diagnostic]:
 
 
 def _engine() -> Diagnostic:
-    """The container engine, which only ``--platform docker`` and images need."""
+    """Return the container engine, which only ``--platform docker`` and images need."""
     subject = "containers"
     try:
         url = container_engine.engine_url(_named_engine())
@@ -160,7 +160,7 @@ def _engine() -> Diagnostic:
 
 
 def _named_engine() -> str:
-    """The engine that jobs started here would use; empty if no setting names one."""
+    """Return the engine that jobs started here would use; empty if no setting names one."""
     try:
         given = settings.gather(Verb.TRAIN, {}, environ=os.environ, cwd=Path.cwd())
     except Problem as problem:

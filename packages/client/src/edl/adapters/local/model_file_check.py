@@ -114,7 +114,7 @@ def _await(process: subprocess.Popen[bytes], where: str, idle_s: float, busy_s: 
 
 
 def _answer(output: str) -> dict[str, Any] | None:
-    """The verdict in a worker's output: its last line that is such an object."""
+    """Return the verdict in a worker's output: its last line that is such an object."""
     for text in (output, *reversed(output.splitlines())):
         try:
             facts = json.loads(text)

@@ -36,7 +36,7 @@ class ProcessRuntime:
         return recorded_workers(job_dir)
 
     def remove(self, job_dir: Path) -> None:
-        """Processes leave nothing outside the job's directory."""
+        """Remove nothing: processes leave nothing outside the job's directory."""
 
     def install_remedy(self, command: Sequence[str]) -> str:
         return f"Install it where {command[0]} finds it: pip install 'edl-client[local]'"

@@ -17,20 +17,20 @@ class LocalRuntime(Protocol):
         """The value of ``--platform``."""
 
     def master_command(self) -> Sequence[str]:
-        """The command that starts a master; ``--job-dir DIR`` is appended to it."""
+        """Return the command that starts a master; ``--job-dir DIR`` is appended to it."""
 
     def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
-        """The running master.
+        """Return the running master.
 
         Args:
             pid: as the master wrote it down, in its own process namespace.
         """
 
     def check(self, job_dir: Path) -> None:
-        """Whether the job's processes can be ended now. Raises: EdlError: ENGINE_UNAVAILABLE."""
+        """Check that the job's processes can be ended. Raises: EdlError: ENGINE_UNAVAILABLE."""
 
     def workers(self, job_dir: Path) -> list[LocalInstance]:
-        """The job's workers, as far as they are known; some may have ended."""
+        """Return the job's workers, as far as they are known; some may have ended."""
 
     def remove(self, job_dir: Path) -> None:
         """Remove everything of the job that is outside its directory. Harmless when repeated."""

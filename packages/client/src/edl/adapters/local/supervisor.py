@@ -101,7 +101,7 @@ class Supervisor:
         )
 
     def _exit_of_child(self) -> tuple[MasterExit | None, bool]:
-        """How the child ended, if it has since the last call; whether another master was there."""
+        """Return how the child ended since the last call, and whether another master was there."""
         if self._pending is not None:
             end, self._pending = self._pending, None
         elif self._child is not None and (code := self._child.poll()) is not None:

@@ -45,7 +45,7 @@ class LocalTimelines:
 
 
 def _lines(directory: Path) -> Iterator[bytes]:
-    """The lines of both files, the older ones first."""
+    """Yield the lines of both files, the older ones first."""
     for name in (job_directory.FORMER_TIMELINE, job_directory.TIMELINE):
         try:
             with open_regular(directory / name) as file:

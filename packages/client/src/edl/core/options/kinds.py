@@ -42,7 +42,7 @@ class Kind(Protocol):
         """The types of Python values that ``read`` takes, as source."""
 
     def read(self, value: object) -> object:
-        """The value that a text or a Python value stands for.
+        """Return the value that a text or a Python value stands for.
 
         Raises:
             ValueError: the value is wrong; the message is a clause that says why.

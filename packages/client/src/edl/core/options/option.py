@@ -104,7 +104,7 @@ class Option:
 
 
 def declare(option: Option) -> Any:
-    """The dataclass field of an option; the field's name is the option's name."""
+    """Return the dataclass field of an option; the field's name is the option's name."""
     return dataclasses.field(default=option.default, metadata={"option": option})
 
 

@@ -15,14 +15,14 @@ _OTHERS = frozenset({"json", "tsv", "txt", "xls", "xlsx", "arrow", "feather", "o
 
 
 def other_suffix(output: str) -> str:
-    """The suffix of an output that looks like a file of a format which predictions cannot have."""
+    """Return the suffix of an output that names a format which predictions cannot have."""
     suffix = output.rpartition("/")[2].rpartition(".")[2]
     known = suffix.lower() in _OTHERS or suffix.lower() in FORMATS
     return suffix if known and suffix not in FORMATS else ""
 
 
 def format_of(output: str) -> str:
-    """The format that the name of an output tells; empty if it tells none."""
+    """Return the format that the name of an output tells; empty if it tells none."""
     suffix = output.rpartition("/")[2].rpartition(".")[2]
     return suffix if suffix in FORMATS else ""
 

@@ -47,5 +47,5 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 
 def options_of(verb: Verb) -> tuple[Option, ...]:
-    """The options that a command has, in the order of the documentation."""
+    """Return the options that a command has, in the order of the documentation."""
     return tuple(option for option in OPTIONS if verb in option.verbs)

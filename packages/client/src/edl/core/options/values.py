@@ -23,7 +23,7 @@ EXAMPLES: Mapping[Verb, str] = {
 
 
 def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
-    """The values of all options of ``verb``: checked values where given, otherwise defaults.
+    """Return the values of all options of ``verb``: checked values where given, otherwise defaults.
 
     Raises:
         Problem: USAGE; an option does not belong to the verb, its value is wrong, or a required
@@ -51,7 +51,7 @@ def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
 
 
 def read_value(option: Option, entry: Given) -> Any:
-    """The checked value of one option.
+    """Return the checked value of one option.
 
     Raises:
         Problem: USAGE.
@@ -67,7 +67,7 @@ def read_value(option: Option, entry: Given) -> Any:
 
 
 def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = None) -> Problem:
-    """The problem of a name that no option has, or no option of this verb."""
+    """Return the problem of a name that no option has, or no option of this verb."""
     if verb is not None and name in BY_NAME:
         others = ", ".join(f"edl {other}" for other in Verb if other in BY_NAME[name].verbs)
         return usage(
