@@ -107,12 +107,12 @@ def test_removed_names_exist_until_the_last_thread_is_done() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             entered.set()
             assert leave.wait(200)
 
     thread = threading.Thread(target=other)
-    with compatibility.removed_names_provided():
+    with compatibility.provide_removed_names():
         thread.start()
         assert entered.wait(200)
     assert hasattr(tf.Tensor, "flatten")
@@ -123,6 +123,6 @@ def test_removed_names_exist_until_the_last_thread_is_done() -> None:
 
 def test_existing_names_are_not_replaced() -> None:
     before = {name: getattr(tf, name) for name in ("cast", "reshape", "Tensor")}
-    with compatibility.removed_names_provided():
+    with compatibility.provide_removed_names():
         assert all(getattr(tf, name) is value for name, value in before.items())
         assert tf.math.log is not tf.log

@@ -15,7 +15,7 @@ from plain_loop import batches, evaluate
 from zoo_folder import ZooFolder
 
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.model_file.zoo.compatibility import of_keras_3
+from edl_worker.model_file.zoo.compatibility import to_keras_3
 from elasticdl.python.common.constants import Mode
 
 DEFINITIONS = """
@@ -130,7 +130,7 @@ def test_an_optimizer_of_tf_keras_has_the_same_rule_in_keras_3(made: str) -> Non
     def make() -> Any:
         return eval(made, vars(tf_keras.optimizers))
 
-    optimizer = of_keras_3(make())
+    optimizer = to_keras_3(make())
     assert isinstance(optimizer, keras.optimizers.Optimizer)
     found = train(optimizer, keras.Variable([1.0, -2.0]))
     expected = train(make(), tf.Variable([1.0, -2.0]))

@@ -49,7 +49,7 @@ class Worker:
     def wait(self) -> int:
         self._thread.join(WAIT_S)
         if self.exit_code is None:
-            stacks = thread_stacks.of_all_threads()
+            stacks = thread_stacks.format_stacks()
             pytest.fail(f"the worker still runs after {WAIT_S:.0f} s\n{stacks}")
         return self.exit_code
 

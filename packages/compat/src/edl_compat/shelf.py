@@ -74,7 +74,7 @@ class Shelf:
         """Return whether a class comes from Keras 2, or inherits from a class of it."""
         return any(base.__module__.startswith(_KERAS_2) for base in kind.__mro__)
 
-    def of_keras_3(self, value: Any) -> Any:
+    def to_keras_3(self, value: Any) -> Any:
         """Return a model, optimizer or metric of Keras 2 as one of Keras 3; others as they are.
 
         Raises:

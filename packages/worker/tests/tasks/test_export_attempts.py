@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
+from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
 
 KERAS, SAVED_MODEL = FORMS
 
@@ -21,8 +21,8 @@ def place(root: Path, token: int, job: str = "job") -> Path:
 
 def crash(path: Path, form: str) -> None:
     """A process that ends while it writes a form."""
-    code = "import os, sys, pathlib\nfrom edl_worker.tasks.export_attempts import being_written\n"
-    code += "with being_written(pathlib.Path(sys.argv[1])): os.abort()"
+    code = "import os, sys, pathlib\nfrom edl_worker.tasks.export_attempts import note_writing\n"
+    code += "with note_writing(pathlib.Path(sys.argv[1])): os.abort()"
     ended = subprocess.run([sys.executable, "-c", code, str(path / form)], check=False)
     assert ended.returncode < 0
 
@@ -46,7 +46,7 @@ def test_all_forms_are_left_out_where_earlier_attempts_cannot_be_seen(tmp_path: 
 
 def test_an_attempt_that_comes_back_leaves_no_note(tmp_path: Path) -> None:
     own = place(tmp_path, 3)
-    with contextlib.suppress(ValueError), being_written(own / KERAS):
+    with contextlib.suppress(ValueError), note_writing(own / KERAS):
         assert len(os.listdir(own)) == 1
         raise ValueError
     assert os.listdir(own) == []

@@ -7,35 +7,35 @@ import pytest
 
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.tasks.kept_features import kept_features
+from edl_worker.tasks.kept_features import read_kept_features
 from edl_worker.tasks.postprocess import postprocess
 from edl_worker.tasks.task_errors import is_permanent
 
 
 def test_cells_of_csv_are_kept_as_they_stand() -> None:
     block = [b'007,"a, b",1.50', b",caf\xe9,x"]
-    kept = kept_features(lambda: iter([block]), ("id", "name", "x"), ("name", "id"))
+    kept = read_kept_features(lambda: iter([block]), ("id", "name", "x"), ("name", "id"))
     assert list(kept) == [{"name": b"a, b", "id": b"007"}, {"name": b"caf\xe9", "id": b""}]
 
 
 def test_features_of_examples_may_be_missing() -> None:
     block = [recordio.example.encode({"id": b"a", "x": 1}), recordio.example.encode({"x": 2})]
-    assert list(kept_features(lambda: iter([block]), (), ("id",))) == [{"id": [b"a"]}, {}]
+    assert list(read_kept_features(lambda: iter([block]), (), ("id",))) == [{"id": [b"a"]}, {}]
 
 
 def test_nothing_is_read_for_nothing() -> None:
-    kept = kept_features(lambda: pytest.fail("read"), (), ())
+    kept = read_kept_features(lambda: pytest.fail("read"), (), ())
     assert [next(kept), next(kept)] == [{}, {}]
 
 
 def test_a_column_that_does_not_exist() -> None:
     with pytest.raises(EdlError, match="no column 'idd'"):
-        kept_features(lambda: iter([]), ("id", "x"), ("idd",))
+        read_kept_features(lambda: iter([]), ("id", "x"), ("idd",))
 
 
 def test_a_record_that_is_no_example() -> None:
     with pytest.raises(EdlError, match=r"tf\.Example"):
-        list(kept_features(lambda: iter([[b"\xff\xff"]]), (), ("id",)))
+        list(read_kept_features(lambda: iter([[b"\xff\xff"]]), (), ("id",)))
 
 
 def test_functions_of_outputs() -> None:

@@ -126,7 +126,7 @@ def test_an_output_without_a_row_per_record_is_an_error(value: Any) -> None:
 )
 def test_why_an_output_cannot_be_written_is_reported(error: Exception, code: int) -> None:
     assert task_errors.is_about_writing(error)
-    told = task_errors.writing_failed(error, "/out")
+    told = task_errors.write_error(error, "/out")
     assert told.code == code
     assert told.where == "/out"
     assert told.remedy

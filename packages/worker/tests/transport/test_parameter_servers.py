@@ -59,7 +59,7 @@ def test_pieces_of_memory_are_cut_as_if_they_were_one(sizes: list[int], data: An
     start = data.draw(st.integers(0, len(whole)))
     stop = data.draw(st.integers(start, len(whole)))
     assert b"".join(payload.pieces(start, stop)) == whole[start:stop]
-    assert bytes(payload.whole(start, stop)) == whole[start:stop]
+    assert bytes(payload.join(start, stop)) == whole[start:stop]
 
 
 @given(

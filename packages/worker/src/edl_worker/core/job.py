@@ -40,7 +40,7 @@ class ModelReference:
     feature_columns: str = ""
     label_columns: str = ""
 
-    def overridden_by(self, other: ModelReference) -> ModelReference:
+    def override_with(self, other: ModelReference) -> ModelReference:
         """Return these options, replaced by every option of the other that is not empty."""
         fields = ModelReference.__slots__
         return ModelReference(**{n: getattr(other, n) or getattr(self, n) for n in fields})

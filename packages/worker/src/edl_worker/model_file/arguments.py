@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.errors import exits_as_errors, place_of
+from edl_worker.model_file.errors import convert_exits, place_of
 from edl_worker.model_file.kinds import derives_from
 
 Role = Literal[
@@ -170,7 +170,7 @@ class BoundFunction:
         arguments = {
             name: given[argument] for name, argument in self.arguments.items() if argument in given
         }
-        with exits_as_errors():
+        with convert_exits():
             return self.function(**arguments, **self.constants)
 
 

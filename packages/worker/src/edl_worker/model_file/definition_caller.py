@@ -11,7 +11,7 @@ from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.errors import (
     DefinitionRaised,
     DefinitionUnavailable,
-    exits_as_errors,
+    convert_exits,
     user_code_error,
 )
 from edl_worker.model_file.params import unknown_parameter
@@ -92,7 +92,7 @@ class DefinitionCaller:
                 f'Give --params="{names}", or write a default in the file.',
             )
         try:
-            with compatibility.removed_names_provided(), exits_as_errors():
+            with compatibility.provide_removed_names(), convert_exits():
                 return self.function(definition)(**arguments, **(extra or {}))
         except Exception as error:
             refused = [name for name in extra or () if name in str(error)]

@@ -65,8 +65,8 @@ class ProcessExit(Exception):
 
 
 @contextlib.contextmanager
-def exits_as_errors() -> Iterator[None]:
-    """Return a context in which user code that exits raises ``ProcessExit``."""
+def convert_exits() -> Iterator[None]:
+    """Convert exits of user code to ``ProcessExit`` while the context lasts."""
     try:
         yield
     except SystemExit as exit:
@@ -153,18 +153,18 @@ class UserFrame:
 def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
     """Return the frames of ``error`` in files below ``root``, outermost first."""
     frames = _autograph_frames(error)
-    if not _inside(frames, root):
+    if not _select_inside(frames, root):
         frames = [
             UserFrame(frame.filename, frame.lineno or 0, frame.name)
             for frame in traceback.extract_tb(error.__traceback__)
         ]
-    if not _inside(frames, root):
+    if not _select_inside(frames, root):
         # An error of a running graph has the places where its nodes were created in its text.
         frames = [
             UserFrame(filename, int(line), function)
             for filename, line, function in _GRAPH_FRAME.findall(str(error))
         ]
-    return _inside(frames, root)
+    return _select_inside(frames, root)
 
 
 def _autograph_frames(error: BaseException) -> list[UserFrame]:
@@ -182,7 +182,7 @@ def _autograph_frames(error: BaseException) -> list[UserFrame]:
     ]
 
 
-def _inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
+def _select_inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
     prefix = str(root) + os.sep
     return [frame for frame in frames if frame.filename.startswith(prefix)]
 

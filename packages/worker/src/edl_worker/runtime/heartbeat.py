@@ -96,7 +96,7 @@ class Heartbeat:
     def _apply(self, answer: HeartbeatAnswer) -> None:
         self._stacks = ""
         if answer.wants_stacks:
-            self._stacks = thread_stacks.of_all_threads()
+            self._stacks = thread_stacks.format_stacks()
             thread_stacks.log_stacks(self._stacks)
         self._state.mark_lost(answer.lost)
         if answer.leave_reason is not None:

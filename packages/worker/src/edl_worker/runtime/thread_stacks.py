@@ -11,7 +11,7 @@ MAX_CHARACTERS = 60_000
 """A worker has about a dozen Python threads; TensorFlow's own threads do not show."""
 
 
-def of_all_threads() -> str:
+def format_stacks() -> str:
     """Return the stacks of all threads by name, the most recent call first."""
     # faulthandler writes to a descriptor and reads the frames without running Python code in the
     # threads, so it shows a thread that holds a lock forever, too.

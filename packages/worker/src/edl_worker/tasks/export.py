@@ -27,8 +27,8 @@ from edl_worker.core.step_engine import ExportForm, ModelEngine, StepEngine
 from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file.errors import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
-from edl_worker.tasks.export_attempts import FORMS, being_written, crashed_forms
-from edl_worker.tasks.task_errors import is_about_writing, store_refused, writing_failed
+from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
+from edl_worker.tasks.task_errors import is_about_writing, store_error, write_error
 from edl_worker.trained_model import directory as trained_model
 from edl_worker.trained_model import weight_files
 from recordio.storage.stores import filesystem, is_uri
@@ -77,7 +77,7 @@ class Exporter:
         except Exception as error:
             discard(place)
             if is_about_writing(error) and not isinstance(error, EdlError):
-                raise writing_failed(error, self.job.output or place) from error
+                raise write_error(error, self.job.output or place) from error
             raise
 
     def expected_warnings(self, *, traces: bool = False) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Exporter:
             try:
                 form.check(traces)
             except Exception as error:
-                warnings.append(self._lacks(form, error))
+                warnings.append(self._missing_form_warning(form, error))
         return tuple(warnings)
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Exporter:
                 system, path = filesystem(place)
                 send_persistently(system, local, path)
             except Exception as error:  # a store's client has errors of its own
-                raise store_refused(error, self.job.output or place) from error
+                raise store_error(error, self.job.output or place) from error
         return warnings
 
     # --- contents --------------------------------------------------------------------------
@@ -125,7 +125,9 @@ class Exporter:
         weight_files.save(self.steps.named_values(), to / PARAMETERS)
         warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
         written = {
-            form.file: _form(to / form.file, form.save, partial(self._lacks, form), warnings)
+            form.file: _form(
+                to / form.file, form.save, partial(self._missing_form_warning, form), warnings
+            )
             for form in self.steps.export_forms()
             if form.file not in left_out
         }
@@ -138,8 +140,8 @@ class Exporter:
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))
         return tuple(warnings)
 
-    def _lacks(self, form: ExportForm, error: Exception) -> str:
-        return f"{form.failure}: {_in_short(error)}. {self._remaining_use}"
+    def _missing_form_warning(self, form: ExportForm, error: Exception) -> str:
+        return f"{form.failure}: {_shorten(error)}. {self._remaining_use}"
 
     @property
     def _remaining_use(self) -> str:
@@ -211,7 +213,7 @@ def _form(
         Exception: it cannot be written here, whatever the model.
     """
     try:
-        with being_written(path):
+        with note_writing(path):
             save(path)
     except Exception as error:
         if is_about_writing(error):
@@ -231,7 +233,7 @@ def _crashes(times: int, form: str) -> str:
     )
 
 
-def _in_short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     return " ".join(message_of(error).split())[:_SHOWN].rstrip(" .,:")
 
 

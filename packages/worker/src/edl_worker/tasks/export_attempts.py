@@ -20,7 +20,7 @@ _WRITING = ".writing"
 
 
 @contextmanager
-def being_written(path: Path) -> Iterator[None]:
+def note_writing(path: Path) -> Iterator[None]:
     """Note that this form is being written, for the next attempt if this one ends here."""
     note = path.parent / _WRITING
     note.write_text(path.name, encoding="utf-8")

@@ -16,7 +16,7 @@ from edl_worker.model_file.input_pipeline import reading_error
 Decoder = Callable[[bytes], Mapping[str, Any]]
 
 
-def kept_features(
+def read_kept_features(
     blocks: Blocks, columns: Sequence[str], names: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Return the wanted features of each record; without names, empty ones and nothing is read.

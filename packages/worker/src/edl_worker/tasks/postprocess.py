@@ -28,10 +28,10 @@ def postprocess(name: str, output: Any, function: str) -> Values:
     if not function:
         return values
     if values.dtype.kind not in "fiub" and values.dtype.name != "bfloat16":
-        raise _unsuitable(name, function, f"has dtype {values.dtype}")
+        raise _unsuitable_error(name, function, f"has dtype {values.dtype}")
     if function != "sigmoid" and (values.ndim < 2 or values.shape[-1] < 2):
         shown = ", ".join(["n", *map(str, values.shape[1:])])
-        raise _unsuitable(name, function, f"has shape ({shown}), one value per record")
+        raise _unsuitable_error(name, function, f"has shape ({shown}), one value per record")
     return _FUNCTIONS[function](values)
 
 
@@ -64,7 +64,7 @@ _FUNCTIONS: Mapping[str, Callable[[Values], Values]] = {
 }
 
 
-def _unsuitable(name: str, function: str, why: str) -> EdlError:
+def _unsuitable_error(name: str, function: str, why: str) -> EdlError:
     return EdlError(
         ErrorCode.USAGE,
         f"{function} cannot be applied to the output {name}: it {why}",

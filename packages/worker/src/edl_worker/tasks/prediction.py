@@ -21,7 +21,7 @@ from edl_worker.core.outputs import named_outputs
 from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocess
-from edl_worker.tasks.task_errors import writing_failed
+from edl_worker.tasks.task_errors import write_error
 from recordio.storage.stores import is_uri
 
 
@@ -75,7 +75,7 @@ def predict(
             if predictions > wanted or writer.records != wanted:
                 raise _count_error(lease, wanted, max(predictions, writer.records))
     except OSError as error:
-        raise writing_failed(error, lease.part_path) from error
+        raise write_error(error, lease.part_path) from error
     return TaskResult(records=predictions, minibatches=minibatches, examples=predictions)
 
 

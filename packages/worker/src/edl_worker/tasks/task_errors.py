@@ -125,7 +125,7 @@ def explain(
 FINITE_WEIGHTS = "Make the input function yield finite sample weights."
 
 
-def not_finite(
+def not_finite_error(
     lease: Lease,
     minibatch: int,
     version: int | None,
@@ -162,7 +162,7 @@ def is_about_writing(error: BaseException) -> bool:
     return isinstance(error, OSError) or _is_full(error) or "Permission denied" in str(error)
 
 
-def writing_failed(error: BaseException, path: str) -> EdlError:
+def write_error(error: BaseException, path: str) -> EdlError:
     """Return the error for an output that could not be written."""
     if _is_full(error):
         return EdlError(
@@ -180,7 +180,7 @@ def writing_failed(error: BaseException, path: str) -> EdlError:
     )
 
 
-def store_refused(error: Exception, uri: str) -> EdlError:
+def store_error(error: Exception, uri: str) -> EdlError:
     """Return the error for an output that its store does not take."""
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,

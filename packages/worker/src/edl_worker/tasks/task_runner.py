@@ -24,7 +24,7 @@ from edl_worker.core.tasks import (
 )
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.tasks import evaluation, prediction, task_errors
-from edl_worker.tasks.kept_features import kept_features
+from edl_worker.tasks.kept_features import read_kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import TrainingLoop
@@ -138,7 +138,7 @@ class TaskRunner:
             lease,
             assignment.batches,
             prediction.Postprocessing(
-                kept_features(
+                read_kept_features(
                     lambda: self._loaded.read(lease.records), lease.records.columns, settings.keep
                 ),
                 settings.postprocess,

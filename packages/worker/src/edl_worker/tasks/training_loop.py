@@ -206,7 +206,7 @@ class TrainingLoop:
         step = self.trainer.take()
         if not step.is_finite:
             last = index + count - 1
-            raise task_errors.not_finite(
+            raise task_errors.not_finite_error(
                 task.lease, last, task.base, f"the loss is {step.loss}", batches
             )
         if self._read(task, index + count) is None:
@@ -268,7 +268,7 @@ class TrainingLoop:
             case AfterPush.RETURN_TASK:
                 raise OutOfOrderError
             case AfterPush.FAIL_TASK:
-                raise task_errors.not_finite(
+                raise task_errors.not_finite_error(
                     task.lease,
                     index,
                     task.request.base_version,

@@ -55,7 +55,7 @@ def run_trial_at_start(loaded: LoadedModel) -> None:
     sample, evaluates = loaded.engine.sample, loaded.steps is None
     try:
         try:
-            warnings = _run_trial(loaded, _few(sample), evaluates=evaluates)
+            warnings = _run_trial(loaded, _take_few(sample), evaluates=evaluates)
         except ContractErrors:  # a model may need minibatches of one size
             warnings = _run_trial(loaded, sample, evaluates=evaluates)
         for warning in warnings:
@@ -89,7 +89,7 @@ def _run_trial(loaded: LoadedModel, batch: Batch, *, evaluates: bool) -> tuple[s
     )
 
 
-def _few(batch: Batch) -> Batch:
+def _take_few(batch: Batch) -> Batch:
     """Return some examples of a minibatch; all of them if a part of it is no plain tensor."""
     names = [field.name for field in fields(Batch) if field.name != "size"]
     parts = {name: getattr(batch, name) for name in names}

@@ -60,7 +60,7 @@ class TrainedModelDirectory:
             feature_columns=mine.feature_columns,
             label_columns=mine.label_columns,
         )
-        return options.overridden_by(override)
+        return options.override_with(override)
 
     def read_values(self) -> weight_files.NamedValues:
         """Return the values, by name.

@@ -46,7 +46,7 @@ class ParameterClient:
         self._connection = connection
         self._settings = connection.settings
         self._plane: MasterParameters | ParameterServerClient
-        self._plane = self._of_master()
+        self._plane = self._connect_master()
         self._layout_fingerprint = ""
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class ParameterClient:
                 connection.credentials,
             )
         else:
-            self._plane = self._of_master()
+            self._plane = self._connect_master()
 
     def initialize(self, values: memoryview) -> bool:
         """Offer initial values; return False if another worker's values were first."""
@@ -141,7 +141,7 @@ class ParameterClient:
             "ScanRows", lambda: self._plane.scan_rows(caller, request, timeout_s)
         )
 
-    def _of_master(self) -> MasterParameters:
+    def _connect_master(self) -> MasterParameters:
         connection = self._connection
         return MasterParameters(connection.channel, self._settings.master, connection.master)
 

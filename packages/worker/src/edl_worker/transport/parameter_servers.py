@@ -151,7 +151,7 @@ class ParameterServerClient:
             header = codec.encode_propose(caller, server.nbytes)
             server.stub.propose(header, values[server.start : server.stop], timeout_s)
 
-        self._all(caller, timeout_s, propose)
+        self._call_all(caller, timeout_s, propose)
         request = codec.encode_commit_initial_values(caller)
         committed = self._coordinator.commit_initial_values(request, timeout_s)
         self._log_index.advance(committed.log_index)
@@ -248,7 +248,7 @@ class ParameterServerClient:
             payloads = row_ids.of(number), values[number]
             return server.stub.put_rows(header, payloads, timeout_s).accepted
 
-        return all(self._all(caller, timeout_s, put))
+        return all(self._call_all(caller, timeout_s, put))
 
     def scan_rows(self, caller: CallerIdentity, request: ScanRequest, timeout_s: float) -> RowPage:
         """Scan one server after the other."""
@@ -291,7 +291,7 @@ class ParameterServerClient:
             reply = server.stub.prepare(header, sent, timeout_s)
             return reply.finite, reply.squares
 
-        replies = self._all(caller, timeout_s, prepare)
+        replies = self._call_all(caller, timeout_s, prepare)
         if not all(finite for finite, _ in replies):
             return None
         return list(map(sum, zip(*(squares for _, squares in replies), strict=True)))
@@ -315,20 +315,22 @@ class ParameterServerClient:
         def fetch(number: int, server: _Server) -> ParameterReply:
             start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
 
-            def here(nbytes: int) -> memoryview:
+            def values_buffer(nbytes: int) -> memoryview:
                 if nbytes == server.nbytes != stop - start:
                     return memoryview(bytearray(nbytes))  # float32: all values are requested again
-                return _exactly(values[start:stop], nbytes)
+                return _check_size(values[start:stop], nbytes)
 
-            def here_rows(nbytes: int) -> memoryview:
+            def rows_buffer(nbytes: int) -> memoryview:
                 if nbytes == wanted.row_nbytes(number, WHOLE) != found[number].nbytes:
                     return memoryview(bytearray(nbytes))
-                return _exactly(found[number].data, nbytes)
+                return _check_size(found[number].data, nbytes)
 
             header = codec.encode_read(
                 caller, replace(request, rows=wanted.counts(number)), log_index
             )
-            reply = server.stub.read(header, here, timeout_s, wanted.of(number), here_rows)
+            reply = server.stub.read(
+                header, values_buffer, timeout_s, wanted.of(number), rows_buffer
+            )
             return ParameterReply(
                 version=reply.version,
                 nbytes=reply.nbytes,
@@ -336,7 +338,7 @@ class ParameterServerClient:
                 precision=decode_precision(reply.precision),
             )
 
-        replies = self._all(caller, timeout_s, fetch)
+        replies = self._call_all(caller, timeout_s, fetch)
         if any(reply.precision is not precision for reply in replies):
             if precision is WirePrecision.FLOAT32:
                 raise FrameError("values arrived in another precision than requested")
@@ -352,7 +354,7 @@ class ParameterServerClient:
             precision=precision,
         )
 
-    def _all(
+    def _call_all(
         self, caller: CallerIdentity, timeout_s: float, act: Callable[[int, _Server], T]
     ) -> list[T]:
         """Do something with all servers at the same time.
@@ -386,7 +388,7 @@ class ParameterServerClient:
         raise errors[0]
 
 
-def _exactly(buffer: memoryview, nbytes: int) -> memoryview:
+def _check_size(buffer: memoryview, nbytes: int) -> memoryview:
     """Return the buffer, if it has the size of what comes.
 
     Raises:

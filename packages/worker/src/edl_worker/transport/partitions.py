@@ -67,7 +67,7 @@ class BufferChain:
             at += piece.nbytes
         return found
 
-    def whole(self, start: int, stop: int) -> memoryview:
+    def join(self, start: int, stop: int) -> memoryview:
         """Return bytes ``start`` to ``stop`` as one piece, copied if they are several."""
         found = self.pieces(start, stop)
         if len(found) == 1:
@@ -88,9 +88,9 @@ class PushPayload:
         next_at = ids_at + 8 * sum(one.count for one in request.rows)
         values_at = next_at + 8 * sum(one.count for one in request.next_rows)
         self.chain = chain
-        self.ids = chain.whole(ids_at, next_at)
-        self.next_ids = chain.whole(next_at, values_at)
-        self.row_values = chain.whole(values_at, chain.nbytes)
+        self.ids = chain.join(ids_at, next_at)
+        self.next_ids = chain.join(next_at, values_at)
+        self.row_values = chain.join(values_at, chain.nbytes)
 
 
 class PartitionedIds:

@@ -97,8 +97,8 @@ def assign(model: keras.Model, values: NamedValues) -> None:
         surplus = [name for name in values.arrays if name not in wanted]
         raise _other_model(
             values.source,
-            f"the model's variables {_some(missing)} are not in it"
-            + (f"; it has {_some(surplus)} instead" if surplus else ""),
+            f"the model's variables {_list_some(missing)} are not in it"
+            + (f"; it has {_list_some(surplus)} instead" if surplus else ""),
         )
     for name, variable in wanted.items():
         value = values.arrays[pairs[name]]
@@ -149,7 +149,7 @@ def _variables_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     return dict(zip(unique, variables, strict=True))
 
 
-def _some(found: list[str]) -> str:
+def _list_some(found: list[str]) -> str:
     text = ", ".join(found[:4])
     return f"{text} and {len(found) - 4} more" if len(found) > 4 else text
 

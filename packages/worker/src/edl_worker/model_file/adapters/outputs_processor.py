@@ -32,7 +32,7 @@ def adapt_outputs_processor(definition: Definition, caller: DefinitionCaller) ->
 
     def process(outputs: Any, worker_id: int) -> None:
         try:
-            with compatibility.removed_names_provided():
+            with compatibility.provide_removed_names():
                 value.process(outputs, worker_id)
         except Exception as error:
             raise user_code_error(

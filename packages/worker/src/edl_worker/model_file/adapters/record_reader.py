@@ -50,7 +50,7 @@ def adapt_record_reader(definition: Definition, caller: DefinitionCaller) -> Rec
 
     def read(uri: str, start: int, stop: int) -> Iterator[list[bytes]]:
         try:
-            with compatibility.removed_names_provided():
+            with compatibility.provide_removed_names():
                 if uri not in readers:
                     readers[uri] = _create(definition, uri)
                 records = [_as_bytes(r) for r in _records(readers[uri], uri, start, stop)]

@@ -127,7 +127,7 @@ def keras_3_model(definition: Definition, value: Any) -> Any:
         EdlError: MODEL_CONTRACT, it is no model.
     """
     try:
-        model = compatibility.of_keras_3(value)
+        model = compatibility.to_keras_3(value)
     except ValueError as error:
         raise definition.error(f"cannot be used: {error}", "Use tf.keras of Keras 3.") from error
     if not is_model_class(type(model)):

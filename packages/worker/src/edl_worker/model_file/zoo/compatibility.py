@@ -2,7 +2,7 @@
 
 The names are a shelf of their own, which plugs in by an entry point of the group
 ``edl.compatibility``. Without one a model file sees TensorFlow and Keras as they are. The names
-exist only in a block ``with removed_names_provided():``, which surrounds all code of a model file.
+exist only in a block ``with provide_removed_names():``, which surrounds all code of a model file.
 The rest of the process sees TensorFlow as it is. A warning names the line and what to write
 instead.
 """
@@ -49,7 +49,7 @@ class CompatibilityShelf(Protocol):
     def is_of_keras_2(self, kind: type) -> bool:
         """Return whether a class comes from Keras 2, or inherits from a class of it."""
 
-    def of_keras_3(self, value: Any) -> Any:
+    def to_keras_3(self, value: Any) -> Any:
         """Return a model, optimizer or metric of Keras 2 as one of Keras 3; others as they are.
 
         Raises:
@@ -82,7 +82,7 @@ def shelf() -> CompatibilityShelf | None:
 
 
 @contextmanager
-def removed_names_provided() -> Iterator[None]:
+def provide_removed_names() -> Iterator[None]:
     """Run the block with the removed names in place; reentrant, and shared by all threads."""
     global _depth
     found = shelf()
@@ -106,14 +106,14 @@ def are_names_provided() -> bool:
 
 def provides(owner: Any, name: str) -> bool:
     """Return whether ``owner.name`` exists while the names are in place."""
-    with removed_names_provided():
+    with provide_removed_names():
         return hasattr(owner, name)
 
 
-def of_keras_3(value: Any) -> Any:
-    """Return what ``CompatibilityShelf.of_keras_3`` makes of a value."""
+def to_keras_3(value: Any) -> Any:
+    """Return what ``CompatibilityShelf.to_keras_3`` makes of a value."""
     found = shelf()
-    return value if found is None else found.of_keras_3(value)
+    return value if found is None else found.to_keras_3(value)
 
 
 def is_of_keras_2(kind: type) -> bool:

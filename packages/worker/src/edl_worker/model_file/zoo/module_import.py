@@ -37,7 +37,7 @@ def import_module(zoo: ModelZoo, dotted: str) -> ModuleType:
         EdlError: MODEL_IMPORT, with a traceback of the user's frames.
     """
     try:
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             return zoo.load(dotted)
     except (KeyboardInterrupt, EdlError):
         raise

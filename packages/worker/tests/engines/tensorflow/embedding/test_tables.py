@@ -15,7 +15,7 @@ from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch
 from edl_worker.core.step_engine import RowRequest, StepResult
 from edl_worker.engines.tensorflow import weights
-from edl_worker.engines.tensorflow.embedding.initial_rows import initial_of
+from edl_worker.engines.tensorflow.embedding.initial_rows import row_initializer
 from edl_worker.engines.tensorflow.embedding.layer import Embedding
 from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
@@ -185,7 +185,7 @@ def test_initializers_spread_as_keras_does(name: str) -> None:
     initializer = keras.initializers.get(name)
     theirs = initializer((2000, 50)).numpy()
     layer = Embedding(50, embeddings_initializer=name, input_dim=2000)
-    assert layer.initial == initial_of(initializer, 50, 2000)
+    assert layer.initial == row_initializer(initializer, 50, 2000)
     with layers_for(LayerPurpose.TRAINING):
         mine = layer(np.arange(2000)).numpy()
     assert mine.std() == pytest.approx(theirs.std(), rel=0.02)

@@ -49,7 +49,11 @@ class IdCollector:
             EdlError: they cannot be known before the model runs.
         """
         specs = open_size_spec(batch.features, batch.size)
-        key = training, tuple(tf.nest.flatten(specs)), repr(tf.nest.map_structure(_none, specs))
+        key = (
+            training,
+            tuple(tf.nest.flatten(specs)),
+            repr(tf.nest.map_structure(_drop_array, specs)),
+        )
         trace = self._traces.get(key)
         if trace is None:
             if len(self._traces) >= _MAX_TRACES:
@@ -129,5 +133,5 @@ def _find_needed(outputs: list[tf.Tensor], feeds: list[tf.Tensor]) -> tuple[int,
     return tuple(i for i, feed in enumerate(feeds) if feed.op.name in seen)
 
 
-def _none(_: Any) -> None:
+def _drop_array(_: Any) -> None:
     return None

@@ -30,7 +30,7 @@ class RowInitializer:
     spread: float
 
 
-def initial_of(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
+def row_initializer(initializer: Any, dim: int, input_dim: int | None) -> RowInitializer:
     """Return the row initializer for a Keras initializer, whose seed is ignored.
 
     Args:

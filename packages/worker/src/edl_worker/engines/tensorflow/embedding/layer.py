@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_worker.engines.tensorflow.embedding import lookup_stages
-from edl_worker.engines.tensorflow.embedding.initial_rows import initial_of, initial_rows, mix
+from edl_worker.engines.tensorflow.embedding.initial_rows import initial_rows, mix, row_initializer
 
 COMBINERS = (None, "sum", "mean", "sqrtn")
 IDS, ROWS, SEED = "table_ids", "table_rows", "table_seed"
@@ -87,7 +87,7 @@ class Embedding(keras.layers.Layer):
         self.min_count, self.max_age = int(min_count), int(max_age)
         self.local_rows = int(local_rows)
         self.supports_masking = True
-        self.initial = initial_of(self.embeddings_initializer, self.output_dim, input_dim)
+        self.initial = row_initializer(self.embeddings_initializer, self.output_dim, input_dim)
         self.seed = 0
         self.initial_table: tuple[Array, Array] | None = None
         self._purpose: lookup_stages.LayerPurpose | None = None

@@ -199,7 +199,7 @@ class DryRun:
         size = min(_SAMPLE_RECORDS, batch.size)
         return TrialSample(
             tf.nest.map_structure(lambda tensor: tensor[:size], batch.labels),
-            tf.nest.map_structure(lambda spec: _made_up(spec, size), outputs),
+            tf.nest.map_structure(lambda spec: _make_up(spec, size), outputs),
             size,
         )
 
@@ -211,7 +211,7 @@ class DryRun:
         """
         try:
             single = float(self._compute_loss(sample.outputs, sample.labels))
-            double = float(self._compute_loss(*_twice(sample)))
+            double = float(self._compute_loss(*_repeat(sample)))
             self._check_loss_shape(sample)
         except EdlError:
             raise
@@ -252,7 +252,7 @@ class DryRun:
         self._check_pairs(measure, sample, self._description.place)
 
     def _check_pairs(self, measure: Measure, sample: TrialSample, place: str) -> None:
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             found = broadcast_shapes(measure, sample.labels, sample.outputs)
         for name, shapes in found.items():
             raise EdlError(
@@ -270,8 +270,8 @@ class DryRun:
         """
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
-        outputs, labels = _twice(sample)
-        with compatibility.removed_names_provided():
+        outputs, labels = _repeat(sample)
+        with compatibility.provide_removed_names():
             once = loss.function(outputs=sample.outputs, labels=sample.labels)
             twice = loss.function(outputs=outputs, labels=labels)
         one, two = tuple(np.shape(once)), tuple(np.shape(twice))
@@ -295,7 +295,7 @@ class DryRun:
         """
         half = sample.size // 2
         try:
-            with compatibility.removed_names_provided():
+            with compatibility.provide_removed_names():
                 metrics.prepare(sample.labels, sample.outputs)
                 if sample.size > 1:
                     halves = [sample.part(slice(0, half)), sample.part(slice(half, None))]
@@ -326,7 +326,7 @@ class DryRun:
         )
 
 
-def _twice(sample: TrialSample) -> Any:
+def _repeat(sample: TrialSample) -> Any:
     """Return outputs and labels in which each example occurs twice."""
     return tf.nest.map_structure(
         lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
@@ -340,7 +340,7 @@ def _specs(nest: Any) -> Any:
     return None if nest is None else tf.nest.map_structure(tf.type_spec_from_value, nest)
 
 
-def _made_up(spec: Any, rows: int) -> tf.Tensor:
+def _make_up(spec: Any, rows: int) -> tf.Tensor:
     """Return numbers in [0, 1) in the shape of an output for ``rows`` records."""
     shape = [rows, *(size or 1 for size in spec.shape[1:])]
     values = tf.random.stateless_uniform(shape, seed=(1, 2))

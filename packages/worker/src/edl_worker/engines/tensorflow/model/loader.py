@@ -182,7 +182,7 @@ def describe_model_file(
                 used.setdefault(role, definition)
     missing = _missing(model, used, _required_roles(keras_model, purpose))
     if keras_model is not None and has_custom_train_step(keras_model):
-        missing = [_not_compiled(model, keras_model, error) for error in missing]
+        missing = [_not_compiled_error(model, keras_model, error) for error in missing]
     errors.prepend(missing)
     return _with_custom_steps(_describe(model, keras_model, used, caller, errors), purpose)
 
@@ -267,7 +267,9 @@ def _missing(
     return errors
 
 
-def _not_compiled(model: ModelDefinition, keras_model: keras.Model, missing: EdlError) -> EdlError:
+def _not_compiled_error(
+    model: ModelDefinition, keras_model: keras.Model, missing: EdlError
+) -> EdlError:
     """Return the error for a missing optimizer, though the model has some for its own step."""
     own = [
         name

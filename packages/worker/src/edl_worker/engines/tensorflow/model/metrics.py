@@ -170,7 +170,7 @@ class MetricComputation:
             EdlError: a metric raised.
         """
         given = {name: states[name] for name in self._keras}
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             if self._eager:
                 means, updated = self._update_eagerly(given, labels, outputs, weights)
             else:

@@ -32,7 +32,7 @@ from elasticdl.python.common.constants import Mode
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _not_converted(method: _Method) -> _Method:
+def _exclude_from_autograph(method: _Method) -> _Method:
     """Exclude edl's own code from the AutoGraph of the caller's ``tf.function``."""
     unconverted: _Method = tf.autograph.experimental.do_not_convert(method)
     return unconverted
@@ -168,21 +168,21 @@ class ModelFile:
         for process in self._description.outputs_processors:
             process(outputs, worker_id)
 
-    @_not_converted
+    @_exclude_from_autograph
     def call(self, features: Any, training: bool) -> Any:
         """Return the model's outputs; may be traced."""
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             return self._description.feature_mapper(features, training)
 
-    @_not_converted
+    @_exclude_from_autograph
     def predict(self, features: Any) -> Any:
         """Return the model's predictions: its outputs, or those of its own ``predict_step``."""
         if not has_custom_predict_step(self.model):
             return self.call(features, training=False)
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             return unwrap_step(self.model, "predict_step")(features)
 
-    @_not_converted
+    @_exclude_from_autograph
     def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
         """Return the loss of a minibatch, a floating scalar; may be traced.
 
@@ -197,11 +197,11 @@ class ModelFile:
         """
         if self._loss is None:
             raise RuntimeError("the model file was loaded without its loss")
-        with compatibility.removed_names_provided():
+        with compatibility.provide_removed_names():
             value = self._loss.function(outputs=outputs, labels=labels, weights=weights)
         return self._scalar(value)
 
-    @_not_converted
+    @_exclude_from_autograph
     def training_weights(self, labels: Any, weights: Any) -> Any:
         """Return how much each example counts in training: its own weight, or that of its class.
 

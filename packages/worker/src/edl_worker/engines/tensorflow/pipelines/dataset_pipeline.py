@@ -128,7 +128,7 @@ class DatasetPipeline:
         if key in source.pipelines:
             return source.pipelines[key]
         with (
-            compatibility.removed_names_provided(),
+            compatibility.provide_removed_names(),
             seed_generators(request.seed),
             _without_shuffles(request.mode),
             maps_in_calling_thread(),

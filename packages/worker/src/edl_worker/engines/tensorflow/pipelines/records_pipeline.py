@@ -146,7 +146,7 @@ class RecordsPipeline:
 
     def _call(self, records: Sequence[Any], request: MinibatchRequest, index: int) -> Any:
         # Every minibatch has its own seed, so that skipped ones do not change the others.
-        with compatibility.removed_names_provided(), seed_generators(request.seed, index):
+        with compatibility.provide_removed_names(), seed_generators(request.seed, index):
             return self._function(records=records, mode=request.mode)
 
     def _parts(self, result: Any, mode: Mode) -> tuple[Any, Any, Any]:

@@ -19,14 +19,14 @@ def with_wide_labels(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*, labels: Any, **given: Any) -> Any:
         nonlocal takes_wide
         if takes_wide:
-            return function(labels=_wide(labels), **given)
+            return function(labels=_widen(labels), **given)
         try:
             return function(labels=labels, **given)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             if getattr(labels, "dtype", None) != tf.int32:
                 raise
             try:
-                result = function(labels=_wide(labels), **given)
+                result = function(labels=_widen(labels), **given)
             except Exception:
                 raise error from None
         takes_wide = True
@@ -35,5 +35,5 @@ def with_wide_labels(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _wide(labels: Any) -> Any:
+def _widen(labels: Any) -> Any:
     return tf.cast(labels, tf.int64) if labels.dtype == tf.int32 else labels

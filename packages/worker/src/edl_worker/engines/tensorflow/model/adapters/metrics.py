@@ -177,7 +177,7 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
             issubclass(metric, keras.metrics.Metric) or compatibility.is_of_keras_2(metric)
         ):
             metric = metric()
-        metric = compatibility.of_keras_3(metric)
+        metric = compatibility.to_keras_3(metric)
         if isinstance(metric, keras.metrics.Metric):
             keras_metrics[name] = metric
         elif callable(metric):

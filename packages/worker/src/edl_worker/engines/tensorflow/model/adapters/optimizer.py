@@ -44,7 +44,7 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
             value = caller.call(definition)
         if isinstance(value, str):
             value = _by_name(definition, value)
-        value = compatibility.of_keras_3(value)
+        value = compatibility.to_keras_3(value)
     if not isinstance(value, keras.optimizers.Optimizer):
         verb = "is" if value is definition.value else "returned"
         what = f"{verb} {type_with_article(value)}, not a Keras optimizer"
