@@ -159,7 +159,7 @@ def start_process(tmp_path: Path, logs: Callable[[int], Path]) -> Iterator[Start
 
 
 def two_tasks(path: Path) -> list[task_pb2.Lease]:
-    """All records of the points: 6 minibatches of 8, the last one short, and 7."""
+    """Return all records of the points: 6 minibatches of 8, the last one short, and 7."""
     return [training(path, 0, 44, number=0), training(path, 44, RECORDS, number=1)]
 
 
@@ -170,7 +170,7 @@ OF_TWO_TASKS = [*((0, i) for i in range(6)), *((1, i) for i in range(7))]
 def training(
     path: Path, start: int, stop: int, *, number: int = 0, epoch: int = 1
 ) -> task_pb2.Lease:
-    """A training task on records of a file."""
+    """Return a training task on records of a file."""
     return lease(task_pb2.TRAINING, path, start, stop, number=number, round_=epoch)
 
 

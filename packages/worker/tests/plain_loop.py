@@ -33,7 +33,7 @@ def batches(
 def train(
     model_file: ModelFile, records: Sequence[bytes], *, epochs: int = 1, size: int = 16, **more: Any
 ) -> list[float]:
-    """The loss of each step of a plain loop."""
+    """Return the loss of each step of a plain loop."""
     first = batches(model_file, records, size=size, **more)[0]
     model_file.build(first)
     variables = model_file.model.trainable_variables

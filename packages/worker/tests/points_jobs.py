@@ -27,7 +27,7 @@ def all_points(points: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]
 def by_keras(
     job: job_pb2.JobSpec, named: reference.Named, points: Path
 ) -> tuple[keras.Model, dict[str, float]]:
-    """The model with these values, and what ``model.evaluate`` says of all points at once."""
+    """Return the model with these values, and the result of ``model.evaluate`` for all points."""
     file = reference.load_model(job)
     weights.assign(file.model, weight_files.NamedValues(named, "the master"))
     x, y = all_points(points)

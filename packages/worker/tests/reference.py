@@ -22,7 +22,7 @@ Named = dict[str, np.ndarray[Any, Any]]
 
 
 def load_model(job: job_pb2.JobSpec) -> ModelFile:
-    """The model of a job as a worker begins with it."""
+    """Return the model of a job as a worker begins with it."""
     known = decode_job(job)
     file = load_model_file(known.model, seed=known.training.seed)
     file.build(first_batch(file, known, Mode.TRAINING, known.minibatch_size))

@@ -22,7 +22,7 @@ Header = parameters_pb2.PushHeader
 
 
 def hold_at(minibatch: int) -> Callable[[FakeMaster, Header], int | None]:
-    """A master that answers STALE from this minibatch on, so that the task does not end."""
+    """Return a hook that answers STALE from this minibatch on, so that the task does not end."""
 
     def answer(master: FakeMaster, header: Header) -> int | None:
         time.sleep(0.01)

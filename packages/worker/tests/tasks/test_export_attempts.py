@@ -20,7 +20,7 @@ def place(root: Path, token: int, job: str = "job") -> Path:
 
 
 def crash(path: Path, form: str) -> None:
-    """A process that ends while it writes a form."""
+    """Run a process that ends while it writes a form."""
     code = "import os, sys, pathlib\nfrom edl_worker.tasks.export_attempts import note_writing\n"
     code += "with note_writing(pathlib.Path(sys.argv[1])): os.abort()"
     ended = subprocess.run([sys.executable, "-c", code, str(path / form)], check=False)

@@ -98,7 +98,7 @@ def test_values_come_from_the_file_itself(
 
 
 def archive(folder: Path, member: str, content: bytes) -> Path:
-    """The good archive with another content of one member."""
+    """Return the good archive with another content of one member."""
     path = folder / "hostile.keras"
     with zipfile.ZipFile(folder / "good.keras") as good, zipfile.ZipFile(path, "w") as hostile:
         for name in good.namelist():

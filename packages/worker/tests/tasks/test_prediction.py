@@ -35,7 +35,7 @@ def predictions(
 
 
 def read_part(part: Path) -> list[dict[str, Any]]:
-    """The features of all records."""
+    """Return the features of all records."""
     source = recordio.open_source(str(part))
     return [dict(recordio.example.decode(record)) for record in source.read(0, 100)]
 

@@ -67,7 +67,7 @@ def task(index: recordio.Index, start: int, stop: int) -> RecordRange:
 
 
 def read(records: RecordRange, cache: DataCacheSettings) -> list[bytes]:
-    """The records of a task; ``Counted.asked`` has what was asked for."""
+    """Return the records of a task; ``Counted.asked`` has what was asked for."""
     Counted.asked.clear()
     return [each for block in loaded_model.read(records, cache) for each in block]
 

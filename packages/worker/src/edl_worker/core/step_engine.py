@@ -2,7 +2,7 @@
 
 A ``Framework`` loads the model of a job as a ``ModelEngine``, which makes minibatches, infers and
 measures. If the job trains, the model has a ``StepEngine``, which holds values and changes them.
-The tests have a suite for engines; whatever passes it can do all tasks of a worker.
+The tests have a suite for engines; an engine that passes it can do all tasks of a worker.
 
 Tensors of minibatches, outputs and rows are the engine's own. Everything outside only passes them
 on, or reads them as arrays.

@@ -213,7 +213,7 @@ class ReceiveBuffer:
     """The buffer into which values from the master are received, always the same one.
 
     Args:
-        sizes: bytes that may come, most first.
+        sizes: the possible sizes in bytes, the largest first.
     """
 
     def __init__(self, *sizes: int) -> None:

@@ -16,7 +16,7 @@ from edl_worker.engines.tensorflow.step_profiler import StepProfiler
 
 
 def steps_of(space: xplane_pb2.XSpace) -> set[int]:
-    """The numbers of the steps that TensorBoard's plugin finds in a profile."""
+    """Return the numbers of the steps that TensorBoard's plugin finds in a profile."""
     found = set()
     for plane in space.planes:
         for line in plane.lines:

@@ -50,7 +50,7 @@ class File:
 def build_served(
     make: Callable[[], Any], features: Any, threshold: int = 0
 ) -> tuple[File, EmbeddingTables]:
-    """A model as in a job, built on features, with its tables."""
+    """Return a model as in a job, built on features, with its tables."""
     with layers_for(LayerPurpose.TRAINING):
         file = File(make())
         file.call(features, training=True)
@@ -58,7 +58,7 @@ def build_served(
 
 
 def row_of(id_: int, table: int = 0) -> Array:
-    """Some row for each id."""
+    """Return some row for each id."""
     return np.random.default_rng([abs(id_), id_ < 0, table]).normal(size=DIM).astype(np.float32)
 
 

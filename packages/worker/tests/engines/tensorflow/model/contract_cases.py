@@ -41,7 +41,7 @@ def eval_metrics_fn():
 
 
 def write(zoo: ZooFolder, **parts: str) -> None:
-    """Writes a correct model file with some definitions replaced, or left out if empty."""
+    """Write a correct model file with some definitions replaced, or left out if empty."""
     zoo.write("mine.py", "\n".join({**GOOD, **parts}.values()))
 
 
@@ -52,7 +52,7 @@ def errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
 
 
 def build_errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
-    """Errors that the dry run on the first minibatch finds."""
+    """Return the errors that the dry run on the first minibatch finds."""
     model_file = zoo.load("mine", **options)
     first = batches(model_file, float_images(8))[0]
     with pytest.raises(ContractErrors) as caught:

@@ -50,7 +50,7 @@ def build(model_file: ModelFile, labels: Any, outputs: Any) -> None:
 
 
 def spread(model_file: ModelFile, labels: Any, outputs: Any, cuts: list[int]) -> EvaluationMetrics:
-    """The metrics of the summed states of tasks; ``cuts`` divides the records into tasks."""
+    """Return the metrics of the summed states of tasks; ``cuts`` divides the records into tasks."""
     total: dict[str, list[np.ndarray]] = {}
     for start, stop in zip([0, *cuts], [*cuts, len(labels)], strict=True):
         task = model_file.new_metrics()

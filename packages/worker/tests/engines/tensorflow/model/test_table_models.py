@@ -61,7 +61,7 @@ def load(model_def: str, mode: Mode = Mode.TRAINING, **params: Any) -> ModelFile
 
 
 def houses(number: int = 400) -> list[Row]:
-    """The price follows from size, which is large, and from the town; some sizes are unknown."""
+    """Return houses whose price follows from a large size and the town; some sizes are unknown."""
     random = np.random.default_rng(4)
     towns = (b"Bonn", b"Ulm", b"Kiel")
     rows = []
@@ -213,7 +213,7 @@ def test_a_parameter_names_a_label_that_the_schema_does_not_name() -> None:
 
 
 def tumours() -> tuple[list[Row], list[Row]]:
-    """Rows of scikit-learn's breast cancer data to learn from, and others."""
+    """Return rows of scikit-learn's breast cancer data to learn from, and others."""
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer()
@@ -273,7 +273,7 @@ def test_an_autoencoder_tells_unlike_rows_without_a_label() -> None:
 
 
 def fares(number: int = 600) -> list[Row]:
-    """The class follows from the pair of town and month, and from a range of the age."""
+    """Return rows whose class follows from town and month together, and from a range of the age."""
     random = np.random.default_rng(5)
     rows = []
     for _ in range(number):

@@ -73,7 +73,7 @@ LEFT: tuple[Callable[[Any], Any], ...] = branches, loops, nested_loops, checks
 
 
 def plain(element: Any) -> Any:
-    """An element as plain Python values, for comparison."""
+    """Return an element as plain Python values, for comparison."""
     if isinstance(element, tf.SparseTensor):
         element = tf.sparse.to_dense(element)
     if isinstance(element, tf.RaggedTensor):
