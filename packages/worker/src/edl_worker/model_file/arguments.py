@@ -50,7 +50,7 @@ PARAMETER_NAMES: dict[str, frozenset[str]] = {
 }
 
 # The arguments that edl passes to each role; --params cannot set them.
-_PASSED: dict[str, tuple[str, ...]] = {
+_PASSED_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "input": ("dataset", "records", "mode", "metadata"),
     "loss": ("labels", "outputs"),
     "eval_metrics_fn": ("labels", "outputs", "mode"),
@@ -63,7 +63,7 @@ _PASSED: dict[str, tuple[str, ...]] = {
 _WITHOUT_PARAMS: frozenset[Role] = frozenset(("learning_rate_scheduler", "custom_data_reader"))
 
 # The words of the documentation where they differ from the argument's name.
-_DOCUMENTED = {"outputs": "predictions"}
+_DOCUMENTED_NAMES = {"outputs": "predictions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,11 @@ class Definition:
         # A ready loss of Keras is called as Keras does it: sample_weight is none of the user's.
         if self.role in _WITHOUT_PARAMS or derives_from(type(self.value), "keras", "Loss"):
             return []
-        passed = {name for which in _PASSED.get(self.role, ()) for name in PARAMETER_NAMES[which]}
+        passed = {
+            name
+            for which in _PASSED_ARGUMENTS.get(self.role, ())
+            for name in PARAMETER_NAMES[which]
+        }
         return [
             name
             for name, parameter in self.parameters().items()
@@ -220,7 +224,7 @@ def bind(
     )
     missing = [a for a in required if a not in arguments.values()]
     if missing:
-        names = " and no ".join(_DOCUMENTED.get(argument, argument) for argument in missing)
+        names = " and no ".join(_DOCUMENTED_NAMES.get(argument, argument) for argument in missing)
         raise _cannot_call(definition, required, f"it takes no {names}")
     unmatched = [name for name in unknown if name not in arguments]
     if unmatched:
@@ -252,7 +256,7 @@ def _match_unknown(
 
 
 def _cannot_call(definition: Definition, required: tuple[str, ...], why: str) -> EdlError:
-    names = ", ".join(_DOCUMENTED.get(argument, argument) for argument in required)
+    names = ", ".join(_DOCUMENTED_NAMES.get(argument, argument) for argument in required)
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"{definition.signature} cannot be called: {why}",

@@ -20,7 +20,7 @@ from edl_worker.model_file.zoo.module_import import import_module
 KnownName = Callable[[Role, str], bool]
 """Whether the framework has a loss, optimizer or metric of this name."""
 
-_NAMED: tuple[Role, ...] = ("loss", "optimizer", "eval_metrics_fn")
+_NAMED_ROLES: tuple[Role, ...] = ("loss", "optimizer", "eval_metrics_fn")
 """Roles whose definition may be a name of Keras."""
 
 _INSTALLED_PACKAGES = {"keras": "keras", "tf": "tensorflow", "tensorflow": "tensorflow"}
@@ -159,7 +159,7 @@ def find_definition(
     installed = _find_installed(dotted)
     if installed is not None:
         return Definition(role, dotted, installed)
-    if role in _NAMED and (names := _known_names(role, dotted, is_known)):
+    if role in _NAMED_ROLES and (names := _known_names(role, dotted, is_known)):
         return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
     raise EdlError(
@@ -167,7 +167,7 @@ def find_definition(
         f"{option} {dotted}: the model zoo has no such module"
         if "." in dotted
         else f"{option} {dotted}: the model file has no such name"
-        + (", and neither has Keras" if role in _NAMED else ""),
+        + (", and neither has Keras" if role in _NAMED_ROLES else ""),
         where=f"{option} {dotted}, --model-zoo {zoo.root}",
         remedy=f"Did you mean {near[0]}.{parts[-1]}?"
         if near

@@ -19,7 +19,7 @@ from edl_worker.transport.task_client import TaskClient
 log = logging.getLogger(__name__)
 
 # The master expects no report from a worker that leaves for one of these reasons.
-_UNREPORTED = frozenset(("replaced", "unknown-worker"))
+_UNREPORTED_REASONS = frozenset(("replaced", "unknown-worker"))
 
 
 class Heartbeat:
@@ -114,4 +114,4 @@ class Heartbeat:
 
 def departure(reason: str) -> Departure:
     """Return how to leave for a reason that the master has given."""
-    return Departure(reason, report=reason not in _UNREPORTED)
+    return Departure(reason, report=reason not in _UNREPORTED_REASONS)

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 Save = Callable[[Path], object]
 Lacks = Callable[[Exception], str]
 
-_SHOWN = 200
+_MAX_ERROR_CHARACTERS = 200
 """Characters of an error in a warning; the worker's log has all of it."""
 
 
@@ -234,7 +234,7 @@ def _crashes(times: int, form: str) -> str:
 
 
 def _shorten(error: Exception) -> str:
-    return " ".join(message_of(error).split())[:_SHOWN].rstrip(" .,:")
+    return " ".join(message_of(error).split())[:_MAX_ERROR_CHARACTERS].rstrip(" .,:")
 
 
 def discard(place: str) -> None:

@@ -28,7 +28,7 @@ from edl_worker.tasks.lookahead import Lookahead
 log = logging.getLogger(__name__)
 
 _DATA = "the first records of the data"
-_FEW = 8
+_TRIAL_EXAMPLES = 8
 """Examples of the trial run at the start of a job, which it should not delay."""
 
 
@@ -96,8 +96,8 @@ def _take_few(batch: Batch) -> Batch:
     tensors = [part for part in leaves(parts) if part is not None]
     if not all(hasattr(each, "__array__") and len(each.shape) for each in tensors):
         return batch
-    few = map_leaves(lambda each: None if each is None else each[:_FEW], parts)
-    return replace(batch, size=min(_FEW, batch.size), **few)
+    few = map_leaves(lambda each: None if each is None else each[:_TRIAL_EXAMPLES], parts)
+    return replace(batch, size=min(_TRIAL_EXAMPLES, batch.size), **few)
 
 
 def _train(loaded: LoadedModel, steps: StepEngine, batch: Batch) -> None:

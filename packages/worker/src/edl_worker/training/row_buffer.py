@@ -13,7 +13,7 @@ from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.step_engine import RowRequest
 
-_ALIGNED = 64
+_ALIGNMENT_BYTES = 64
 """TensorFlow copies memory that is not aligned to so many bytes."""
 
 
@@ -89,8 +89,8 @@ def _dequantize(bits: npt.NDArray[np.uint16], precision: WirePrecision) -> npt.N
 
 
 def _allocate_aligned(nbytes: int) -> npt.NDArray[np.uint8]:
-    memory = np.empty(nbytes + _ALIGNED, np.uint8)
-    start = -memory.ctypes.data % _ALIGNED
+    memory = np.empty(nbytes + _ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
     return memory[start : start + nbytes]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from edl_proto.errors import EdlError, ErrorCode
 
-_NOT_KEPT = frozenset({"_model", "model", "params"})
+_UNSAVED_ATTRIBUTES = frozenset({"_model", "model", "params"})
 _PLAIN = (type(None), bool, int, float, str)
 _NUMERIC_KINDS = "biufcSU"
 _FUNCTIONS = {"less": keras.ops.less, "greater": keras.ops.greater}
@@ -71,7 +71,11 @@ def decode(state: bytes) -> list[Attributes]:
     """
     try:
         return [
-            {name: _decode(value) for name, value in kept.items() if name not in _NOT_KEPT}
+            {
+                name: _decode(value)
+                for name, value in kept.items()
+                if name not in _UNSAVED_ATTRIBUTES
+            }
             for kept in json.loads(state)
         ]
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
@@ -79,7 +83,9 @@ def decode(state: bytes) -> list[Attributes]:
 
 
 def _attributes(callback: keras.callbacks.Callback) -> Attributes:
-    return {name: value for name, value in vars(callback).items() if name not in _NOT_KEPT}
+    return {
+        name: value for name, value in vars(callback).items() if name not in _UNSAVED_ATTRIBUTES
+    }
 
 
 def _encode_attributes(callback: keras.callbacks.Callback, before: Fingerprints) -> Attributes:

@@ -20,7 +20,7 @@ from edl_worker.model_file.zoo import compatibility
 RecordReader = Callable[[str, int, int], Iterator[list[bytes]]]
 """Gets a file with start and stop; yields these records in order, in blocks."""
 
-_BLOCK = 256  # records
+_BLOCK_RECORDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def adapt_record_reader(definition: Definition, caller: DefinitionCaller) -> Rec
                 where=definition.place,
                 remedy="Let read_records(task) yield the records task.start to task.end.",
             )
-        for first in range(0, len(records), _BLOCK):
-            yield records[first : first + _BLOCK]
+        for first in range(0, len(records), _BLOCK_RECORDS):
+            yield records[first : first + _BLOCK_RECORDS]
 
     return read
 

@@ -20,7 +20,7 @@ from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 
 # Code that uses one of these names expects that other names may be missing.
-_TOLERANT = frozenset(
+_TOLERANT_NAMES = frozenset(
     ("NameError", "AttributeError", "hasattr", "getattr", "__version__", "VERSION")
 )
 _IMPORTS = {
@@ -117,7 +117,7 @@ def _stored_globals(module_globals: dict[str, Any]) -> set[str]:
 
 
 def _check(code: CodeType, function: FunctionType) -> Iterator[EdlError]:
-    if _TOLERANT & set(code.co_names):
+    if _TOLERANT_NAMES & set(code.co_names):
         return
     line = code.co_firstlineno
     reported: set[str] = set()

@@ -61,7 +61,7 @@ class CustomEvaluation:
         for metric in self.model.metrics:
             metric.reset_state()
         if any(np.any(np.asarray(v)) for metric in self.model.metrics for v in metric.variables):
-            raise StepError("has metrics that do not start at zero", _ADDED)
+            raise StepError("has metrics that do not start at zero", _SUMS_REMEDY)
         half = batch.size // 2
         found = []
         for part in (slice(None), slice(0, half), slice(half, None)) if half else (slice(None),):
@@ -76,11 +76,13 @@ class CustomEvaluation:
                     raise StepError(
                         f"gives values ({name.removeprefix(_MEAN)}) for a minibatch that "
                         "differ from the sums over its two halves",
-                        _ADDED,
+                        _SUMS_REMEDY,
                     )
 
 
-_ADDED = "Keep sums and counts in metrics, so that the states of different workers can be added."
+_SUMS_REMEDY = (
+    "Keep sums and counts in metrics, so that the states of different workers can be added."
+)
 
 
 class CustomEvaluationMetrics:

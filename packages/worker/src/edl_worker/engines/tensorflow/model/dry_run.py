@@ -165,7 +165,9 @@ class DryRun:
                 _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
             )
             if step.optimizer is None:
-                raise StepError("uses an optimizer that is no attribute of the model", _KEEP)
+                raise StepError(
+                    "uses an optimizer that is no attribute of the model", _ATTRIBUTE_REMEDY
+                )
             for each in (step.optimizer, *(other.optimizer for other in step.others)):
                 check_supported(each, "train_step", self._description.place)
 
@@ -333,7 +335,7 @@ def _repeat(sample: TrialSample) -> Any:
     )
 
 
-_KEEP = "Keep every optimizer as an attribute of the model."
+_ATTRIBUTE_REMEDY = "Keep every optimizer as an attribute of the model."
 
 
 def _specs(nest: Any) -> Any:

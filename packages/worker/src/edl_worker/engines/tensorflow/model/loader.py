@@ -68,7 +68,7 @@ _REPLACING_OPTIONS: dict[str, Role] = {
 }
 
 # The roles that a job uses, and those of them that it cannot do without.
-_USED: dict[Mode, tuple[Role, ...]] = {
+_USED_ROLES: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: (
         *("input", "feature_columns", "label_columns"),
         *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
@@ -85,7 +85,7 @@ _USED: dict[Mode, tuple[Role, ...]] = {
         *("outputs_processor", "custom_data_reader"),
     ),
 }
-_REQUIRED: dict[Mode, tuple[Role, ...]] = {
+_REQUIRED_ROLES: dict[Mode, tuple[Role, ...]] = {
     Mode.TRAINING: ("input", "loss", "optimizer"),
     Mode.EVALUATION: ("input", "loss"),
     Mode.PREDICTION: ("input",),
@@ -112,7 +112,7 @@ _MISSING: dict[Role, tuple[str, str, str]] = {
 
 
 # Role and argument of ``model.compile``.
-_COMPILED: dict[Role, str] = {
+_COMPILE_ARGUMENTS: dict[Role, str] = {
     "loss": "loss",
     "loss_weights": "loss_weights",
     "optimizer": "optimizer",
@@ -169,7 +169,7 @@ def describe_model_file(
     except EdlError as error:
         raise ContractErrors([*errors.errors, error]) from error
     definitions = _definitions(zoo, model, reference, errors)
-    used = {role: d for role, d in definitions.items() if role in _USED[purpose]}
+    used = {role: d for role, d in definitions.items() if role in _USED_ROLES[purpose]}
     errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
@@ -178,7 +178,7 @@ def describe_model_file(
     if keras_model is not None:
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
-            if role in _USED[purpose]:
+            if role in _USED_ROLES[purpose]:
                 used.setdefault(role, definition)
     missing = _missing(model, used, _required_roles(keras_model, purpose))
     if keras_model is not None and has_custom_train_step(keras_model):
@@ -222,7 +222,7 @@ def _compiled_definitions(model: keras.Model, file: str) -> dict[Role, Definitio
     given = compile_arguments(model)
     return {
         role: Definition(role, f"compile({name}=…)", given[name], file=file)
-        for role, name in _COMPILED.items()
+        for role, name in _COMPILE_ARGUMENTS.items()
         if given.get(name) is not None
     }
 
@@ -239,7 +239,7 @@ def _modes_without_labels(model: keras.Model | None) -> frozenset[Mode]:
 
 def _required_roles(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
     """Return the roles that a job cannot do without; a model's own steps may do without loss."""
-    needed = _REQUIRED[purpose]
+    needed = _REQUIRED_ROLES[purpose]
     if model is None:
         return needed
     if purpose is Mode.TRAINING and has_custom_train_step(model):

@@ -35,7 +35,7 @@ from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import tfdata
 
-_PREFETCHED = 2
+_PREFETCH_SIZE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class DatasetPipeline:
             dataset = self._minibatches(source, request)
             if request.skip:
                 dataset = dataset.skip(request.skip)
-            iterator = iter(dataset.prefetch(_PREFETCHED))
+            iterator = iter(dataset.prefetch(_PREFETCH_SIZE))
             try:
                 while True:
                     try:

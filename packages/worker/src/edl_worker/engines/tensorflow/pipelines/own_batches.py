@@ -15,7 +15,7 @@ _BATCHES = frozenset(
     ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "DenseToRaggedBatch", "Rebatch")
 )
 # Steps after which the elements are no longer those of a step before.
-_TAKES_APART = frozenset(("Unbatch", "FlatMap", "Interleave", "ParallelInterleave"))
+_UNBATCHING_KINDS = frozenset(("Unbatch", "FlatMap", "Interleave", "ParallelInterleave"))
 
 
 def yields_batches(dataset: tf.data.Dataset) -> bool:
@@ -28,7 +28,7 @@ def yields_batches(dataset: tf.data.Dataset) -> bool:
     while waiting:
         step = waiting.pop()
         kind = dataset_kind(step)
-        if kind in _TAKES_APART:
+        if kind in _UNBATCHING_KINDS:
             continue
         # bucket_by_sequence_length() batches in the function of a window.
         if kind in _BATCHES or (kind == "GroupByWindow" and has_operation(step, "BatchDataset")):

@@ -25,7 +25,7 @@ from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import example
 
-_PREFETCHED = 2
+_PREFETCH_SIZE = 2
 _POLL_S = 0.1
 _JOIN_S = 10.0  # how long a closed iterator waits for the input function to return
 
@@ -268,11 +268,11 @@ _END = object()
 
 
 def _prefetch(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
-    """Run an iterator in a thread, at most ``_PREFETCHED`` elements ahead.
+    """Run an iterator in a thread, at most ``_PREFETCH_SIZE`` elements ahead.
 
     The thread ends with the iterator, also if the iterator is closed before its end.
     """
-    ready: queue.Queue[Any] = queue.Queue(_PREFETCHED)
+    ready: queue.Queue[Any] = queue.Queue(_PREFETCH_SIZE)
     closed = threading.Event()
 
     def put(item: Any) -> bool:

@@ -17,7 +17,7 @@ from edl_worker.engines.tensorflow.training.arena import Weight
 from edl_worker.engines.tensorflow.training.wire_values import WireValues, flatten, memory
 
 # Operations that only look at a variable. Any other one that is given it may change it.
-_READS = frozenset(
+_READ_OPERATIONS = frozenset(
     ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp")
 )
 
@@ -161,7 +161,7 @@ def _find_modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
     handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
     found = set()
     for operation in graph.get_operations():
-        if operation.type in _READS:
+        if operation.type in _READ_OPERATIONS:
             continue
         for tensor in operation.inputs:
             if tensor.dtype == tf.resource and tensor.name in handles:

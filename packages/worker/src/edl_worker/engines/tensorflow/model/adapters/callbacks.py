@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 Callbacks = tuple[keras.callbacks.Callback, ...]
 
 # What edl does itself, and where it is.
-_NOT_NEEDED: dict[type, str] = {
+_UNNEEDED_CALLBACKS: dict[type, str] = {
     keras.callbacks.TerminateOnNaN: "a job fails at a loss that is not finite",
     keras.callbacks.TensorBoard: "edl writes curves for TensorBoard, see --tensorboard-dir",
     keras.callbacks.BackupAndRestore: "edl takes snapshots",
@@ -67,7 +67,7 @@ def restores_best(callback: keras.callbacks.Callback) -> bool:
 
 
 def _is_done_already(callback: keras.callbacks.Callback) -> bool:
-    for kind, instead in _NOT_NEEDED.items():
+    for kind, instead in _UNNEEDED_CALLBACKS.items():
         if isinstance(callback, kind):
             log.info("the callback %s is not called: %s", type(callback).__name__, instead)
             return True

@@ -20,7 +20,7 @@ OPTIMIZERS = frozenset(
         *("Nadam", "Ftrl", "Lamb", "Lion", "Muon", "ScheduleFreeAdamW"),
     )
 )
-_KNOWN = ", ".join(sorted(OPTIMIZERS))
+_KNOWN_NAMES = ", ".join(sorted(OPTIMIZERS))
 # The learning-rate schedules that the master follows, by the name of the Keras class.
 SCHEDULES = (
     *("ExponentialDecay", "PiecewiseConstantDecay", "PolynomialDecay"),
@@ -78,7 +78,7 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
         raise _unsupported_error(
             f"{signature} gives {name}, whose update rule the master does not implement",
             place,
-            f"Use one of {_KNOWN}, or install a package that has a rule for {name} "
+            f"Use one of {_KNOWN_NAMES}, or install a package that has a rule for {name} "
             f"(an entry point of the group {_ENTRY_POINTS}).",
         )
     if (rate := _unknown_rate(optimizer)) is not None:
@@ -120,7 +120,7 @@ def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
         raise _unsupported_error(
             f"{definition.signature} names {name!r}, which Keras does not have",
             definition.place,
-            f"Use one of {_KNOWN}.",
+            f"Use one of {_KNOWN_NAMES}.",
         ) from None
     return optimizer
 
