@@ -35,7 +35,7 @@ _UNIX = "unix:/"
 
 
 class BuilderClient:
-    """Calls to one builder. Also a context manager.
+    """A client of one builder. Also a context manager.
 
     Args:
         address: host:port, or ``unix:`` and the path of a socket of this machine.

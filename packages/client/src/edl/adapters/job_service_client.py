@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class JobServiceClient:
-    """Calls to one master. Also a context manager.
+    """A client of one master. Also a context manager.
 
     Args:
         address: of the master.

@@ -50,7 +50,7 @@ _RETENTION = "15d"
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """Where the metrics of a job are.
+    """The place from which Prometheus reads the metrics of a job.
 
     Attributes:
         job: its name.

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class DiagnosticGrade(StrEnum):
-    """How good a finding is: ``MISSING`` means that jobs cannot run here."""
+    """The grade of a finding: ``MISSING`` means that jobs cannot run here."""
 
     OK = "ok"
     NOTE = "note"

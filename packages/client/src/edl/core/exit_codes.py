@@ -28,7 +28,7 @@ MEANINGS: dict[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorPresentation:
-    """How the command shows an error code.
+    """The way in which the command shows an error code.
 
     Attributes:
         exit_code: a key of ``MEANINGS``.

@@ -41,7 +41,7 @@ class JobLogLine:
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """Which lines of a job's logs are wanted.
+    """A choice of lines of a job's logs.
 
     Attributes:
         role: ``master``, ``worker`` or ``server``; empty: all.
@@ -62,7 +62,7 @@ class LogChoice:
 
 @dataclass(slots=True)
 class LogReader:
-    """Reads the lines of one source, in their order."""
+    """A reader of the lines of one source, in their order."""
 
     source: str
     _at_s: float = field(default=0.0, init=False)
@@ -88,7 +88,7 @@ class LogReader:
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """Which lines are shown.
+    """A filter of the lines to show.
 
     Attributes:
         since_s: none from before, in seconds since the epoch.

@@ -11,7 +11,7 @@ from edl.core.options import Verb
 
 
 class JobState(StrEnum):
-    """Where a job is in its life, in the words of ``edl.v1.JobState``.
+    """The state of a job, in the words of ``edl.v1.JobState``.
 
     ``LOST`` and ``NOT_STARTED`` are the client's own: the master ended without a last word,
     or never began.
@@ -49,7 +49,7 @@ _FINAL = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED))
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job failed; ``code`` is the name of an ``edl.v1.ErrorCode``."""
+    """The reason why a job failed; ``code`` is the name of an ``edl.v1.ErrorCode``."""
 
     code: str
     what: str

@@ -40,7 +40,7 @@ PAUSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MasterExit:
-    """How a master ended.
+    """The way in which a master ended.
 
     Attributes:
         lived_s: from its start, or from when the supervisor found it, to its end.

@@ -21,7 +21,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. /:]")
 
 
 class RunEnd(StrEnum):
-    """How a run ended."""
+    """The way in which a run ended."""
 
     FINISHED = "FINISHED"
     FAILED = "FAILED"

@@ -119,7 +119,7 @@ class LiveBuild:
 
 
 class SilentBuild:
-    """Shows nothing; for ``-q`` and for programs."""
+    """A display that shows nothing; for ``-q`` and for programs."""
 
     def update(self, status: BuildStatus) -> None:
         """Show nothing."""

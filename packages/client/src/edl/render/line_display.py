@@ -17,7 +17,7 @@ _REPEAT_FACTOR = 6
 
 
 class PlainDisplay:
-    """Writes lines: at every change of state, for notable events, and now and then.
+    """A display that writes lines: at every change of state, for notable events, and now and then.
 
     Args:
         every_s: time between two lines; it grows with the time that the job takes.
@@ -58,7 +58,7 @@ class PlainDisplay:
 
 
 class SilentDisplay:
-    """Shows nothing; for ``-q`` and for programs."""
+    """A display that shows nothing; for ``-q`` and for programs."""
 
     def update(self, status: JobStatus) -> None:
         """Show nothing."""

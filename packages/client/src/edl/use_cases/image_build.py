@@ -29,7 +29,7 @@ _MAX_NAME_LENGTH = 300
 
 
 class BuildDisplay(Protocol):
-    """Shows a build while the user waits for it."""
+    """A display of a build while the user waits for it."""
 
     def update(self, status: BuildStatus) -> None:
         """Show the newest status."""

@@ -14,7 +14,7 @@ from edl_proto.errors import EdlError, ErrorCode
 
 
 class JobCatalog:
-    """Finds the backend of a job; a context manager that closes them.
+    """A catalog of all backends' jobs; as a context manager, it closes the backends.
 
     Args:
         backends: one for each platform. A name is looked for in this order.

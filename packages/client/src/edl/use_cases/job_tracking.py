@@ -140,7 +140,7 @@ class JobTracking:
 
 
 class BackgroundTracking:
-    """Runs a ``JobTracking`` in parallel with the command that waits for the job."""
+    """A thread that runs a ``JobTracking`` in parallel with the command that waits for the job."""
 
     def __init__(self, job: str, run: Callable[[], object], say: Callable[[str], None]) -> None:
         self._job = job

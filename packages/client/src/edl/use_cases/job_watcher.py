@@ -43,7 +43,7 @@ def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:
 
 
 class JobDisplay(Protocol):
-    """Shows a job while it is watched. Nothing that a display does changes the job."""
+    """A display of a job while it is watched. Nothing that a display does changes the job."""
 
     def update(self, status: JobStatus) -> None:
         """Show the newest status."""

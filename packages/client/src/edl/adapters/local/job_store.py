@@ -45,7 +45,7 @@ def submission_time() -> str:
 
 @dataclass(frozen=True, slots=True)
 class MasterRecord:
-    """Where a job's master is, or was."""
+    """The address and the process of a job's master, present or past."""
 
     address: str
     process: LocalInstance

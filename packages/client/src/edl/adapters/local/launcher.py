@@ -90,7 +90,7 @@ def lacks_module(command: Sequence[str]) -> bool:
 
 
 class LocalLauncher:
-    """Starts supervisors as processes of this machine, each in a session of its own.
+    """A launcher of supervisors as processes of this machine, each in a session of its own.
 
     A closed terminal, a Ctrl-C or the end of the client does not reach them. To a supervisor a
     master in a container is a process, too: the one that waits for the container's end.

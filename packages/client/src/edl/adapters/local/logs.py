@@ -11,7 +11,7 @@ from edl.core.job_log import JobLogLine, LogChoice, LogReader, merge_by_time
 
 
 class LocalJobLogs:
-    """Reads all or some logs of a job."""
+    """A reader of all or some logs of a job."""
 
     def __init__(self, job_dir: Path, choice: LogChoice) -> None:
         self._job_dir = job_dir

@@ -10,7 +10,7 @@ from edl.adapters.local.instances import LocalInstance
 
 
 class LocalRuntime(Protocol):
-    """How the processes of a local job are started and found."""
+    """The way in which the processes of a local job are started and found."""
 
     @property
     def platform(self) -> str:

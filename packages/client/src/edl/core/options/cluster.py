@@ -41,7 +41,7 @@ class ClusterChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Where a job on Kubernetes runs."""
+    """The options that say where a job on Kubernetes runs."""
 
     context: str = declare(
         Option(

@@ -20,7 +20,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 @dataclass(frozen=True, slots=True)
 class StateVolume:
-    """Where the state of a job is: an existing claim, or a new one of some size and class."""
+    """The place of a job's state: an existing claim, or a new one of some size and class."""
 
     claim: str = ""
     size: str = ""

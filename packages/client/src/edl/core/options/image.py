@@ -10,7 +10,7 @@ from edl.core.options.option import EVALUATE_OR_PREDICT, TRAIN, Option, declare
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """Which image a job uses, and which builder makes it."""
+    """The options that say which image a job uses, and which builder makes it."""
 
     image: str = declare(
         Option(

@@ -11,7 +11,7 @@ from edl.core.platforms import DOCKER, PLATFORMS, PROCESSES
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """How the job runs."""
+    """The options that say how the job runs."""
 
     name: str = declare(
         Option(

@@ -13,7 +13,7 @@ from edl_runtime.model import model_params
 
 @dataclass(frozen=True, slots=True)
 class WorkerRange:
-    """How many workers a job may have."""
+    """The numbers of workers that a job may have."""
 
     min: int
     max: int

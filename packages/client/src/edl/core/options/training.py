@@ -10,7 +10,7 @@ from edl.core.options.option import TRAIN, Option, declare
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How the model is trained."""
+    """The options that say how the model is trained."""
 
     num_epochs: int = declare(
         Option(
