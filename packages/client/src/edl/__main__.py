@@ -66,11 +66,12 @@ def run(args: list[str] | tuple[str, ...], prog: str = "edl") -> int:
     """Carry out one command line and report errors; returns the exit code."""
     from edl.cli.root import root
 
+    stdout = sys.stdout
     try:
         answer = root.main(args=list(args), prog_name=prog, standalone_mode=False)
-    except SystemExit as end:
-        # So does the command line library if the reader of the output has gone.
-        if isinstance(end.__context__, BrokenPipeError):
+    except SystemExit:
+        # click wraps the stream, and exits with 1, if the reader of the output has gone.
+        if sys.stdout is not stdout:
             return UNREAD
         raise
     except Exception as error:
