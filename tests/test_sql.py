@@ -218,7 +218,7 @@ def test_what_a_server_refuses_is_said_in_one_message(edl: Call, server: Server)
             server.url("guest", "guest-secret"),
             "SELECT * FROM secret_table",
             10,
-            ["lacks a privilege", "secret_table"],
+            ["lacks a required privilege", "secret_table"],
         ),
         (server.url(), "SELECT time '01:00:00' AS x", 3, ["row 1, column x", "CAST"]),
     ]
@@ -274,7 +274,7 @@ def test_what_does_not_fit_a_table_changes_nothing(edl: Call, server: Server) ->
         execute(server, "GRANT CREATE TEMPORARY TABLES ON edl.* TO reader@localhost")
     good = {"id": 1, "prediction": 1.5}
     cases = [
-        ([good], server.url("reader", "reader-secret"), (), 10, "lacks a privilege"),
+        ([good], server.url("reader", "reader-secret"), (), 10, "lacks a required privilege"),
         ([good, good], server.url(), (), 3, "two predictions have the same id"),
         ([good, {"id": 3, "prediction": 1.0}], server.url(), (), 3, "1 of 2 predictions"),
         ([{"twin": 5, "prediction": 1}], server.url(), ("--key", "twin"), 3, "is not unique"),

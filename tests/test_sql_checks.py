@@ -94,16 +94,16 @@ def test_a_missing_privilege_is_found_before_a_job(
     monkeypatch.setattr("edl.api.predict", no_job)
     monkeypatch.setattr("edl.api.evaluate", no_job)
     for name, column, refused in (
-        ("looker", "p", "lacks a privilege"),
+        ("looker", "p", "lacks a required privilege"),
         (
             "looker",
             "q",
-            "must own the table" if server.kind == "postgresql" else "lacks a privilege",
+            "must own the table" if server.kind == "postgresql" else "lacks a required privilege",
         ),
         (
             "updater",
             "q",
-            "must own the table" if server.kind == "postgresql" else "lacks a privilege",
+            "must own the table" if server.kind == "postgresql" else "lacks a required privilege",
         ),
         ("updater", "p", ""),
         ("owner", "q", ""),
@@ -125,7 +125,7 @@ def test_a_missing_privilege_is_found_before_a_job(
         "SELECT id, p FROM guarded TO EVALUATE m LABEL p INTO scores",
         code=10,
     )
-    assert "lacks a privilege" in done.err
+    assert "lacks a required privilege" in done.err
     convert(edl, server.url(), "SELECT * FROM guarded ORDER BY id")
     assert examples("out") == [{"id": [1]}, {"id": [2]}], "nothing was written"
     assert list(types()) == ["id", "p"], "no column was added"

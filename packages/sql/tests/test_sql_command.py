@@ -241,8 +241,8 @@ def test_lines_that_are_no_predictions_are_refused(tmp_path: Path, line: str) ->
 
 
 def test_statements_come_from_one_place(sql: Call) -> None:
-    assert "not both" in sql(code=2).err
-    assert "not both" in sql("s.sql", "-e", "SHOW TRAIN wages", code=2).err
+    assert "either a file of statements or -e" in sql(code=2).err
+    assert "either a file of statements or -e" in sql("s.sql", "-e", "SHOW TRAIN wages", code=2).err
 
 
 @pytest.fixture

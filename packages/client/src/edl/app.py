@@ -229,7 +229,7 @@ def tracker_of(job: Submission) -> ExperimentTracker | None:
 def job_tracking(
     backend: JobBackend, name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> JobTracking:
-    """Return what sends the progress of a job to a tracker.
+    """Return the tracking that sends the progress of a job to a tracker.
 
     Args:
         backend: of the job, used by nothing else.
@@ -242,7 +242,7 @@ def job_tracking(
 def track_in_background(
     name: str, tracker: ExperimentTracker, say: Callable[[str], None]
 ) -> BackgroundTracking:
-    """Return what does so in parallel with the command that waits for the job."""
+    """Return a tracking that runs in the background while the command waits for the job."""
     # A catalog of its own: the command uses another one meanwhile.
     backend = job_catalog().find(name)
     return BackgroundTracking(name, job_tracking(backend, name, tracker, say).run, say)

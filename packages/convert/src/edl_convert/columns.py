@@ -26,7 +26,7 @@ class Cell(IntEnum):
 def cell_kind(text: str) -> Cell:
     """Return the kind of a cell's text. ``nan`` and ``inf`` are floats; ``1_000`` is text.
 
-    So are identifiers that a number would change: ``007``, and integers beyond 64 bits.
+    Identifiers that would change as numbers are text, too: ``007``, and integers beyond 64 bits.
     """
     stripped = text.strip()
     if not stripped:

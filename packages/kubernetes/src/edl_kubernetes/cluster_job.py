@@ -118,7 +118,7 @@ class ClusterJob:
 
 
 def is_being_submitted(item: JsonObject) -> bool:
-    """Whether a Job has not been released yet by the client that creates it, or created it."""
+    """Return whether the client that submits a Job has not released it yet."""
     return objects.ANNOTATION_SUBMITTING in (item["metadata"].get("annotations") or {})
 
 

@@ -69,7 +69,7 @@ class MasterProblem:
     @property
     def patient(self) -> MasterProblem:
         """The same one with the option that would have waited longer."""
-        remedy = f"{self.remedy} A longer --start-timeout waits longer."
+        remedy = f"{self.remedy} Or increase --start-timeout."
         return replace(self, remedy=remedy)
 
 
@@ -161,7 +161,7 @@ def _unprepared(pod: str) -> MasterProblem:
 
 
 def _before(status: JsonObject) -> MasterProblem | None:
-    """What keeps one of the containers from its end that run before the master's."""
+    """Return why an init container has not completed; None if all have."""
     for one in status.get("initContainerStatuses") or ():
         state = one.get("state", {})
         if problem := _waiting(state.get("waiting", {})):

@@ -140,7 +140,7 @@ class JobStart:
             )
 
     def _check_events(self) -> None:
-        """Raises: EdlError: what Kubernetes has said last of the Job is that it gets no pod."""
+        """Raise an EdlError if the latest event of the Job says that it gets no pod."""
         for event in self.objects.events(self.name, "Job")[-1:]:
             if "forbidden" not in event and "quota" not in event:
                 continue

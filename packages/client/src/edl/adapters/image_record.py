@@ -29,7 +29,7 @@ def add(image: str) -> None:
 
 
 def read() -> frozenset[str]:
-    """Return all recorded images; those that another user may have recorded are none."""
+    """Return all recorded images, without those that another user may have recorded."""
     try:
         with _path().open() as record:
             if not is_own_file(os.fstat(record.fileno())):

@@ -67,7 +67,7 @@ def user_path(text: str | Path) -> Path:
     except RuntimeError:
         home = path.parts[0]
         raise usage(
-            f"the system knows no home folder {home}",
+            f"there is no home folder {home}",
             where=str(text),
             remedy=f"Write the whole path, or ./{text} if {home} is the name of a folder.",
         ) from None

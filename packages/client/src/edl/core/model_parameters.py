@@ -25,7 +25,7 @@ def parameters(
             in, or is; None if the zoo has no such module.
 
     Returns:
-        None if there may be others, which the texts do not show.
+        None if the source does not show them all: a ``**kwargs``, or a name that is computed.
     """
     found = _ModuleVisitor()
     waiting, seen = [module], {module}

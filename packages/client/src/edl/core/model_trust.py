@@ -15,7 +15,7 @@ def check_image(image: str, repositories: Iterable[str], *, where: str, accepted
     """Check the image that a trained model names, and that its master and workers would run.
 
     Args:
-        repositories: those whose images may be run, and those below them; empty ones are none.
+        repositories: those whose images may be run, and those below them; empty names are ignored.
         where: the trained model.
         accepted: the user trusts the model.
 

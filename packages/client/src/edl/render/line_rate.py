@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-SHARE = 50
+ELAPSED_DIVISOR = 50
 """A line comes at most once in this part of the time so far: after an hour, every 72 seconds."""
 
 _BURST = 20
@@ -40,7 +40,7 @@ class LineRateLimit:
         Args:
             now: of ``time.monotonic``.
         """
-        return max(self._every_s, (now - self._began) / SHARE)
+        return max(self._every_s, (now - self._began) / ELAPSED_DIVISOR)
 
 
 class EventRateLimit:

@@ -155,7 +155,7 @@ class LocalCheckpoints:
         )
 
     def expect(self, label: str) -> None:
-        """Other processes write their parts of what has this label; it may never be written."""
+        """Announce a label whose parts other processes write; they may never do so."""
         self._ordered.append(label)
 
     def parts(self, label: str, count: int) -> list[Path]:

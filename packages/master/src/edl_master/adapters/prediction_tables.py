@@ -84,7 +84,7 @@ def _finite(cell: Any) -> Any:
 
 
 def _printable(cell: Any) -> Any:
-    """Return the bytes that are no text are written as base64."""
+    """Return a cell in which bytes that are no text are written as base64."""
     if isinstance(cell, list):
         return [_printable(one) for one in cell]
     return cell if cell is None else base64.b64encode(cell).decode()

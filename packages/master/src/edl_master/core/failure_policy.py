@@ -94,9 +94,9 @@ class ExitKind(StrEnum):
     LEFT = "left"
     """As asked, or as it said before."""
     PREEMPTED = "preempted"
-    """Taken away from outside, in good order."""
+    """Taken away from outside; not a failure."""
     KILLED = "killed"
-    """From outside, without warning: by a user, the memory killer, or the machine."""
+    """Ended by a signal that is no preemption, such as that of a machine without memory."""
     CRASHED = "crashed"
     """On its own account."""
 

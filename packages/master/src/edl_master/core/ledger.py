@@ -65,13 +65,14 @@ class Ledger:
     def lease(self, worker: WorkerId, now: float, *, alone: bool) -> Lease | None:
         """Give a worker the most urgent task, or None when nothing is left for it.
 
-        What only completes a round that others wait for goes before training. Then come
-        returned tasks, the oldest first, then new ones.
+        Tasks that other work waits for (evaluation, callbacks, export) go before training.
+        Then come returned tasks, the oldest first, then new ones.
 
         Args:
             worker: who asks.
             now: seconds.
-            alone: no other worker is alive; then also a task that failed on this one.
+            alone: no other worker is alive, so a task that failed on this one may be leased
+                to it again.
         """
         training = [r for r in self._rounds.values() if r.type is TaskType.TRAINING]
         urgent = [r for r in self._rounds.values() if r.type is not TaskType.TRAINING]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from edl_master.core.identifiers import Version, crosses
 
-SHARE = 20.0
+MIN_INTERVAL_FACTOR = 20.0
 """Snapshots may take a twentieth of the time: one that takes a second is due every twenty."""
 
 RETRY_S = 1.0
@@ -40,7 +40,7 @@ class SnapshotSchedule:
         """Record that a snapshot is on the disk; it took ``seconds`` to write."""
         self.saved_version = version
         self._pending = False
-        self._due_at = now + max(self._every_s, SHARE * seconds)
+        self._due_at = now + max(self._every_s, MIN_INTERVAL_FACTOR * seconds)
 
     def record_skip(self, now: float) -> None:
         """Record that there was nothing to save yet: a snapshot is due as soon as there is."""

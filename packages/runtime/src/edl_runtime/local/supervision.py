@@ -61,7 +61,7 @@ def describe(job_dir: Path, supervisor: Sequence[str], master: Sequence[str]) ->
 def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
     """Return the commands of supervisor and master that ``describe`` wrote, or None.
 
-    Commands in a directory that others can change are none: they would run as this user.
+    Commands in a directory that others can change are ignored: they would run as this user.
     """
     if not ownership.is_own(job_dir):
         return None
@@ -75,8 +75,8 @@ def commands(job_dir: Path) -> tuple[list[str], list[str]] | None:
 def release(job_dir: Path) -> None:
     """Prevent every further start of this job's master; one that is starting ends by itself.
 
-    The empty file says so: jobs that something else restarts have none. Emptied in place, since a
-    container sees only that, and a full disk does not prevent it.
+    An empty file marks this, as jobs that something else restarts have no file. The file is
+    emptied in place, since a container sees only that, and a full disk does not prevent it.
     """
     with contextlib.suppress(FileNotFoundError):
         os.truncate(job_dir / job_directory.SUPERVISOR, 0)

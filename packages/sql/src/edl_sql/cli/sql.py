@@ -94,7 +94,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         asks = file is None and not execute and sys.stdin.isatty()
         if not asks and (file is None) == (not execute):
             raise usage(
-                "name a file of statements or use -e, not both",
+                "give either a file of statements or -e",
                 where="-e",
                 remedy='For example: -e "SHOW TRAIN my_model;"',
             )

@@ -47,7 +47,7 @@ _ERROR_CLASSES = (
     ),
     _ErrorClass(
         ErrorCode.FORBIDDEN,
-        "this user lacks a privilege",
+        "this user lacks a required privilege",
         "Ask the database's administrator for it: GRANT … ON … TO …",
         frozenset({"42501", 1044, 1142, 1143, 1227}),
     ),

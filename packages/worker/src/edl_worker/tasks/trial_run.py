@@ -47,7 +47,7 @@ def run_trial(loaded: LoadedModel) -> tuple[str, ...]:
 def run_trial_at_start(loaded: LoadedModel) -> None:
     """Run a short trial before the tasks of a job: few examples, and no metrics if it trains.
 
-    What another attempt may not meet is left to the tasks.
+    Errors that another attempt may not meet are left to the tasks.
 
     Raises:
         ContractErrors: what every attempt at a task would fail with.

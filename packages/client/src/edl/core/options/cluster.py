@@ -123,8 +123,8 @@ class ClusterOptions:
     start_timeout: float = declare(
         Option(
             Duration(min_s=1.0),
-            "How long the master's pod may wait for a node and its image. A registry that does not "
-            "answer is waited for a tenth of this time, and at least 60 s.",
+            "How long the master's pod may wait for a node and its image. If the registry does not "
+            "answer, edl gives up after a tenth of this time, but not before 60 s.",
             "30m",
             default=600.0,
             default_text="10m",
@@ -209,7 +209,7 @@ class PodOptions:
     labels: KeysAndValues = declare(
         Option(
             Labels(are_of_objects=True),
-            "Labels of the job and its pods. Those of several such options add up.",
+            "Labels of the job and its pods. Repeat the option to add more.",
             "kueue.x-k8s.io/queue-name=training",
             default=(),
         )
@@ -217,7 +217,7 @@ class PodOptions:
     annotations: KeysAndValues = declare(
         Option(
             Pairs(are_of_objects=True),
-            "Annotations of the job and its pods. Those of several such options add up.",
+            "Annotations of the job and its pods. Repeat the option to add more.",
             "owner=ada",
             default=(),
         )

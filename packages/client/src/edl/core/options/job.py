@@ -52,8 +52,8 @@ class JobOptions:
     stall_timeout: float = declare(
         Option(
             Duration(),
-            "Time that every worker may be without progress before it is replaced, even if its "
-            "steps usually take much less.",
+            "Replace a worker that makes no progress for this long, even if its steps usually take "
+            "much less.",
             "1h",
             default=0.0,
             default_text="20s for short steps, up to 15m for an evaluation task",
@@ -94,8 +94,8 @@ class JobOptions:
     metrics_auth: str = declare(
         Option(
             Choice(("token", "none")),
-            "What a scraper of the metrics needs: the token in the job's directory; or none, where "
-            "network policies say who may ask.",
+            "Authentication of a metrics scraper: the token in the job's directory; or none, where "
+            "network policies say who may scrape.",
             "none",
             default_text="none on Kubernetes, else token",
             protects_user=True,

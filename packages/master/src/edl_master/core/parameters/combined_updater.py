@@ -25,7 +25,7 @@ class CombinedUpdater:
         """Make the updaters.
 
         Args:
-            optimizer: has ``others``; what none of them has is updated by itself.
+            optimizer: has ``others``, and updates all variables that none of these has.
             layout: has no tables.
             executor: runs slices of large arenas at the same time.
         """

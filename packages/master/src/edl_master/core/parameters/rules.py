@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edl_master.core.parameters.update_rules import Factors, Memory, Slot, StatelessRule
+from edl_master.core.parameters.update_rules import Factors, Memory, Slot, SlotRule
 
 
 @dataclass(frozen=True, slots=True)
-class SGD(StatelessRule):
+class SGD(SlotRule):
     """Gradient descent.
 
     ``w -= lr g``; with momentum ``m = momentum m - lr g; w += m``; with nesterov
@@ -39,7 +39,7 @@ class SGD(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adam(StatelessRule):
+class Adam(SlotRule):
     """Adam, and AMSGrad.
 
     ``m += (g - m)(1 - beta_1); v += (g² - v)(1 - beta_2)``, then
@@ -73,7 +73,7 @@ class Adam(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adagrad(StatelessRule):
+class Adagrad(SlotRule):
     """``a += g²; w -= lr g / sqrt(a + epsilon)``; ``a`` begins at its initial value."""
 
     initial_accumulator_value: float = 0.1
@@ -88,7 +88,7 @@ class Adagrad(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adadelta(StatelessRule):
+class Adadelta(SlotRule):
     """Adadelta.
 
     ``a = rho a + (1 - rho) g²``; ``s = -g sqrt(d + epsilon) / sqrt(a + epsilon)`` with the
@@ -108,7 +108,7 @@ class Adadelta(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class RMSprop(StatelessRule):
+class RMSprop(SlotRule):
     """``v = rho v + (1 - rho) g²; s = lr g / sqrt(v + epsilon); w -= s``.
 
     With centered, ``c = rho c + (1 - rho) g`` and ``v - c²`` takes the place of ``v`` under the
@@ -142,7 +142,7 @@ class RMSprop(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Adamax(StatelessRule):
+class Adamax(SlotRule):
     """Adam with the infinity norm.
 
     ``m += (g - m)(1 - beta_1); u = max(beta_2 u, |g|)``, then
@@ -202,7 +202,7 @@ class Nadam:
 
 
 @dataclass(frozen=True, slots=True)
-class Ftrl(StatelessRule):
+class Ftrl(SlotRule):
     """Follow the regularized leader.
 
     With ``p = -learning_rate_power``:
@@ -235,7 +235,7 @@ class Ftrl(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class Lion(StatelessRule):
+class Lion(SlotRule):
     """``w -= lr sign(beta_1 m + (1 - beta_1) g); m = beta_2 m + (1 - beta_2) g``."""
 
     beta_1: float = 0.9
@@ -252,7 +252,7 @@ class Lion(StatelessRule):
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleFreeAdamW(StatelessRule):
+class ScheduleFreeAdamW(SlotRule):
     """Schedule-free AdamW.
 
     ``z`` is where the gradient steps are made, ``x`` the average of all ``z``, and ``w`` lies

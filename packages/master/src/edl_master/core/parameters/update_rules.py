@@ -4,8 +4,8 @@ Such a package has an entry point of the group ``edl.optimizers`` that is named 
 and leads to the rule: a frozen dataclass with a field for each option of the Keras class, apart
 from those that all optimizers have. See docs/extending.md.
 
-A rule does not handle clipping, weight decay and averages of values: it gets a gradient
-that is clipped and values that have decayed.
+Gradients are clipped and values decayed before a rule is called; averages of values are kept
+without it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KernelRule(Protocol):
         ...
 
 
-class StatelessRule:
+class SlotRule:
     """Base of the rules that remember nothing but their slots."""
 
     __slots__ = ()
@@ -103,7 +103,7 @@ class StatelessRule:
         return {}
 
 
-class ElementwiseRule(StatelessRule, ABC):
+class ElementwiseRule(SlotRule, ABC):
     """A rule that updates each element by itself.
 
     It gets any part of the values at a time, also rows of embedding tables, on several threads.

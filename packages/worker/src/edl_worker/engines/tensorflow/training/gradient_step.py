@@ -25,8 +25,8 @@ _READ_OPERATIONS = frozenset(
 class GradientStep:
     """A model whose variables are always those of one parameter version.
 
-    A step leaves no trace in the variables that are sent: what it does to moving statistics is
-    taken out as a difference and undone, so that a step that is repeated gives the same.
+    A step restores the variables that are sent: it returns the change of moving statistics as a
+    difference and undoes it, so that a repeated step gives the same.
     """
 
     def __init__(
