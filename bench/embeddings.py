@@ -34,7 +34,7 @@ from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.core.step_engine import RowRequest
 from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
-from edl_worker.training.row_buffer import RowReceiveBuffer, requested
+from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
 DIMS = (16, 64)
@@ -127,16 +127,16 @@ class Client:
         self._inbox.on_received(wanted)
 
     def _asking(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
-        rows, ids = requested(wanted)
+        rows, ids = describe_request(wanted)
         tables = encode_table_rows(rows)
         header = parameters_pb2.PullHeader(**self._who, rows=tables, have_version=self._version)
         memory = self._inbox.open(wanted)
         return lambda: self._stub.pull(header, bytearray, 60, ids, memory)
 
     def _begin(self, wanted: RowRequest, merged: Any, following: RowRequest | None) -> None:
-        rows, ids = requested(wanted)
+        rows, ids = describe_request(wanted)
         tables = encode_table_rows(rows)
-        next_rows, next_ids = requested(following)
+        next_rows, next_ids = describe_request(following)
         next_tables = encode_table_rows(next_rows)
         header = parameters_pb2.PushHeader(
             **self._who,
