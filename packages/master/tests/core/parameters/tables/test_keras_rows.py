@@ -1,4 +1,4 @@
-"""On the rows that a step touches, every optimizer does to a table what Keras does."""
+"""On the rows that a step touches, an elementwise optimizer does to a table what Keras does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edl_master.core.identifiers import Token
+from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import parse_optimizer
 
@@ -22,6 +23,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "global_clipnorm": {"global_clipnorm": 0.9},
     "clipvalue": {"clipvalue": 0.4},
 }
+ELEMENTWISE, WHOLE_VARIABLE = [], []
+for name, build in OPTIMIZERS.items():
+    whole = parse_optimizer(opt.serialize(build())).needs_whole_variables
+    (WHOLE_VARIABLE if whole else ELEMENTWISE).append(name)
+ELEMENTWISE_KINDS = [
+    kind
+    for kind in KINDS
+    if not parse_optimizer({"class_name": kind, "config": {}}).needs_whole_variables
+]
 
 
 def train_both(optimizer: Any, steps: int) -> None:
@@ -43,12 +53,19 @@ def train_both(optimizer: Any, steps: int) -> None:
     np.testing.assert_allclose(rows_of(plane, IDS), variables[1].numpy(), **tolerance)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ELEMENTWISE)
 def test_rows_equal_keras(name: str) -> None:
     train_both(OPTIMIZERS[name](), 60)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", WHOLE_VARIABLE)
+def test_an_optimizer_that_needs_whole_variables_is_refused(name: str) -> None:
+    parsed = parse_optimizer(opt.serialize(OPTIMIZERS[name]()))
+    with pytest.raises(OptimizerUnsupported, match="needs whole variables, with embedding tables"):
+        small_plane(Async(), parsed, state=0, tables=(DRAWN,))
+
+
+@pytest.mark.parametrize("kind", ELEMENTWISE_KINDS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_equal_keras(kind: str, option: str) -> None:
     train_both(getattr(opt, kind)(learning_rate=0.01, **OPTIONS[option]), 30)
