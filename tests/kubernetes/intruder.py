@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.identity.credentials import Credentials, Material
+from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
@@ -87,7 +87,7 @@ def outcome(call: Callable[[], object]) -> str:
 
 def main() -> None:
     path = Path(objects.IDENTITY_DIRECTORY, objects.IDENTITY_FILE)
-    own = Material(path)
+    own = Credentials(path)
     seen: dict[str, object] = {"files": [each.name for each in path.parent.glob("*.pem")]}
     for address, host in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
         for port in PORTS:
@@ -98,7 +98,7 @@ def main() -> None:
                 "worker 1": gets_in(address, port, host, own.client_context, WELCOME_S),
             }
     master = f"{sys.argv[1]}:{objects.MASTER_PORT}"
-    with channels.connect(master, Credentials(path).to(Role.MASTER)) as channel:
+    with channels.connect(master, own.to(Role.MASTER)) as channel:
         tasks = task_pb2_grpc.TasksStub(channel)
         job = job_pb2_grpc.JobStub(channel)
         for number in (0, 1):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials, Peer
-from edl_proto.identity.names import Identity, Role
+from edl_proto.identity.names import Role
 from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, parameters, raw_calls
 from edl_proto.transport import listener as direct_listener
@@ -41,24 +40,13 @@ class Parameters:
 
 
 class Tasks(task_pb2_grpc.TasksServicer):
-    caller = b""
-
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
-        (self.caller,) = context.auth_context()["x509_pem_cert"]
         return task_pb2.LeaseReply(log_index=1)
 
 
 class Job(job_pb2_grpc.JobServicer):
-    def __init__(self) -> None:
-        self.more = threading.Event()
-
     def Stop(self, request: Any, context: Any) -> job_pb2.StopReply:
         return job_pb2.StopReply()
-
-    def WatchEvents(self, request: Any, context: Any) -> Iterator[job_pb2.Event]:
-        yield job_pb2.Event(number=1)
-        self.more.wait(WAIT_S)
-        yield job_pb2.Event(number=2)
 
 
 class Master:
@@ -86,7 +74,6 @@ class Master:
         self.server.start()
 
     def close(self) -> None:
-        self.job.more.set()  # of a test that has failed: the end of a server waits for its calls
         self.listener.close()
         self.server.stop(None).wait()
 
@@ -236,7 +223,7 @@ def test_a_false_master_learns_nothing(tmp_path: Path, role: Role) -> None:
 
 def test_what_travels_is_encrypted_with_the_newest_tls(master: Master) -> None:
     peer = master.seen_by(Role.WORKER, 0)
-    context = peer.credentials.current().client_context
+    context = peer.credentials.client_context
     with (
         socket.create_connection(("127.0.0.1", master.listener.port), WAIT_S) as plain,
         context.wrap_socket(plain, server_hostname=peer.host) as secured,
@@ -245,42 +232,6 @@ def test_what_travels_is_encrypted_with_the_newest_tls(master: Master) -> None:
     context.maximum_version = context.minimum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(OSError):  # noqa: PT011  (of whatever kind)
         connect_tcp("127.0.0.1", master.listener.port, WAIT_S, peer)
-
-
-def certificate_at(port: int, peer: Peer) -> bytes:
-    """What is shown to a new connection."""
-    context = peer.credentials.current().client_context
-    context.set_alpn_protocols(["h2"])
-    with (
-        socket.create_connection(("127.0.0.1", port), WAIT_S) as plain,
-        context.wrap_socket(plain, server_hostname=peer.host) as secured,
-    ):
-        return ssl.DER_cert_to_PEM_cert(secured.getpeercert(True) or b"").encode()
-
-
-def test_certificates_are_signed_again_under_way(master: Master) -> None:
-    peer, client = master.seen_by(Role.WORKER, 0), master.seen_by(Role.CLIENT)
-    ports = int(master.address.rpartition(":")[2]), master.listener.port
-    with (
-        channels.connect(master.address, peer) as channel,
-        channels.connect(master.address, client) as watching,
-    ):
-        events = job_pb2_grpc.JobStub(watching).WatchEvents(job_pb2.WatchEventsRequest())
-        assert next(events).number == 1
-        tasks = task_pb2_grpc.TasksStub(channel)
-        request = task_pb2.LeaseRequest()
-        callers = set()
-        for _ in range(3):
-            assert tasks.Lease(request, timeout=WAIT_S).log_index == 1
-            assert master.tasks.caller == peer.credentials.current().certificate
-            callers.add(master.tasks.caller)
-            master.identities._sign([Identity("w", *whose) for whose in ALL])
-            newest = Credentials(master.identities.file(Role.MASTER)).current().certificate
-            assert [certificate_at(port, peer) for port in ports] == [newest, newest]
-            assert pull(master, peer, 0) == 3
-        assert len(callers) == 3
-        master.job.more.set()
-        assert next(events).number == 2, "a call that was under way all the time"
 
 
 def test_a_caller_that_says_nothing_does_not_stay(

@@ -49,7 +49,7 @@ class AccessControl:
         Raises:
             OSError: the caller has left.
         """
-        context = self._credentials.current().server_context
+        context = self._credentials.server_context
         return context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
     def identify(self, connection: ssl.SSLSocket, timeout_s: float) -> Identity:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import grpc
+from grpc.experimental import ChannelOptions
 
 from edl_proto.file_limit import share
 from edl_proto.identity.access_control import AccessControl
-from edl_proto.identity.credentials import Peer
-from edl_proto.transport.secured_channel import SecuredChannel
+from edl_proto.identity.credentials import Peer, channel_credentials
 
 _MEGABYTE = 1 << 20
 _MAX_CONNECTIONS = 8192
@@ -62,7 +62,13 @@ def connect(address: str, peer: Peer | None = None) -> grpc.Channel:
     """
     if peer is None:
         return grpc.insecure_channel(address, options=CLIENT_OPTIONS)
-    return SecuredChannel(address, peer, CLIENT_OPTIONS)
+    options = (
+        *CLIENT_OPTIONS,
+        ("grpc.ssl_target_name_override", peer.host),
+        # With TLS, gRPC's other kind of stream hangs when Ctrl-C interrupts it.
+        (ChannelOptions.SingleThreadedUnaryStream, 1),
+    )
+    return grpc.secure_channel(address, channel_credentials(peer.credentials), options)
 
 
 def add_port(server: grpc.Server, address: str, access_control: AccessControl | None = None) -> int:

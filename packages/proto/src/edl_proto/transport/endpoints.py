@@ -164,7 +164,7 @@ def connect_tcp(host: str, port: int, timeout_s: float, peer: Peer | None = None
         prepare(connection)
         if peer is None:
             return connection
-        context = peer.credentials.current().client_context
+        context = peer.credentials.client_context
         return context.wrap_socket(connection, server_hostname=peer.host)
     except BaseException:
         connection.close()
