@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from edl.core.options import OPTIONS, Option, Verb, options_of
-from edl.core.options.kinds import Flag
+from edl.core.options.value_types import Flag
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES = ROOT / "packages" / "client" / "src" / "edl" / "core" / "options" / "python_types.py"
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.kinds import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WorkerRange
 
 PathOrUri = str | PurePath
 '''

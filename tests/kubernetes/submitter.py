@@ -22,7 +22,7 @@ from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
 from edl.__main__ import run
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
 from edl_kubernetes.session import ClusterSession
 from edl_runtime.kubernetes import objects

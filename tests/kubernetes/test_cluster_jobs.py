@@ -10,7 +10,7 @@ import pytest
 from submitter import Submitter, eventually
 
 from edl.core.job_status import JobState
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc

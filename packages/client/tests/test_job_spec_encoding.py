@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl.core.options import OPTIONS, Given, Option, Verb
-from edl.core.options.kinds import Flag
+from edl.core.options.value_types import Flag
 from edl.core.submission import build
 from edl.job_spec import encode_spec
 from edl_proto.job_spec import check_complete

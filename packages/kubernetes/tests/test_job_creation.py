@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_cluster_api import Api, Happens, away, fails
 
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes import job_creation, outages, owned_objects
 from edl_kubernetes.job_creation import JobCreation
 from edl_kubernetes.session import ClusterConnection, ClusterSession

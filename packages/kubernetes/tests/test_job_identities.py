@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.core import identities
 from edl_kubernetes.job_identities import ClientIdentity, JobIdentities, NewIdentities
 from edl_kubernetes.job_objects import JobObjects

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.session import ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import credential_programs

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl.ports.job_backend import Say, silent
 from edl_kubernetes import start, start_progress
 from edl_kubernetes.cluster_job import ClusterJob

@@ -17,7 +17,7 @@ import recordio.example
 from edl.__main__ import run
 from edl.core.job_result import JobResult
 from edl.core.model_file import learns_label
-from edl_convert.columns import Cell
+from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError
 from edl_sql.language.selection import Selection, select
 from edl_sql.language.statements import Train, parse_statements

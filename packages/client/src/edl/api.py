@@ -15,8 +15,8 @@ from edl.app import job_catalog, job_submitter, track_in_background, tracker_of
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
-from edl.core.options.kinds import Flag
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
+from edl.core.options.value_types import Flag
 from edl.ports.job_backend import JobBackend
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay

@@ -10,7 +10,7 @@ from typing import Any
 
 from edl.codec import JOB_TYPES
 from edl.core.options import options_of
-from edl.core.options.kinds import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WorkerRange
 from edl.core.submission import HOST, Submission
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory

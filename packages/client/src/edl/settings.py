@@ -16,7 +16,7 @@ from typing import Any
 
 from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl.core.platforms import KUBERNETES
 from edl.core.problem import usage
 

@@ -21,7 +21,7 @@ from edl.adapters.local.containers import local_containers
 from edl.adapters.local.processes import local_processes
 from edl.core.job_status import JobState
 from edl.core.options import BY_NAME, Given, Verb
-from edl.core.options.kinds import Choice
+from edl.core.options.value_types import Choice
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl.ports.job_backend import JobBackend

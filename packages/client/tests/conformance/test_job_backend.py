@@ -24,7 +24,7 @@ from edl.adapters.local.processes import local_processes
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobState
 from edl.core.options import Verb
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl.ports.job_backend import JobBackend
 from edl_proto.errors import EdlError, ErrorCode

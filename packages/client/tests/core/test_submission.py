@@ -8,7 +8,7 @@ import pytest
 
 from edl.core.image_build import service_of
 from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
-from edl.core.options.kinds import Flag, StepRange, Steps, WorkerRange
+from edl.core.options.value_types import Flag, StepRange, Steps, WorkerRange
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 

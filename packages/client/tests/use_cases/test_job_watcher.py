@@ -13,7 +13,7 @@ from edl.adapters.job_service_client import CALL_S
 from edl.core.job_log import LogChoice
 from edl.core.job_status import JobEvent, JobState, JobStatus
 from edl.core.options import Verb
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.ports.job_backend import JobBackend, MasterUnreachable
 from edl.use_cases import job_watcher
 from edl.use_cases.job_watcher import JobWatcher

@@ -16,7 +16,7 @@ import numpy as np
 import recordio.example
 from edl.plugins.data import IMAGE_SUFFIXES
 from edl.plugins.errors import usage
-from edl_convert.columns import number_classes
+from edl_convert.column_types import number_classes
 from edl_convert.formats import OTHER_IMAGE_SUFFIXES, ImageForm
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edl.plugins import PlugIns
 from edl.plugins.errors import usage
-from edl_convert.detection import open_source
+from edl_convert.file_formats import open_source
 from edl_convert.formats import SourceFormat
 from edl_convert.source import ConversionOptions, ExampleSource
 from edl_runtime.public_settings import without_passwords

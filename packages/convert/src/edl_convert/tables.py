@@ -13,7 +13,7 @@ from typing import Any
 import recordio.example
 from edl.plugins.data import DELIMITERS, data_files, scheme
 from edl.plugins.texts import plural
-from edl_convert.columns import Cell, choose, column_kind, number_classes, read_cell
+from edl_convert.column_types import Cell, choose, column_kind, number_classes, read_cell
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions
 from edl_convert.source_files import open_bytes, open_text

@@ -13,7 +13,7 @@ from edl.plugins.backends import encode_spec, submission_time
 from edl.plugins.errors import Problem, error_of, usage
 from edl.plugins.job_status import to_json
 from edl.plugins.options import BY_NAME, ClusterChoice, Verb
-from edl.plugins.submissions import Submission, cluster_kinds, scheme
+from edl.plugins.submissions import Submission, kubernetes_value_types, scheme
 from edl_kubernetes.cluster_job import describe
 from edl_kubernetes.core import manifest, pods, templates
 from edl_kubernetes.core.pods import PodTemplates
@@ -276,7 +276,7 @@ def check_locations(job: Submission) -> None:
             remedy="Add --tensorboard-dir with a folder of a volume: --volumes claim/NAME:/data"
             f" --tensorboard-dir /data/{job.name}.",
         )
-    folders = [cluster_kinds.pod_volume(text).path for text in job.volumes]
+    folders = [kubernetes_value_types.pod_volume(text).path for text in job.volumes]
     for option in (
         *("data", "validation_data", "output", "trained_model", "init_from"),
         *("checkpoint_dir", "tensorboard_dir", "data_cache"),
@@ -312,13 +312,13 @@ def _references(job: Submission) -> list[tuple[str, str, str]]:
     found = [("service_account", "serviceaccount", pods.master_account(job))]
     if job.worker_service_account:
         found.append(("worker_service_account", "serviceaccount", job.worker_service_account))
-    if job.state_volume and (claim := cluster_kinds.state_volume(job.state_volume).claim):
+    if job.state_volume and (claim := kubernetes_value_types.state_volume(job.state_volume).claim):
         found.append(("state_volume", "persistentvolumeclaim", claim))
     found += [("image_pull_secrets", "secret", name) for name in job.image_pull_secrets]
     kinds = {"claim": "persistentvolumeclaim", "secret": "secret", "configmap": "configmap"}
-    for volume in map(cluster_kinds.pod_volume, job.volumes):
+    for volume in map(kubernetes_value_types.pod_volume, job.volumes):
         found.append(("volumes", kinds[volume.kind], volume.source))
-    for kind, name in map(cluster_kinds.variable_source, job.env_from):
+    for kind, name in map(kubernetes_value_types.variable_source, job.env_from):
         found.append(("env_from", kinds[kind], name))
     if job.priority_class:
         found.append(("priority_class", "priorityclass", job.priority_class))

@@ -14,7 +14,7 @@ from edl.plugins.data import storage
 from edl.plugins.errors import Problem
 from edl.plugins.jobs import candidates, definitions, parameters_of, trained_models
 from edl.plugins.texts import did_you_mean
-from edl_convert.columns import Cell
+from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model.trained_model import MODEL_ZOO
 from edl_sql import keras_metrics

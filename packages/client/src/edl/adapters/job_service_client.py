@@ -10,7 +10,7 @@ import grpc
 
 from edl import codec
 from edl.core.job_status import JobEvent
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.core.timeline import TimelineSpan
 from edl.ports.job_backend import MasterUnreachable
 from edl_proto.errors import EdlError

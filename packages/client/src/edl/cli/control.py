@@ -24,7 +24,7 @@ from edl.cli.output import (
 from edl.core.exit_numbers import DECLINED
 from edl.core.job_result import of_status
 from edl.core.job_status import JobState, JobStatus
-from edl.core.options.kinds import Workers
+from edl.core.options.value_types import Workers
 from edl.core.problem import usage
 from edl.core.quantities import parse_duration
 from edl.ports.job_backend import JobBackend

@@ -8,8 +8,8 @@ from typing import Any
 from edl.cli.commands import Decorator, option
 from edl.cli.completion import one_of
 from edl.core.options import Given, Option
-from edl.core.options.cluster_kinds import Pairs
-from edl.core.options.kinds import Choice, Flag, Names, Params, Texts
+from edl.core.options.kubernetes_value_types import Pairs
+from edl.core.options.value_types import Choice, Flag, Names, Params, Texts
 
 _ADD_UP = Pairs | Params | Names
 """Kinds whose values are separated by commas."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from edl.core import locations, names
 from edl.core.locations import absolute, scheme
 from edl.core.options import Given, Option, Verb, conflicts, defaults, options_of, read
-from edl.core.options.cluster import ClusterOptions, PodOptions
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
 from edl.core.options.job import JobOptions
+from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.model import ModelOptions
 from edl.core.options.prediction import PredictionOptions
 from edl.core.options.training import TrainingOptions

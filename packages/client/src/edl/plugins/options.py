@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edl.cli.option_parameters import find_given, takes
 from edl.core.options import BY_NAME, RUNNING, Given, Verb, read_value
-from edl.core.options.cluster import ClusterChoice
+from edl.core.options.kubernetes import ClusterChoice
 from edl.core.options.option import Option
 from edl.settings import cluster_choice
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from edl.core import names
 from edl.core.locations import scheme
-from edl.core.options import cluster_kinds
-from edl.core.options.kinds import WorkerRange
+from edl.core.options import kubernetes_value_types
+from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
 
-__all__ = ["Submission", "WorkerRange", "cluster_kinds", "names", "scheme"]
+__all__ = ["Submission", "WorkerRange", "kubernetes_value_types", "names", "scheme"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from edl.core.job_log import JobLogLine, LogChoice
 from edl.core.job_status import JobEvent, JobStatus
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
 from edl.core.timeline import TimelineSpan
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.core.quantities import duration
 from edl.ports.job_backend import JobBackend, MasterUnreachable, StatusReport
 from edl_proto.errors import EdlError, ErrorCode

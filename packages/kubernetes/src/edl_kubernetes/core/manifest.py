@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from edl.plugins.submissions import Submission, cluster_kinds
+from edl.plugins.submissions import Submission, kubernetes_value_types
 from edl_kubernetes.core import identities
 from edl_kubernetes.core.identities import IdentitySecret
 from edl_kubernetes.core.pods import PodTemplates, master_pod, metadata
@@ -53,7 +53,7 @@ def owned_objects(
     """
     described = metadata(job, objects.MASTER)
     made = [*secret_and_service(job.name, namespace, described, spec_json, page)]
-    if job.state_volume and cluster_kinds.state_volume(job.state_volume).size:
+    if job.state_volume and kubernetes_value_types.state_volume(job.state_volume).size:
         made.append(_claim(job, namespace))
     if job.ingress:
         made.append(_ingress(job, namespace))
@@ -126,7 +126,7 @@ def manifest(
 
 
 def _claim(job: Submission, namespace: str) -> JsonObject:
-    wanted = cluster_kinds.state_volume(job.state_volume)
+    wanted = kubernetes_value_types.state_volume(job.state_volume)
     claim = _object("v1", "PersistentVolumeClaim", job, namespace)
     claim["spec"] = {
         "accessModes": ["ReadWriteOnce"],

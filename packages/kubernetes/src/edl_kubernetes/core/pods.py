@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edl.plugins.submissions import Submission, cluster_kinds
+from edl.plugins.submissions import Submission, kubernetes_value_types
 from edl_kubernetes.core import templates
 from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.kubernetes import objects
@@ -97,10 +97,10 @@ def server_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
     return _whole(_merged(pod, user_templates.common))
 
 
-def worker_priorities(job: Submission) -> tuple[cluster_kinds.PriorityClass, ...]:
+def worker_priorities(job: Submission) -> tuple[kubernetes_value_types.PriorityClass, ...]:
     """The priority classes of workers; empty if pods have the cluster's default."""
     text = job.worker_priority_class
-    return cluster_kinds.priorities(text) if text else ()
+    return kubernetes_value_types.priorities(text) if text else ()
 
 
 def master_account(job: Submission) -> str:
@@ -112,7 +112,7 @@ def state_claim(job: Submission) -> str:
     """The claim that keeps the state of a job; empty if nothing does."""
     if not job.state_volume:
         return ""
-    wanted = cluster_kinds.state_volume(job.state_volume)
+    wanted = kubernetes_value_types.state_volume(job.state_volume)
     return wanted.claim or objects.object_name(job.name)
 
 
@@ -145,7 +145,7 @@ def _pod(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> Js
         {**own, "readOnly": True},
     ]
     volumes: list[JsonObject] = [{"name": "edl-tmp", "emptyDir": {}}]
-    for number, volume in enumerate(map(cluster_kinds.pod_volume, job.volumes)):
+    for number, volume in enumerate(map(kubernetes_value_types.pod_volume, job.volumes)):
         kind, key = _SOURCES[volume.kind]
         volumes.append({"name": f"volume-{number}", kind: {key: volume.source}})
         mount: JsonObject = {"name": f"volume-{number}", "mountPath": volume.path}
@@ -203,7 +203,7 @@ def _variables(job: Submission) -> list[JsonObject]:
         _from_pod(objects.POD_NAME, "metadata.name"),
         _from_pod(objects.POD_IP, "status.podIP"),
     ]
-    users = [{"name": n, "value": v} for n, v in map(cluster_kinds.variable, job.env)]
+    users = [{"name": n, "value": v} for n, v in map(kubernetes_value_types.variable, job.env)]
     named = {item["name"] for item in users}
     return [item for item in own if item["name"] not in named] + users
 
@@ -226,7 +226,7 @@ def _with_threads(pod: JsonObject) -> JsonObject:
 
 
 def _variable_source(text: str) -> JsonObject:
-    kind, name = cluster_kinds.variable_source(text)
+    kind, name = kubernetes_value_types.variable_source(text)
     return {"secretRef" if kind == "secret" else "configMapRef": {"name": name}}
 
 
@@ -248,7 +248,7 @@ def _tolerations(job: Submission) -> list[JsonObject]:
         }
         for taint in ("not-ready", "unreachable")
     ]
-    return lost + [dict(cluster_kinds.toleration(text)) for text in job.tolerations]
+    return lost + [dict(kubernetes_value_types.toleration(text)) for text in job.tolerations]
 
 
 def _merged(pod: JsonObject, template: JsonObject) -> JsonObject:

@@ -22,8 +22,8 @@ from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.app.state import MasterState
-from edl_master.config.installed_rules import find_installed_rule
 from edl_master.config.job_config import Config
+from edl_master.config.optimizer_plugins import find_installed_rule
 from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
 from edl_master.control.executors import run_in_background
 from edl_master.control.job_controller import JobController

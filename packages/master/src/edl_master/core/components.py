@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from edl_master.core.autoscaling import WorkerCountPolicy
 from edl_master.core.effects import Effect
 from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
@@ -17,7 +18,6 @@ from edl_master.core.save_schedule import CheckpointSchedule, SnapshotSchedule
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_detector import StallDetector
 from edl_master.core.tasks import TaskPartition
-from edl_master.core.worker_count import WorkerCountPolicy
 from edl_master.core.worker_pool import WorkerPool
 from edl_master.core.workflow import Workflow, build_workflow
 

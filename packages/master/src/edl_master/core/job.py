@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from edl_master.core.autoscaling import describe_range
 from edl_master.core.components import build_components
 from edl_master.core.dispatch import Dispatcher
 from edl_master.core.effects import (
@@ -68,7 +69,6 @@ from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
 from edl_master.core.worker import Worker
-from edl_master.core.worker_count import describe_range
 
 EVENTS_REMEMBERED = 64
 """How many events an InvariantViolation lists: the last moments, on a few screens."""

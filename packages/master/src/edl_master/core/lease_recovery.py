@@ -75,7 +75,7 @@ class LeaseRecovery:
         for place, lease in enumerate(self._ledger.leases.of(worker.id)):
             self.take_back(lease, redo=place == 0, now=now)
 
-    def handle_loss(self, worker: Worker, now: float) -> None:
+    def handle_missed_heartbeats(self, worker: Worker, now: float) -> None:
         """Take back the leases of an instance that has fallen silent."""
         silence = InstanceEnd(ExitKind.KILLED, "its heartbeats stopped", worker.productive, "")
         self.take_back_all(worker, silence, now)

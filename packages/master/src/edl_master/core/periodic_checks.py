@@ -24,7 +24,7 @@ class PeriodicChecks:
         self._recovery.leases_expired(now)
         overdue = components.instances.check_deadlines(now)
         for worker in overdue.lost:
-            self._recovery.handle_loss(worker, now)
+            self._recovery.handle_missed_heartbeats(worker, now)
         for worker, end in overdue.given_up:
             self._recovery.handle_end(worker, end, now)
             if not components.outcome.decided:

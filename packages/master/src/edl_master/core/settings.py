@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from edl_master.core.autoscaling import WorkerCountRules
 from edl_master.core.stall_detector import StallTimeouts
-from edl_master.core.worker_count import WorkerCountRules
 
 
 class JobType(StrEnum):

@@ -16,7 +16,7 @@ from edl_master import codec
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.adapters.checkpoint_files import PLANE, Checkpoint
 from edl_master.adapters.checkpoints import part_path, write_part
-from edl_master.config.installed_rules import find_installed_rule
+from edl_master.config.optimizer_plugins import find_installed_rule
 from edl_master.control.executors import SerialExecutor
 from edl_master.core.parameters import quantization
 from edl_master.core.parameters.arithmetic import kernel

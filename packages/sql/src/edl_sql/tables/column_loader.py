@@ -9,7 +9,7 @@ from decimal import InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from edl_convert.columns import Cell
+from edl_convert.column_types import Cell
 from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database, explain

@@ -14,7 +14,7 @@ import recordio
 import recordio.example
 from edl.plugins.data import data_files
 from edl.plugins.texts import did_you_mean
-from edl_convert.columns import Cell, cell_kind, read_cell
+from edl_convert.column_types import Cell, cell_kind, read_cell
 from edl_convert.source_files import open_text
 from edl_convert.tables import cannot_open, parquet_file, unreadable
 

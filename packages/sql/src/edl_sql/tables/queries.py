@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edl.plugins.errors import usage
-from edl_convert.columns import Chosen, choose, number_classes
+from edl_convert.column_types import Chosen, choose, number_classes
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions
 from edl_convert.tables import unreadable

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edl.plugins.errors import Problem, usage
-from edl_convert.columns import Cell
+from edl_convert.column_types import Cell
 from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database

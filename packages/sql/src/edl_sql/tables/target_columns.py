@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edl.plugins.errors import usage
 from edl.plugins.texts import did_you_mean
-from edl_convert.columns import Cell
+from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.names import ignores_column_case
 from edl_sql.language.table_names import find_name, split

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import convert_exits, place_of
-from edl_worker.model_file.kinds import derives_from
+from edl_worker.model_file.framework_types import derives_from
 
 Role = Literal[
     "model",

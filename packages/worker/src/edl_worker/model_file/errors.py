@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.kinds import dtype_name, is_tensorflow_error, leaves
+from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

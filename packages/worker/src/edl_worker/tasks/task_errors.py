@@ -21,7 +21,7 @@ from edl_worker.model_file.errors import (
     user_frames,
     user_traceback,
 )
-from edl_worker.model_file.kinds import is_tensorflow_error, leaves
+from edl_worker.model_file.framework_types import is_tensorflow_error, leaves
 from recordio.storage.store_errors import reason_of, remedy_of
 
 _ABOUT_SHAPES = re.compile(

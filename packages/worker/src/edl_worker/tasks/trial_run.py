@@ -20,7 +20,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.step_engine import StepEngine, StepResult
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.model_file.kinds import leaves, map_leaves
+from edl_worker.model_file.framework_types import leaves, map_leaves
 from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.lookahead import Lookahead

@@ -31,7 +31,7 @@ from edl.core.job_status import (
     final_failure,
     next_steps,
 )
-from edl.core.options.kinds import WorkerRange
+from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
 from edl.ports.job_backend import (
     JobEntry,

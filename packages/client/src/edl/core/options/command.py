@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Duration, Flag
 from edl.core.options.option import TRAIN, Option, declare
+from edl.core.options.value_types import Choice, Duration, Flag
 from edl.core.trackers import TRACKERS
 
 

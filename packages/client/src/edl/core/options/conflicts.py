@@ -8,7 +8,7 @@ from typing import Any
 
 from edl.core import names
 from edl.core.options import prediction
-from edl.core.options.cluster import ClusterOptions, PodOptions
+from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
 from edl.core.platforms import KUBERNETES, PLATFORMS

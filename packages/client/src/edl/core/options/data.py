@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Integer, Text, Texts
 from edl.core.options.option import TRAIN, TRAIN_OR_PREDICT, Option, declare
+from edl.core.options.value_types import Choice, Integer, Text, Texts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Flag, Names, Text
 from edl.core.options.option import EVALUATE_OR_PREDICT, TRAIN, Option, declare
+from edl.core.options.value_types import Flag, Names, Text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Duration, Flag, Integer, Text, WorkerRange, Workers
 from edl.core.options.option import Option, declare
+from edl.core.options.value_types import Choice, Duration, Flag, Integer, Text, WorkerRange, Workers
 from edl.core.platforms import DOCKER, PLATFORMS, PROCESSES
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Params, Text
 from edl.core.options.option import (
     EVALUATE_OR_PREDICT,
     TRAIN,
@@ -12,6 +11,7 @@ from edl.core.options.option import (
     Option,
     declare,
 )
+from edl.core.options.value_types import Params, Text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from edl.core.options.kinds import Kind
+from edl.core.options.value_types import Kind
 
 
 class Verb(StrEnum):

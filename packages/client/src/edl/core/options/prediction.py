@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Names
 from edl.core.options.option import PREDICT, Option, declare
+from edl.core.options.value_types import Choice, Names
 
 FORMATS = ("recordio", "csv", "parquet", "jsonl")
 """Formats of predictions. Each is also the suffix of its files."""

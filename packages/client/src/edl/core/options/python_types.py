@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.kinds import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WorkerRange
 
 PathOrUri = str | PurePath
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edl.core.options.cluster import ClusterOptions, PodOptions
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
 from edl.core.options.image import ImageOptions
 from edl.core.options.job import JobOptions
+from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.model import ModelOptions
 from edl.core.options.option import Option, Verb, options_in
 from edl.core.options.prediction import PredictionOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Choice, Flag, Integer, StepRange, Steps, Text
 from edl.core.options.option import TRAIN, Option, declare
+from edl.core.options.value_types import Choice, Flag, Integer, StepRange, Steps, Text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
-from edl_master.core.parameters.keras_config import (
-    OptimizerUnsupported,
-    foreign_class,
-    read_fields,
-    unwrap,
-)
-from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.rules import (
+from edl_master.core.parameters.elementwise_rules import (
     SGD,
     Adadelta,
     Adagrad,
@@ -32,6 +24,14 @@ from edl_master.core.parameters.rules import (
     RMSprop,
     ScheduleFreeAdamW,
 )
+from edl_master.core.parameters.gradient_clip import ClipGlobalNorm, ClipNorm, Clipping, ClipValue
+from edl_master.core.parameters.keras_config import (
+    OptimizerUnsupported,
+    foreign_class,
+    read_fields,
+    unwrap,
+)
+from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.schedules import Schedule, parse_learning_rate
 from edl_master.core.parameters.update_rules import Rule, WholeVariableRule
 from edl_master.core.parameters.whole_variable_rules import Adafactor, Lamb, Muon

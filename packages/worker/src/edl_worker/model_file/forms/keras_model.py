@@ -13,7 +13,7 @@ from edl_worker.model_file.forms.model_definition import (
     class_definitions,
     keras_3_model,
 )
-from edl_worker.model_file.kinds import is_model_class
+from edl_worker.model_file.framework_types import is_model_class
 from edl_worker.model_file.zoo.compatibility import is_of_keras_2
 
 _MEMBER_NAMES: dict[Role, tuple[str, ...]] = {

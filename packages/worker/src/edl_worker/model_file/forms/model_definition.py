@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import place_of, type_with_article
-from edl_worker.model_file.kinds import is_model_class
+from edl_worker.model_file.framework_types import is_model_class
 from edl_worker.model_file.zoo import compatibility
 
 FormName = Literal["instance", "class", "function", "spec"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from edl.core.options.kinds import Integer, Names, Text, Texts, find_repeated
+from edl.core.options.value_types import Integer, Names, Text, Texts, find_repeated
 from edl_runtime.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edl_master.config.installed_rules import find_installed_rule
+from edl_master.config.optimizer_plugins import find_installed_rule
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 
 RULE = """

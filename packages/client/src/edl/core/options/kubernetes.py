@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.cluster_kinds import (
+from edl.core.options.kubernetes_value_types import (
     CheckedText,
     CheckedTexts,
     Labels,
@@ -20,8 +20,8 @@ from edl.core.options.cluster_kinds import (
     variable,
     variable_source,
 )
-from edl.core.options.kinds import Duration, Flag, Text
 from edl.core.options.option import TRAIN, Option, declare
+from edl.core.options.value_types import Duration, Flag, Text
 
 KeysAndValues = tuple[tuple[str, str], ...]
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from edl_master.core.worker_count import WorkerCountDecision, WorkerCountPolicy, WorkerCountRules
+from edl_master.core.autoscaling import WorkerCountDecision, WorkerCountPolicy, WorkerCountRules
 
 
 def simulate(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from edl_worker.model_file.kinds import (
+from edl_worker.model_file.framework_types import (
     derives_from,
     dtype_name,
     is_model_class,
