@@ -38,7 +38,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_folders_are_classes(edl: Call, photos: Path) -> None:
-    edl("data", "convert", "photos", "--to", "out")
+    edl("data", "convert", "photos", "--to", "out", "--no-shuffle")
     found = examples("out/*.recordio")
     assert [one["label"] for one in found] == [[0], [0], [1], [1]]
     assert [one["image"] for one in found] == [[float(s)] * 6 for s in (10, 11, 200, 201)]
@@ -46,12 +46,12 @@ def test_folders_are_classes(edl: Call, photos: Path) -> None:
 
 
 def test_pixels_as_bytes_as_files_and_in_another_size(edl: Call, photos: Path) -> None:
-    edl("data", "convert", "photos", "--to", "b.recordio", "--image-as", "bytes")
+    edl("data", "convert", "photos", "--to", "b.recordio", "--image-as", "bytes", "--no-shuffle")
     assert examples("b.recordio")[3]["image"] == [bytes([201] * 6)]
     assert json.loads(Path("b.labels.json").read_text()) == {"cat": 0, "dog": 1}
-    edl("data", "convert", "photos", "--to", "f.recordio", "--image-as", "file")
+    edl("data", "convert", "photos", "--to", "f.recordio", "--image-as", "file", "--no-shuffle")
     assert examples("f.recordio")[0]["image"] == [(photos / "cat" / "0.png").read_bytes()]
-    edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5")
+    edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5", "--no-shuffle")
     assert examples("s.recordio")[0]["image"] == [10.0] * 20
 
 
@@ -61,15 +61,15 @@ def test_images_of_16_bits_keep_them(edl: Call, photos: Path) -> None:
     done = edl("data", "convert", "photos", "--to", "before")
     for number, file in enumerate(sorted(photos.glob("*/*.png"))):
         if number == 3:
-            done = edl("data", "convert", "photos", "--to", "mixed", code=3)
+            done = edl("data", "convert", "photos", "--to", "mixed", "--no-shuffle", code=3)
             assert "the pixels have 8 bits, earlier ones 16" in done.err
             assert str(file) in done.err or file.name in done.err
         PIL.Image.fromarray(np.full((2, 3), 256 * 100 + number, np.uint16)).save(file)
-    edl("data", "convert", "photos", "--to", "f.recordio")
+    edl("data", "convert", "photos", "--to", "f.recordio", "--no-shuffle")
     assert [one["image"][0] for one in examples("f.recordio")] == [25600.0 + n for n in range(4)]
-    edl("data", "convert", "photos", "--to", "b.recordio", "--image-as", "bytes")
+    edl("data", "convert", "photos", "--to", "b.recordio", "--image-as", "bytes", "--no-shuffle")
     assert examples("b.recordio")[1]["image"] == [np.full(6, 25601, "<u2").tobytes()]
-    edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5")
+    edl("data", "convert", "photos", "--to", "s.recordio", "--size", "4x5", "--no-shuffle")
     assert examples("s.recordio")[2]["image"] == [25602.0] * 20
 
 

@@ -100,7 +100,18 @@ password_file_option = option(
     help="Fraction for OUT/train; the rest goes to OUT/test.",
 )
 @option(
-    "--seed", type=int, default=0, show_default=True, metavar="N", help="Random seed of the split."
+    "--shuffle/--no-shuffle",
+    default=None,
+    help="Write the records in a random order. [default: only images of folders, which are sorted "
+    "by class otherwise; rows keep their order, as a line of predictions belongs to a row]",
+)
+@option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Random seed of the split and of the order: the same seed makes the same files.",
 )
 @output_option
 @quiet_option
@@ -119,6 +130,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     records_per_file: int,
     compressor: Compression,
     split: float | None,
+    shuffle: bool | None,
     seed: int,
     output_format: Format | None,
     quiet: bool,
@@ -136,7 +148,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
         from edl_convert.source import ConversionOptions
         from edl_convert.writer import FileLayout, check_layout, write
 
-        layout = FileLayout(records_per_file, compressor, split, seed)
+        layout = FileLayout(records_per_file, compressor, split, seed, shuffle)
         place = check_layout(to, layout)
         origin = Origin(tuple(sources or ()), form, database, query, password_file)
         if len(delimiter) > 1 and delimiter != "\\t":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import random
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,6 +74,9 @@ class ImageFolderSource:
                 where="--size",
                 remedy="Leave one of them out.",
             )
+
+    def shuffle(self, seed: int) -> None:
+        random.Random(seed).shuffle(self._files)
 
     def records(self) -> Iterator[bytes]:
         first: tuple[int, ...] | None = None

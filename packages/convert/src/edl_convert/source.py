@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from edl_convert.formats import ImageForm
 from edl_convert.schema import ColumnType
@@ -56,3 +56,11 @@ class ExampleSource(Protocol):
 
     def records(self) -> Iterator[bytes]:
         """Yield all records in order, ready to be written."""
+
+
+@runtime_checkable
+class Unordered(Protocol):
+    """A source whose records have no order of their own, and which reads them in any order."""
+
+    def shuffle(self, seed: int) -> None:
+        """Let ``records`` yield the records in a random order that the seed decides."""

@@ -20,7 +20,8 @@ from edl_convert.drafts import draft
 from edl_convert.features import FeatureSummary, summarize, with_values
 from edl_convert.formats import Compression
 from edl_convert.schema_statistics import RecordStatistics
-from edl_convert.source import ExampleSource
+from edl_convert.shuffle import shuffle
+from edl_convert.source import ExampleSource, Unordered
 from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
@@ -37,13 +38,17 @@ class FileLayout:
         records_per_file: 0 for one file.
         split: part of the records that goes to ``train``, the rest to ``test``; None for no
             split. Each record is drawn by itself, so the parts are near this, not exact.
-        seed: of that draw.
+        seed: of that draw, and of the order.
+        shuffle: whether the records are written in a random order; None: only those of folders
+            of images, which have no order of their own. Any other source keeps its order by
+            default, since a line of predictions belongs to a row.
     """
 
     records_per_file: int = 0
     compression: Compression = Compression.SNAPPY
     split: float | None = None
     seed: int = 0
+    shuffle: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,7 @@ def _fill(
             for part in parts
         }
         total = 0
-        for record in _readable(source):
+        for record in _ordered(source, layout, place):
             part = parts[0]
             if layout.split is not None and draw.random() >= layout.split:
                 part = parts[1]
@@ -242,6 +247,16 @@ class _Shards:
         self._writer = recordio.Writer(str(file), compressor=self._compression.value)
         self.files.append(file)
         return self._writer
+
+
+def _ordered(source: ExampleSource, layout: FileLayout, scratch: Path) -> Iterator[bytes]:
+    """Return the records in the order of the layout."""
+    if isinstance(source, Unordered):
+        if layout.shuffle is not False:
+            source.shuffle(layout.seed)
+    elif layout.shuffle:
+        return shuffle(_readable(source), layout.seed, scratch)
+    return _readable(source)
 
 
 def _readable(source: ExampleSource) -> Iterator[bytes]:
