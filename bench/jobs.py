@@ -51,6 +51,8 @@ def trained(
         *(*edl, "train", "--name", name, "-q", *options),
         *("--data", data, "--num-workers", str(workers), "--num-epochs", str(epochs)),
         *("--minibatch-size", str(batch), "--output", str(work / name)),
+        # What is measured is the rate, and so what edl has for it.
+        *(("--overlap",) if workers == 1 else ()),
     ]
     done = subprocess.run(
         command,

@@ -29,10 +29,8 @@ def _resolve_overlap(given: Mapping[str, Given], values: dict[str, Any]) -> None
     fresh = values["update"] == "sync" or (
         "max_staleness" in given and values["max_staleness"] == 0
     )
-    # The gradients of several workers are stale as it is. Overlap adds to their staleness, and a
-    # learning rate that was right may then be too high: the user has to ask for overlap.
-    wanted = values["overlap"] and ("overlap" in given or values["num_workers"].max == 1)
-    values["overlap"] = wanted and not fresh and values["local_steps"] == 1
+    # A settings file may ask for overlap in other jobs than this one.
+    values["overlap"] = values["overlap"] and not fresh and values["local_steps"] == 1
 
 
 def _resolve_update(given: Mapping[str, Given], values: dict[str, Any]) -> None:

@@ -57,9 +57,10 @@ class TrainingOptions:
     overlap: bool = declare(
         Option(
             Flag(),
-            "With --update async or bounded: compute a minibatch while the last gradient is sent.",
-            default=True,
-            default_text="yes with one worker, otherwise no",
+            "With --update async or bounded: compute a minibatch while the last gradient is sent. "
+            "Steps are faster where sending takes long, but each gradient misses one more update, "
+            "so the model may learn less in the same number of epochs.",
+            default=False,
             verbs=TRAIN,
             spec="training.overlap",
         )
