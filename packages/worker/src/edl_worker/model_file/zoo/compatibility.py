@@ -10,16 +10,15 @@ instead.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Protocol
 
-from edl_worker.model_file.zoo.module_loaders import ZooModuleLoader
+from edl_worker.model_file.zoo.module_loaders import find_running_line
 
 GROUP = "edl.compatibility"
 
@@ -128,7 +127,7 @@ def warn_once(text: str, place: tuple[str, int] | None = None) -> None:
     Args:
         place: file and line; by default those of the model file's code that is running.
     """
-    filename, line = place or _caller()
+    filename, line = place or find_running_line() or ("the model file", 0)
     if (text, filename, line) not in _warned:
         _warned.add((text, filename, line))
         warnings.warn_explicit(text, CompatibilityWarning, filename, line)
@@ -137,13 +136,3 @@ def warn_once(text: str, place: tuple[str, int] | None = None) -> None:
 def forget_warnings() -> None:
     """Forget which warnings were shown, before a model file is loaded again."""
     _warned.clear()
-
-
-def _caller() -> tuple[str, int]:
-    """Return file and line of the innermost frame of a model file."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if isinstance(frame.f_globals.get("__loader__"), ZooModuleLoader):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return "the model file", 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 import functools
+import sys
 from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import SourceFileLoader
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 
 
 class ZooModuleLoader(SourceFileLoader):
@@ -51,3 +52,13 @@ class FolderLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         pass
+
+
+def find_running_line() -> tuple[str, int] | None:
+    """Return file and line of the zoo's code that is running; None if none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if isinstance(frame.f_globals.get("__loader__"), ZooModuleLoader):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -38,6 +38,13 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
 from edl_worker.engines.tensorflow.model.model_file import ModelFile
+from edl_worker.engines.tensorflow.model.refused_training import refuse_training
+from edl_worker.engines.tensorflow.model.required_roles import (
+    USED_ROLES,
+    missing_errors,
+    not_compiled_error,
+    required_roles,
+)
 from edl_worker.engines.tensorflow.pipelines.random_state import seed_globally
 from edl_worker.model_file.adapters.outputs_processor import adapt_outputs_processor
 from edl_worker.model_file.adapters.record_reader import adapt_record_reader
@@ -66,50 +73,6 @@ _REPLACING_OPTIONS: dict[str, Role] = {
     "feature_columns": "feature_columns",
     "label_columns": "label_columns",
 }
-
-# The roles that a job uses, and those of them that it cannot do without.
-_USED_ROLES: dict[Mode, tuple[Role, ...]] = {
-    Mode.TRAINING: (
-        *("input", "feature_columns", "label_columns"),
-        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
-        *("optimizer", "class_weight", "callbacks", "learning_rate_scheduler"),
-        "custom_data_reader",
-    ),
-    Mode.EVALUATION: (
-        *("input", "feature_columns", "label_columns"),
-        *("loss", "loss_weights", "eval_metrics_fn", "weighted_metrics"),
-        "custom_data_reader",
-    ),
-    Mode.PREDICTION: (
-        *("input", "feature_columns", "label_columns"),
-        *("outputs_processor", "custom_data_reader"),
-    ),
-}
-_REQUIRED_ROLES: dict[Mode, tuple[Role, ...]] = {
-    Mode.TRAINING: ("input", "loss", "optimizer"),
-    Mode.EVALUATION: ("input", "loss"),
-    Mode.PREDICTION: ("input",),
-}
-
-# Role to what is missing, an example, and the options that name one elsewhere.
-_MISSING: dict[Role, tuple[str, str, str]] = {
-    "input": (
-        "dataset_fn(dataset, mode) or input_fn(records)",
-        "def dataset_fn(dataset, mode): return dataset.map(parse)",
-        "--dataset-fn or --input-fn",
-    ),
-    "loss": (
-        "loss(labels, predictions)",
-        "def loss(labels, predictions): return tf.reduce_mean(...)",
-        "--loss",
-    ),
-    "optimizer": (
-        "optimizer()",
-        "def optimizer(lr=0.1): return tf.keras.optimizers.SGD(lr)",
-        "--optimizer",
-    ),
-}
-
 
 # Role and argument of ``model.compile``.
 _COMPILE_ARGUMENTS: dict[Role, str] = {
@@ -163,26 +126,28 @@ def describe_model_file(
         seed_globally(seed)
     errors = ErrorCollector()
     params = errors.attempt(parse_params, reference.params) or {}
-    try:
-        zoo = open_zoo(reference.model_zoo)
-        model = find_model(zoo, reference.model_def)
-    except EdlError as error:
-        raise ContractErrors([*errors.errors, error]) from error
-    definitions = _definitions(zoo, model, reference, errors)
-    used = {role: d for role, d in definitions.items() if role in _USED_ROLES[purpose]}
+    with refuse_training():
+        try:
+            zoo = open_zoo(reference.model_zoo)
+            model = find_model(zoo, reference.model_def)
+        except EdlError as error:
+            raise ContractErrors([*errors.errors, error]) from error
+        definitions = _definitions(zoo, model, reference, errors)
+    used = {role: d for role, d in definitions.items() if role in USED_ROLES[purpose]}
     errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
     errors.extend(_unknown_parameters(model, caller))
-    keras_model = errors.attempt(model.create_model, caller)
+    with refuse_training():
+        keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
-            if role in _USED_ROLES[purpose]:
+            if role in USED_ROLES[purpose]:
                 used.setdefault(role, definition)
-    missing = _missing(model, used, _required_roles(keras_model, purpose))
+    missing = missing_errors(model, used, required_roles(keras_model, purpose))
     if keras_model is not None and has_custom_train_step(keras_model):
-        missing = [_not_compiled_error(model, keras_model, error) for error in missing]
+        missing = [not_compiled_error(model, keras_model, error) for error in missing]
     errors.prepend(missing)
     return _with_custom_steps(_describe(model, keras_model, used, caller, errors), purpose)
 
@@ -235,57 +200,6 @@ def _modes_without_labels(model: keras.Model | None) -> frozenset[Mode]:
     if model is not None and has_custom_test_step(model):
         modes.add(Mode.EVALUATION)
     return frozenset(modes)
-
-
-def _required_roles(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]:
-    """Return the roles that a job cannot do without; a model's own steps may do without loss."""
-    needed = _REQUIRED_ROLES[purpose]
-    if model is None:
-        return needed
-    if purpose is Mode.TRAINING and has_custom_train_step(model):
-        return ("input",) if model.compiled else ("input", "optimizer")
-    if purpose is Mode.EVALUATION and has_custom_test_step(model):
-        return ("input",)
-    return needed
-
-
-def _missing(
-    model: ModelDefinition, used: Mapping[Role, Definition], needed: tuple[Role, ...]
-) -> list[EdlError]:
-    errors = []
-    for role in needed:
-        if role not in used:
-            wanted, example, option = _MISSING[role]
-            errors.append(
-                EdlError(
-                    ErrorCode.MODEL_CONTRACT,
-                    f"the model file has no {wanted}",
-                    where=f"{model.module.__file__}",
-                    remedy=f"Add one (`{example}`), or name one of another module with {option}.",
-                )
-            )
-    return errors
-
-
-def _not_compiled_error(
-    model: ModelDefinition, keras_model: keras.Model, missing: EdlError
-) -> EdlError:
-    """Return the error for a missing optimizer, though the model has some for its own step."""
-    own = [
-        name
-        for name, value in vars(keras_model).items()
-        if isinstance(value, keras.optimizers.Optimizer) and not name.startswith("_")
-    ]
-    if not own or _MISSING["optimizer"][0] not in missing.what:
-        return missing
-    return EdlError(
-        ErrorCode.MODEL_CONTRACT,
-        f"the model has its own optimizers ({', '.join(own)}), but it is not compiled, and the "
-        "model file has no optimizer()",
-        where=model.place,
-        remedy=f"End the model's __init__ with self.compile(optimizer=self.{own[0]}); train_step "
-        "uses its own optimizers as before.",
-    )
 
 
 def _unknown_parameters(model: ModelDefinition, caller: DefinitionCaller) -> list[EdlError]:
