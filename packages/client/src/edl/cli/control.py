@@ -1,8 +1,7 @@
-"""``edl wait``, ``scale``, ``stop`` and ``delete``."""
+"""``edl wait``, ``scale`` and ``stop``."""
 
 from __future__ import annotations
 
-import sys
 import time
 
 import click
@@ -16,12 +15,10 @@ from edl.cli.continuation import write_model
 from edl.cli.output import (
     errors_as_output,
     name_argument,
-    no_input_option,
     output_option,
     print_result,
     quiet_option,
 )
-from edl.core.exit_numbers import DECLINED
 from edl.core.job_result import of_status
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options.value_types import Workers
@@ -60,7 +57,8 @@ def wait(
     """Wait for the end of jobs. Exits with the code of the first job that did not succeed."""
     with errors_as_output(output_format):
         catalog = job_catalog()
-        ends = _await_ends(catalog, list(dict.fromkeys(names)), _seconds(timeout))
+        timeout_s = read_duration("--timeout", timeout, "2h")
+        ends = _await_ends(catalog, list(dict.fromkeys(names)), timeout_s)
         results = [of_status(status).to_dict() for status in ends]
         if not quiet:
             for status in ends:
@@ -78,12 +76,17 @@ def wait(
             raise click.exceptions.Exit(codes[0])
 
 
-def _seconds(timeout: str | None) -> float | None:
+def read_duration(flag: str, text: str | None, example: str) -> float | None:
+    """Return the seconds that the value of an option means; None if it is not given.
+
+    Raises:
+        Problem: USAGE.
+    """
     try:
-        return None if timeout is None else parse_duration(timeout)
+        return None if text is None else parse_duration(text)
     except ValueError as error:
         raise usage(
-            f"--timeout: {error}", where="--timeout", remedy="For example: --timeout 2h"
+            f"{flag}: {error}", where=flag, remedy=f"For example: {flag} {example}"
         ) from None
 
 
@@ -183,52 +186,3 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
     watcher = JobWatcher(backend, name, SilentDisplay())
     watcher.stop(reason)
     return watcher.run()
-
-
-def _state_of(backend: JobBackend, name: str) -> tuple[str, str, bool]:
-    """Return where a job is, its state unless it is over, and whether its files are damaged."""
-    try:
-        report = backend.status(name, ask=False)
-    except EdlError as error:
-        if error.code != ErrorCode.DATA_DAMAGED:
-            raise
-        # Whether it is over cannot be known, but a living master is seen.
-        return error.where, "running" if backend.reach(name) else "", True
-    return report.location, "" if report.is_over else report.status.state.words, False
-
-
-@command("delete", examples="edl delete my-job\nedl delete my-job --stop --yes")
-@name_argument
-@option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@option("stop_first", "--stop", is_flag=True, help="Stop the job first if it runs.")
-@no_input_option
-@output_option
-@finds_jobs
-def delete(
-    name: str, yes: bool, stop_first: bool, no_input: bool, output_format: Format | None
-) -> None:
-    """Delete a finished job: its state, logs and events. Its output stays."""
-    with errors_as_output(output_format):
-        backend = job_catalog().find(name)
-        location, state, is_damaged = _state_of(backend, name)
-        if state and not stop_first:
-            raise EdlError(
-                ErrorCode.JOB_EXISTS,
-                f"{name} is {state}; only finished jobs can be deleted",
-                where=location,
-                remedy=f"edl stop {name} first, or edl delete {name} --stop",
-            )
-        if not yes:
-            if no_input or not sys.stdin.isatty():
-                raise usage(
-                    f"the deletion of {name} needs confirmation, but stdin is not a terminal",
-                    where="edl delete",
-                    remedy=f"edl delete {name} --yes",
-                )
-            if not terminal.confirm(f"Delete {name}, its logs and events ({location})?"):
-                terminal.message(f"{name} is kept")
-                raise click.exceptions.Exit(DECLINED)
-        if state and not is_damaged:
-            end(backend, name, "edl delete --stop")
-        backend.delete(name)
-        print_result({"job": name, "deleted": True}, output_format, [f"{name} deleted"], [name])

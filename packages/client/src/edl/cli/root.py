@@ -49,7 +49,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "export": CommandEntry(
         "edl.cli.continuation:export", _WATCH, "write the model of a job as it is"
     ),
-    "delete": CommandEntry("edl.cli.control:delete", _WATCH, "delete a finished job"),
+    "delete": CommandEntry("edl.cli.deletion:delete", _WATCH, "delete finished jobs"),
     "zoo": CommandEntry("edl.cli.groups:zoo", _FILES, "create, check or build a model zoo"),
     "data": CommandEntry("edl.cli.groups:data", _FILES, "convert data, inspect files"),
     "doctor": CommandEntry("edl.cli.machine:doctor", _MACHINE, "check this machine"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 from edl.core.options import Verb
@@ -157,6 +158,26 @@ class JobStatus:
     def at_work(self) -> int:
         """Workers that can be given tasks at the moment."""
         return sum(worker.state in ("ready", "working") for worker in self.workers)
+
+
+def has_failed(status: JobStatus) -> bool:
+    """Return whether a job failed, or was lost."""
+    return status.state in (JobState.FAILED, JobState.LOST)
+
+
+def is_older(status: JobStatus, age_s: float, now_s: float) -> bool:
+    """Return whether a job ended longer ago than this; if it was lost, whether it began so.
+
+    Args:
+        age_s: in seconds.
+        now_s: seconds since the epoch.
+    """
+    last = status.finished_at or status.started_at
+    return (
+        status.state.is_over
+        and bool(last)
+        and now_s - datetime.fromisoformat(last).timestamp() > age_s
+    )
 
 
 def _is_of_options(failure: Failure) -> bool:
