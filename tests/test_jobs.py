@@ -174,6 +174,11 @@ def test_checkpoints_carry_a_stopped_job_on(
     assert stopped < status["records_trained"] < epochs * total
     (weights,) = load_file(output / "parameters.safetensors").values()
     assert weights.sum() == status["progress"]["records_done"]
+    refused = edl.run("export", "again")
+    assert refused.code == 5, str(refused)
+    assert "--overwrite replaces a model that again has written there" in refused.err
+    assert load_file(output / "parameters.safetensors").values(), "it is as it was"
+    edl("export", "again", "--overwrite")
     assert edl("list", "-o", "name").out.split() == ["again"], "the short job is gone"
     edl("resume", "again", "--detach")
     for process in edl.processes():

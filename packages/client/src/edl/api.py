@@ -90,19 +90,22 @@ def resume(name: str, *, progress: bool = False) -> JobResult:
         return _watch(backend, name, display, None)
 
 
-def export(name: str, *, output: str = "", progress: bool = False) -> JobResult:
+def export(
+    name: str, *, output: str = "", overwrite: bool = False, progress: bool = False
+) -> JobResult:
     """Write the model of a job as it is in its newest snapshot; ``result.output`` has it.
 
     Args:
         output: folder to write; by default the output of the job.
+        overwrite: replace a model that the same job has written there.
         progress: write a line to stderr every few seconds.
 
     Raises:
-        EdlError: there is no such job or snapshot, or the model cannot be written.
+        EdlError: there is no such job or snapshot, the output exists, or it cannot be written.
     """
     display = PlainDisplay() if progress else SilentDisplay()
     with job_catalog() as catalog:
-        return _result(export_model(catalog, name, output, display))
+        return _result(export_model(catalog, name, output, display, overwrite=overwrite))
 
 
 def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:

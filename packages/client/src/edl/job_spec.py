@@ -53,16 +53,20 @@ def start_fields(spec: job_pb2.JobSpec, name: str, job_dir: str, submitted_at: s
     spec.tensorboard_dir = os.path.join(job_dir, job_directory.TENSORBOARD) if job_dir else ""
 
 
-def export_fields(spec: job_pb2.JobSpec, job: str, snapshots: str, output: str) -> None:
+def export_fields(
+    spec: job_pb2.JobSpec, job: str, snapshots: str, output: str, overwrite: bool
+) -> None:
     """Make the specification of a training job that of one that exports its model.
 
     Args:
         job: whose model it is.
         snapshots: the directory of its snapshots, as the new job sees it.
         output: empty: that of the first job.
+        overwrite: replace a model of the first job there.
     """
     if not spec.export.job:
         spec.export.job, spec.export.snapshots = job, snapshots
+    spec.export.overwrite = overwrite
     spec.output = output or spec.output
     spec.workers.CopyFrom(job_pb2.WorkersSpec(min=1, max=1))
     spec.training.parameter_servers = 0

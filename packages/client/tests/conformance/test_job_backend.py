@@ -398,7 +398,9 @@ def test_another_job_exports_the_model_of_a_running_one(
     assert caught.value.code == ErrorCode.JOB_EXISTS
     end(backend, short)
     harness.play("quick")
-    assert backend.continuation.export("model") == short, "instead of the one that is over"
+    again = backend.continuation.export("model", overwrite=True)
+    assert again == short, "instead of the one that is over"
+    assert dict(backend.status(again).description())["export"]["overwrite"]
     eventually(lambda: over(backend, short), "the export is over")
     backend.finalize(short, backend.status(short).status)
     assert running(backend, "model")

@@ -64,12 +64,14 @@ class ClusterContinuation:
             remedy="Continue training with a new job: --init-from takes a trained model.",
         )
 
-    def export(self, name: str, output: str = "", say: Say = silent) -> str:
+    def export(
+        self, name: str, output: str = "", say: Say = silent, *, overwrite: bool = False
+    ) -> str:
         job = self._objects.read(name)
         namespace, own = self._objects.locate(name)
         short = names.with_suffix(job.spec.export.job or own, "export")
         self._check(job, output)
-        creation = self._creation(job, own, short, output)
+        creation = self._creation(job, own, short, output, overwrite)
         found = f"{namespace}/{short}" if "/" in name else short
         while not creation.create(say):
             self._remove_former(name, found)
@@ -137,13 +139,16 @@ class ClusterContinuation:
                 + (f", or a folder in {' or '.join(folders)}." if folders else "."),
             )
 
-    def _creation(self, job: ClusterJob, name: str, short: str, output: str) -> JobCreation:
+    def _creation(
+        self, job: ClusterJob, name: str, short: str, output: str, overwrite: bool
+    ) -> JobCreation:
         """The objects of the job that exports."""
         spec = job_pb2.JobSpec()
         spec.CopyFrom(job.spec)
         state = objects.STATE_DIRECTORY
         start_fields(spec, short, f"{state}/{short}", submission_time())
-        export_fields(spec, name, f"{state}/{name}/{job_directory.SNAPSHOTS}", output)
+        snapshots = f"{state}/{name}/{job_directory.SNAPSHOTS}"
+        export_fields(spec, name, snapshots, output, overwrite)
         pod = export.worker_pod(json.loads(spec.kubernetes.worker_pod), short)
         spec.kubernetes.worker_pod = json.dumps(pod)
         spec.kubernetes.ClearField("server_pod")

@@ -53,27 +53,36 @@ def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -
     finish(backend, status, output_format, quiet=quiet, keep_page_s=report.keep_page_s)
 
 
-@command("export", examples="edl export my-job\nedl export my-job --output so_far")
+@command("export", examples="edl export my-job --output so_far\nedl export my-job --overwrite")
 @name_argument
 @option(
     "--output", default="", metavar="DIR", help="Where to write it. Default: the output of the job."
 )
+@option("--overwrite", is_flag=True, help="Replace a model that the same job has written there.")
 @quiet_option
 @output_option
 @finds_jobs
-def export(name: str, output: str, quiet: bool, output_format: Format | None) -> None:
+def export(
+    name: str, output: str, overwrite: bool, quiet: bool, output_format: Format | None
+) -> None:
     """Write the model of a job as it is in its newest snapshot. The job itself is not changed."""
     with errors_as_output(output_format):
-        write_model(job_catalog(), name, output, output_format, quiet=quiet)
+        write_model(job_catalog(), name, output, output_format, overwrite=overwrite, quiet=quiet)
 
 
 def write_model(
-    catalog: JobCatalog, name: str, output: str, form: Format | None, *, quiet: bool
+    catalog: JobCatalog,
+    name: str,
+    output: str,
+    form: Format | None,
+    *,
+    overwrite: bool = False,
+    quiet: bool,
 ) -> None:
     """Write the model of a job and print where it is; exit with the code of a failure."""
     display = make_display(quiet)
     try:
-        status = export_model(catalog, name, output, display)
+        status = export_model(catalog, name, output, display, overwrite=overwrite)
     finally:
         display.close()
     if not quiet and status.failure is None:

@@ -182,15 +182,17 @@ class JobContinuation(Protocol):
             EdlError: JOB_OVER if it has succeeded; what the master reports otherwise.
         """
 
-    def export(self, name: str, output: str = "", say: Say = silent) -> str:
+    def export(
+        self, name: str, output: str = "", say: Say = silent, *, overwrite: bool = False
+    ) -> str:
         """Start a short job of one worker that writes the model of a training job as it is.
 
         That job is never changed and may be running.
 
         Args:
-            output: a path or a URI; by default that of the job. A model that the same job has
-                written there is replaced.
+            output: a path or a URI; by default that of the job.
             say: as that of ``JobBackend.submit``.
+            overwrite: replace a model that the same job has written there.
 
         Returns:
             The name of the short job, whose master answers.

@@ -15,11 +15,14 @@ from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 _UNTRAINED = "nothing was trained yet: these are the initial values"
 
 
-def export_model(catalog: JobCatalog, name: str, output: str, display: JobDisplay) -> JobStatus:
+def export_model(
+    catalog: JobCatalog, name: str, output: str, display: JobDisplay, *, overwrite: bool = False
+) -> JobStatus:
     """Write the model of a job's newest snapshot or checkpoint, and wait for the end.
 
     Args:
         output: a path or a URI; empty: the output of the job.
+        overwrite: replace a model that the same job has written there.
 
     Returns:
         The final status of the short job that did it. If it succeeded, it is deleted, and the
@@ -35,7 +38,7 @@ def export_model(catalog: JobCatalog, name: str, output: str, display: JobDispla
         raise codec.error_of(problem) from None
     backend = catalog.find(name)
     place = locations.absolute(output, os.getcwd(), os.environ) if output else ""
-    short = backend.continuation.export(name, place, display.say)
+    short = backend.continuation.export(name, place, display.say, overwrite=overwrite)
     status = JobWatcher(backend, short, display).run()
     if status.state is JobState.SUCCEEDED:
         backend.delete(short)

@@ -42,26 +42,28 @@ class JobOutput(Protocol):
         """Remove what is not needed after the end of the job."""
 
 
-def check_output(output: str, *, resumed_job: str = "") -> None:
+def check_output(output: str, *, resumed_job: str = "", remedy: str = "") -> None:
     """Make sure that a result can be put in its place later; create the parent directory.
 
     Args:
         output: a path, or the URI of a place in a store.
         resumed_job: a job whose earlier master may have failed after it wrote its model there; the
             model is then replaced by the one that is written again.
+        remedy: what to do if the output exists; by default another output.
 
     Raises:
         EdlError: OUTPUT_EXISTS, OUTPUT_UNWRITABLE, or USAGE for a name that stores misread.
     """
+    remedy = remedy or _remedy(resumed_job)
     if is_uri(output):
         object_stores.check_literal(output, "--output")
         if object_stores.exists(output) and not (resumed_job and is_of(resumed_job, output)):
-            raise output_exists(output, remedy=_remedy(resumed_job))
+            raise output_exists(output, remedy=remedy)
         object_stores.check_writable(output)
         return
     path = Path(output)
     if os.path.lexists(path) and not (resumed_job and model_of(path) == resumed_job):
-        raise output_exists(output, where=str(path.absolute()), remedy=_remedy(resumed_job))
+        raise output_exists(output, where=str(path.absolute()), remedy=remedy)
     probe = path.parent / f".{path.name}.{secrets.token_hex(4)}.probe"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -233,9 +233,18 @@ def _open_output(
         output = ExportOutput(config.output, config.model_of, incarnation)
     if output is not None and not begun:
         # A model of the job itself, such as one that was exported before it continued, is replaced.
-        resumed = (directory / job_directory.MASTER).exists() or config.spec.export.job
-        check_output(config.output, resumed_job=config.model_of if resumed else "")
+        export = config.spec.export
+        replaces = (directory / job_directory.MASTER).exists() or export.overwrite
+        check_output(
+            config.output,
+            resumed_job=config.model_of if replaces else "",
+            remedy=_overwriting(export.job) if export.job and not replaces else "",
+        )
     return output
+
+
+def _overwriting(job: str) -> str:
+    return f"Choose another --output; --overwrite replaces a model that {job} has written there."
 
 
 def _open_checkpoints(config: Config) -> tuple[LocalCheckpoints, CheckpointStorage | None]:

@@ -522,19 +522,23 @@ class ExportSpec(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    OVERWRITE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """name of that job; empty: this job trains"""
     snapshots: _builtins.str
     """directory of its snapshots"""
+    overwrite: _builtins.bool
+    """a model of that job in the output's place is replaced"""
     def __init__(
         self,
         *,
         job: _builtins.str = ...,
         snapshots: _builtins.str = ...,
+        overwrite: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "snapshots", b"snapshots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "overwrite", b"overwrite", "snapshots", b"snapshots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,11 +68,13 @@ class LocalContinuation:
             LocalLauncher(self._store, command).start(name, former=stored.master)
         return True
 
-    def export(self, name: str, output: str = "", say: Say = silent) -> str:
+    def export(
+        self, name: str, output: str = "", say: Say = silent, *, overwrite: bool = False
+    ) -> str:
         self._backend.status(name, ask=False)
         stored = self._store.read(name)
         own = names.with_suffix(stored.spec.export.job or name, "export")
-        spec = _export_spec(stored, own, self._store.path(own).absolute(), output)
+        spec = _export_spec(stored, own, self._store.path(own).absolute(), output, overwrite)
         if self._store.has(own):
             if not self._store.read(own).is_over:
                 raise EdlError(
@@ -84,7 +86,9 @@ class LocalContinuation:
             self._backend.delete(own)
         command = self._runtime.master_command()
         if not self._store.create(own, spec, supervisor_command(), command):
-            return self.export(name, output)  # another command has begun meanwhile
+            return self.export(
+                name, output, overwrite=overwrite
+            )  # another command has begun meanwhile
         LocalLauncher(self._store, command).start(own)
         return own
 
@@ -193,7 +197,9 @@ def _sole_owner(path: Path) -> Iterator[None]:
 # --- exporting ---------------------------------------------------------------------------------
 
 
-def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.JobSpec:
+def _export_spec(
+    job: StoredJob, name: str, path: Path, output: str, overwrite: bool
+) -> job_pb2.JobSpec:
     """Return the specification of a job that exports the model of another one.
 
     Raises:
@@ -211,7 +217,8 @@ def _export_spec(job: StoredJob, name: str, path: Path, output: str) -> job_pb2.
     spec = job_pb2.JobSpec()
     spec.CopyFrom(job.spec)
     start_fields(spec, name, str(path), submission_time())
-    export_fields(spec, job.name, str(job.path.absolute() / job_directory.SNAPSHOTS), output)
+    snapshots = str(job.path.absolute() / job_directory.SNAPSHOTS)
+    export_fields(spec, job.name, snapshots, output, overwrite)
     spec.serving.dashboard_port = 0
     if spec.HasField("containers"):
         _add_mounts(spec, job.path.parent)
