@@ -24,7 +24,6 @@ ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
     "builder": 6,
-    "kubernetes": 50,
     "master": 3,
     "proto": 0,
     "recordio": 26,

@@ -29,20 +29,20 @@ class Api:
         self.behind_s = 0.0
         self._uids = 0
 
-    def create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
-        return self._call(f"create {item['kind']}", lambda: self._create(place, item))
+    def create(self, collection: str, item: dict[str, Any]) -> dict[str, Any]:
+        return self._call(f"create {item['kind']}", lambda: self._create(collection, item))
 
     def get(self, path: str) -> dict[str, Any]:
-        return self._call("get", lambda: self._found(path))
+        return self._call("get", lambda: self._get(path))
 
-    def list(self, place: str, selector: str) -> Listing:
+    def list(self, prefix: str, selector: str) -> Listing:
         assert selector == "app.kubernetes.io/managed-by=edl"
-        items = [item for path, item in self.objects.items() if path.startswith(place)]
+        items = [item for path, item in self.objects.items() if path.startswith(prefix)]
         return self._call("list", lambda: Listing(items, "1"))
 
     def patch(self, path: str, changes: dict[str, Any]) -> None:
         def change() -> None:
-            item = self._found(path)
+            item = self._get(path)
             if changes["metadata"].get("uid", item["metadata"]["uid"]) != item["metadata"]["uid"]:
                 raise ApiError(409, "Conflict", "the uid is another one")
             item["metadata"]["annotations"] = {}
@@ -52,7 +52,7 @@ class Api:
 
     def delete(self, path: str, *, uid: str) -> None:
         def remove() -> None:
-            if self._found(path)["metadata"]["uid"] != uid:
+            if self._get(path)["metadata"]["uid"] != uid:
                 raise ApiError(409, "Conflict", "the uid is another one")
             del self.objects[path]
 
@@ -64,8 +64,8 @@ class Api:
         self.after(called)
         return found
 
-    def _create(self, place: str, item: dict[str, Any]) -> dict[str, Any]:
-        path = f"{place}/{item['metadata']['name']}"
+    def _create(self, collection: str, item: dict[str, Any]) -> dict[str, Any]:
+        path = f"{collection}/{item['metadata']['name']}"
         if path in self.objects:
             raise ApiError(409, "AlreadyExists", "it exists")
         self._uids += 1
@@ -74,7 +74,7 @@ class Api:
         self.objects[path] = {**item, "metadata": metadata, "spec": dict(item.get("spec", {}))}
         return dict(self.objects[path])
 
-    def _found(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str) -> dict[str, Any]:
         if path not in self.objects:
             raise ApiError(404, "NotFound", path)
         found: dict[str, Any] = self.objects[path]

@@ -62,7 +62,7 @@ def test_a_call_that_is_not_answered_is_repeated(
     api: Api, monkeypatch: pytest.MonkeyPatch, name: str, moment: str
 ) -> None:
     retry_for(600.0, monkeypatch)
-    # A server that starts denies everybody everything.
+    # A server that starts denies all calls.
     denied = ApiError(403, "Forbidden", 'User "ada" cannot create resource "jobs"')
     setattr(api, moment, fails(name, ApiUnavailable("cut"), *[denied] * (moment == "before")))
     assert creation(api).create(), "its own Job is no other one's"
@@ -225,7 +225,7 @@ def test_any_submission_removes_what_was_left_long_ago(
 
 
 class Clock:
-    """Time passes while somebody sleeps, and only then."""
+    """A clock that moves only during ``sleep``."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Changes to a Job that somebody else changes at the same time."""
+"""Reading and changing Jobs that other processes change at the same time."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class EmptyNamespace:
 
 
 @pytest.mark.parametrize("status", [200, 403])
-def test_a_namespace_without_jobs_may_be_one_that_the_user_may_not_look_at(status: int) -> None:
+def test_a_namespace_that_the_user_may_not_read_has_an_empty_list(status: int) -> None:
     session = ClusterSession(ClusterChoice())
     session._connection = ClusterConnection(EmptyNamespace(status), "here", "team")
     assert JobObjects(session).jobs() == []
@@ -119,7 +119,7 @@ def test_a_namespace_that_does_not_exist_has_no_list_of_jobs() -> None:
         JobObjects(session).jobs()
 
 
-def test_a_job_is_looked_for_in_a_namespace_of_any_length_and_never_outside_of_one() -> None:
+def test_a_job_is_found_in_a_namespace_of_any_length_and_never_outside_of_one() -> None:
     objects_of = JobObjects(ClusterSession(ClusterChoice()))
     longest = "n" * 63
     assert objects_of.locate(f"{longest}/digits") == (longest, "digits")

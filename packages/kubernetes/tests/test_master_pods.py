@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edl.core.job_log import LogChoice
-from edl_kubernetes.master_pods import ready_pod, start_problem
+from edl_kubernetes.master_pods import find_problem, ready_pod
 from edl_kubernetes.pod_logs import PodLogs
 from edl_kubernetes.refusals import refusal
 from edl_proto.errors import ErrorCode
@@ -47,7 +47,7 @@ def test_the_newest_pod_that_is_ready_is_the_master() -> None:
 def test_an_image_or_a_configuration_that_cannot_be_had(
     reason: str, said: str, is_final: bool
 ) -> None:
-    problem = start_problem([pod("one", waiting={"reason": reason, "message": said})])
+    problem = find_problem([pod("one", waiting={"reason": reason, "message": said})])
     assert problem is not None
     assert problem.what == f"{reason}: {said}"
     assert problem.is_final is is_final
@@ -55,9 +55,9 @@ def test_an_image_or_a_configuration_that_cannot_be_had(
 
 
 def test_a_pod_that_is_being_made_has_no_problem() -> None:
-    assert start_problem([]) is None
-    assert start_problem([pod("one", waiting={"reason": "ContainerCreating"})]) is None
-    assert start_problem([pod("one", running={})]) is None
+    assert find_problem([]) is None
+    assert find_problem([pod("one", waiting={"reason": "ContainerCreating"})]) is None
+    assert find_problem([pod("one", running={})]) is None
 
 
 def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
@@ -72,14 +72,14 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
             }
         ]
     }
-    problem = start_problem([waiting])
+    problem = find_problem([waiting])
     assert problem is not None
     assert "3 Insufficient memory" in problem.what
-    assert problem.is_room
+    assert problem.lacks_room
     assert not problem.is_final
     (condition,) = waiting["status"]["conditions"]
     condition["message"] = "0/1 nodes are available: it has unbound PersistentVolumeClaims."
-    problem = start_problem([waiting])
+    problem = find_problem([waiting])
     assert problem is not None
     assert problem.what.startswith("its volume is not available: 0/1 nodes")
     assert "--state-volume" in problem.remedy
@@ -97,13 +97,13 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
 )
 def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
     ended = pod("one", terminated={"exitCode": 1, "message": said, "reason": "Error"})
-    problem = start_problem([ended])
+    problem = find_problem([ended])
     assert problem is not None
     assert what in problem.what
     assert problem.is_final
     assert "edl zoo build" in problem.remedy
     ended["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
-    assert start_problem([ended]) is None, "the next pod is already on its way"
+    assert find_problem([ended]) is None, "the next pod is already on its way"
 
 
 def test_a_container_that_fails_before_the_master_is_named() -> None:
@@ -114,26 +114,26 @@ def test_a_container_that_fails_before_the_master_is_named() -> None:
     unprepared = {"type": "PodReadyToStartContainers", "status": "False"}
     waits["status"]["conditions"].append(unprepared)
     fetch["state"] = {"terminated": {"exitCode": 3, "message": "E\nno vocabulary\n"}}
-    problem = start_problem([waits])
+    problem = find_problem([waits])
     assert problem is not None
     assert problem.what == ("the init container fetch ended with exit code 3: no vocabulary")
     assert (problem.is_final, problem.container) == (True, "fetch")
     fetch["state"] = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
-    problem = start_problem([waits])
+    problem = find_problem([waits])
     assert problem is not None
     assert problem.what == "ErrImagePull: not found"
     fetch["state"] = {"terminated": {"exitCode": 0}}
     waits["status"]["conditions"].pop()
-    assert start_problem([waits]) is None
+    assert find_problem([waits]) is None
     fetch["state"] = {"terminated": {"exitCode": 137}}
     waits["metadata"]["deletionTimestamp"] = "2026-11-22T20:01:00Z"
-    assert start_problem([waits]) is None, "it was deleted, and another one follows"
+    assert find_problem([waits]) is None, "it was deleted, and another one follows"
 
 
 def test_a_container_that_cannot_be_started_is_not_one_that_has_run() -> None:
     said = 'exec: "python3": executable file not found in $PATH'
     ended = pod("one", terminated={"exitCode": 128, "message": said, "reason": "StartError"})
-    problem = start_problem([ended])
+    problem = find_problem([ended])
     assert problem is not None
     assert problem.what == f"its container cannot be started: {said}"
     assert problem.is_final
@@ -210,8 +210,8 @@ def test_a_certificate_that_is_not_trusted_and_missing_credentials_are_named() -
     assert error.code == ErrorCode.CLUSTER_UNAVAILABLE
     assert "certificate" in error.what
     assert "kubeconfig" in error.remedy
-    nobody = ApiError(403, "", 'jobs is forbidden: User "system:anonymous" cannot list')
-    error = refusal(nobody, "listing jobs", "cluster", "ns")
+    anonymous = ApiError(403, "", 'jobs is forbidden: User "system:anonymous" cannot list')
+    error = refusal(anonymous, "listing jobs", "cluster", "ns")
     assert error.what == "the cluster got no credentials from your kubeconfig"
     assert "log in" in error.remedy
     everywhere = ApiError(403, "", 'User "eve" cannot list resource "jobs" at the cluster scope')

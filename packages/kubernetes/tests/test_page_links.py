@@ -29,7 +29,7 @@ class Cluster:
     def connect(self) -> Cluster:
         return self
 
-    def place(self, kind: str, namespace: str) -> str:
+    def path(self, kind: str, namespace: str) -> str:
         return f"/{namespace}/{kind}"
 
     def get(self, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which places of a job its pods can reach."""
+"""The locations that a job names, of which its pods must see each one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_predictions_go_to_a_folder_of_a_volume_or_to_a_store(output: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "place", "what"),
+    ("option", "location", "what"),
     [
         ("output", "/files", "is a volume itself"),
         ("output", "/elsewhere", "do not see this machine's files"),
@@ -60,14 +60,14 @@ def test_predictions_go_to_a_folder_of_a_volume_or_to_a_store(output: str) -> No
         ("data_cache", "/home/ada/.cache", "do not see this machine's files"),
     ],
 )
-def test_a_place_that_pods_cannot_use_is_refused(option: str, place: str, what: str) -> None:
+def test_a_location_that_pods_cannot_use_is_refused(option: str, location: str, what: str) -> None:
     with pytest.raises(Problem) as caught:
-        check_locations(predictions(**{option: place}))
+        check_locations(predictions(**{option: location}))
     assert what in caught.value.what
     assert caught.value.remedy
 
 
-def test_profiles_go_where_somebody_can_fetch_them() -> None:
+def test_profiles_go_where_they_can_be_fetched() -> None:
     check_locations(training(profile="20:40", tensorboard_dir="/files/boards"))
     for places in ({}, {"tensorboard_dir": "boards"}):
         with pytest.raises(Problem) as caught:

@@ -103,7 +103,7 @@ def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_submission_outlives_calls_that_are_not_answered() -> None:
-    # A server that starts denies everybody everything.
+    # A server that starts denies all calls.
     objects = Objects(AWAY, AWAY, DENIED, DENIED)
     wait(objects, 600.0)
     assert objects.failures == []
@@ -167,7 +167,7 @@ def test_a_longer_start_timeout_waits_longer_for_a_registry(
 @pytest.mark.parametrize(
     ("said", "code", "waits_s"),
     [
-        # Nobody knows why; or a volume is being detached from another node, which takes minutes.
+        # The reason is unknown, or a volume is being detached elsewhere, which takes minutes.
         ("", ErrorCode.TIMED_OUT, 600),
         ("Multi-Attach error for volume", ErrorCode.TIMED_OUT, 600),
         ('MountVolume.SetUp failed: secret "s" not found', ErrorCode.MASTER_LOST, 60),
@@ -304,7 +304,7 @@ def test_a_quota_that_keeps_the_master_from_its_pod_names_what_is_short(
 def test_a_log_that_may_not_be_read_ends_no_start_and_hides_no_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # An API server that starts denies everybody everything, and may begin between two calls.
+    # An API server that starts denies all calls, and may do so between two calls.
     monkeypatch.setattr(start, "time", Clock())
     objects, said = Objects(), list[str]()
     objects.unlogged = EdlError(DENIED, "you may not get pods/log")
@@ -339,7 +339,9 @@ def test_a_reason_that_changes_all_the_time_does_not_flood_a_terminal(
     assert len(said) >= 10
 
 
-def test_what_a_registry_answers_adds_no_line_and_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_answer_of_a_registry_is_clipped_to_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(start, "time", Clock())
     objects, said = Objects(), list[str]()
     page = "refused\nerror: all is lost\x1b[2J" + "x" * 10_000_000
@@ -350,7 +352,7 @@ def test_what_a_registry_answers_adds_no_line_and_is_cut(monkeypatch: pytest.Mon
     assert len(line) < 1200
 
 
-def test_whoever_waits_for_long_asks_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_become_less_frequent_during_a_long_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "_POLL_S", 0.3)
     clock, pauses = Clock(), list[float]()
     monkeypatch.setattr(clock, "sleep", pauses.append)

@@ -1,5 +1,6 @@
-"""Jobs on Kubernetes: ``--platform kubernetes``; docs/adr/0018-kubernetes.md.
+"""Jobs on Kubernetes (``--platform kubernetes``); see docs/adr/0018-kubernetes.md.
 
-What talks to a cluster for the client belongs here. The options of such jobs are in the client's
-table, and what the pods themselves do is the master's part.
+Code with which the client talks to a cluster belongs here. The options of such jobs do not: they
+are in the client's option table. Nor does anything that runs in the pods of a job: that is in the
+packages of the master and the worker.
 """

@@ -60,10 +60,10 @@ _PAGE_POLL_S = 2.0
 
 
 class KubernetesJobBackend:
-    """Jobs of one namespace. Another namespace's job is named ``NAMESPACE/NAME``.
+    """The jobs of one namespace; a job of another namespace is named ``NAMESPACE/NAME``.
 
     Args:
-        session: which cluster. While none is chosen, there are no jobs.
+        session: the cluster to work with. While none is chosen, there are no jobs.
     """
 
     def __init__(self, session: ClusterSession) -> None:
@@ -102,7 +102,7 @@ class KubernetesJobBackend:
         return created
 
     def _has_reported(self, name: str) -> bool:
-        """Whether a master has said how the job ended; then the job stays, to be looked at."""
+        """Whether a master has recorded how the job ended; such a job is kept for inspection."""
         try:
             return self._objects.read(name).message().error.code != 0
         except EdlError:
@@ -110,14 +110,14 @@ class KubernetesJobBackend:
 
     def status(self, name: str, *, ask: bool = True) -> StatusReport:
         if ask and self._links.is_open(name):
-            # A master that answers needs no other question to the cluster.
+            # With an open connection, no other call to the cluster is needed.
             with fall_back_to_record():
-                return self._answer(self._links.known(name), name)
+                return self._ask_master(self._links.connected_job(name), name)
         job = self._objects.read(name)
         if ask and not job.status().state.is_over:
             with fall_back_to_record():
                 self._links.connect(job)
-                return self._answer(job, name)
+                return self._ask_master(job, name)
         return self._report(job, job.message(), job.status(), answered=False)
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
@@ -158,7 +158,7 @@ class KubernetesJobBackend:
                 " --num-workers.",
             )
         self._links.connect(job)
-        self._identities.add_workers(name, workers.max)  # the master can name them, and no more
+        self._identities.add_workers(name, workers.max)  # the master itself cannot create them
         return self._links.call(name, lambda it: it.scale(workers))
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
@@ -170,7 +170,7 @@ class KubernetesJobBackend:
         if job.status().state.is_over:
             return
         if job.is_suspended:
-            # No master runs that could be asked: the job waits in a queue.
+            # The job waits in a queue, so no master runs that could stop it.
             self._objects.suspend(name, reason)
             return
         try:
@@ -178,7 +178,7 @@ class KubernetesJobBackend:
         except MasterUnreachable:
             if job.record:
                 raise
-            # None has ever begun to work: there is nobody to ask, and nothing to lose.
+            # No master has ever begun to work, so no progress can be lost.
             self._objects.suspend(name, reason)
             return
         self._links.call(name, lambda it: it.stop(reason))
@@ -186,13 +186,13 @@ class KubernetesJobBackend:
     def finalize(self, name: str, status: JobStatus) -> JobStatus:
         if self._links.is_open(name):
             with contextlib.suppress(MasterUnreachable, EdlError):
-                # A master that has ended already needs no acknowledgement.
+                # The master may have ended already, and then needs no acknowledgement.
                 self._links.call(name, lambda it: it.acknowledge())
             self._links.disconnect(name)
         if status.state is JobState.SUCCEEDED:
             return status
         if not status.state.is_final:
-            return replace(status, state=JobState.LOST, failure=self._lost(name))
+            return replace(status, state=JobState.LOST, failure=self._describe_loss(name))
         steps = self.continuation.next_steps(status)
         return replace(status, failure=final_failure(status, steps))
 
@@ -234,7 +234,7 @@ class KubernetesJobBackend:
         link = page_link(self._session, self._objects, name, url)
         yield ServedPage(link, wait, lambda: bool(self._links.reach(name)))
 
-    def _answer(self, job: ClusterJob, name: str) -> StatusReport:
+    def _ask_master(self, job: ClusterJob, name: str) -> StatusReport:
         message = self._links.call(name, lambda it: it.status_message())
         message.name = name
         return self._report(job, message, decode_status(message), answered=True)
@@ -261,14 +261,14 @@ class KubernetesJobBackend:
         )
 
     def _page_url(self, job: ClusterJob, status: JobStatus) -> str:
-        """Where the page is now: published, or forwarded by this very process."""
+        """The URL of the page: the published one, or the one that this process forwards."""
         if status.state.is_over and not job.spec.serving.keep_page_s:
             return ""
         host = job.annotations.get(objects.ANNOTATION_PAGE, "")
         return f"http://{host}/" if host else self._links.page_url(job.name)
 
-    def _lost(self, name: str) -> Failure:
-        """The end of a job whose master is gone and left no final status."""
+    def _describe_loss(self, name: str) -> Failure:
+        """The failure of a job whose master is gone and left no final status."""
         lines = PodLogs(
             lambda: self._objects.pods(name),
             lambda pod, query: self._objects.log(name, pod, query),
@@ -286,13 +286,13 @@ class KubernetesJobBackend:
 
 
 def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBackend:
-    """The backend for Kubernetes.
+    """Return the job backend for Kubernetes.
 
     Args:
-        session: by default for the cluster that the settings choose, if they do.
+        session: the cluster to work with; by default the one that the settings choose, if any.
 
     Raises:
-        EdlError: USAGE; a settings file that may choose one cannot be read.
+        EdlError: USAGE; a settings file that may choose a cluster cannot be read.
     """
     if session is None:
         try:

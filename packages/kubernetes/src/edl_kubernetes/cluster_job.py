@@ -1,4 +1,4 @@
-"""A job as its objects in the cluster show it."""
+"""The state of a job as its objects in the cluster show it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edl_runtime.json_texts import parse_message, parse_object
 from edl_runtime.kubernetes import objects
 
 SUBMISSION_S = 300.0
-"""A submission that takes longer was interrupted."""
+"""The time after which an unfinished submission counts as interrupted."""
 
 _SUBMITTING = "it is being submitted"
 _SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
@@ -36,13 +36,13 @@ _SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """What the Job and the record say.
+    """A job as its Job object and its record (the master's ConfigMap) show it.
 
     Attributes:
-        name: as the caller named it; with a namespace if that is another one.
-        item: the Job.
-        record: content of the ConfigMap; empty if the master has not written it yet.
-        spec: what the master was started with.
+        name: the name by which the caller asked for it, with the namespace if that is another one.
+        item: the Job object.
+        record: the content of the ConfigMap; empty if the master has not written it yet.
+        spec: the specification that the master was started with.
     """
 
     name: str
@@ -96,11 +96,11 @@ class ClusterJob:
         return decode_events(self.record.get(objects.EVENTS_KEY, "").splitlines(), after)
 
     def timeline(self) -> list[TimelineSpan]:
-        """What the job's workers did last, as far as it is recorded."""
+        """The recorded last spans of the workers' timeline."""
         return decode_timeline(self.record.get(objects.TIMELINE_KEY, "").splitlines())
 
     def logs(self) -> Mapping[str, Sequence[str]]:
-        """The recorded ends of logs as lines, by ``master`` and ``worker-N``."""
+        """The last lines of each log in the record, by ``master`` and ``worker-N``."""
         try:
             found = parse_object(self.record.get(objects.LOGS_KEY) or "{}")
         except ValueError:
@@ -123,25 +123,25 @@ def is_being_submitted(item: JsonObject) -> bool:
 
 
 def is_being_deleted(item: JsonObject) -> bool:
-    """Whether a Job was deleted and something holds it, such as the deletion of its pods."""
+    """Whether a Job was deleted and still exists, for example until its pods are deleted."""
     return "deletionTimestamp" in item["metadata"]
 
 
 def age_s(item: JsonObject) -> float:
-    """Seconds since the creation of an object, if the clocks here and there agree."""
+    """Return the seconds since an object's creation, by the clock of this machine."""
     return time.time() - created_s(item)
 
 
 def created_s(item: JsonObject) -> float:
-    """When an object was created, in seconds since the epoch."""
+    """Return the time of an object's creation, in seconds since the epoch."""
     return datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
 
 
 def decode_spec(secret: JsonObject, name: str) -> job_pb2.JobSpec:
-    """The specification in a job's Secret.
+    """Return the specification in a job's Secret.
 
     Raises:
-        EdlError: DATA_DAMAGED.
+        EdlError: DATA_DAMAGED; the Secret was deleted, or its content cannot be read.
     """
     import base64
 
@@ -160,7 +160,7 @@ def decode_spec(secret: JsonObject, name: str) -> job_pb2.JobSpec:
 
 
 def describe(spec: job_pb2.JobSpec) -> dict[str, Any]:
-    """A specification as plain values; the pods are objects, and name no image."""
+    """Return a specification as plain values; its pods are objects, without their images."""
     described = to_dict(spec)
     cluster = described["kubernetes"] or {}
     for key in ("worker_pod", "server_pod"):

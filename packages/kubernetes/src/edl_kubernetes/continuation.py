@@ -27,15 +27,14 @@ _POLL_S = 0.5
 
 
 class ClusterContinuation:
-    """Resumes what ``edl stop --now`` has stopped, and exports; see ``JobContinuation``."""
+    """The ``JobContinuation`` of a cluster: resumes jobs after ``edl stop --now``, and exports."""
 
     def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
         self._session = session
         self._objects = job_objects
 
     def next_steps(self, status: JobStatus) -> str:
-        """Only what was stopped with ``--now`` can be resumed, which leaves no final status."""
-        if status.state is JobState.LOST:
+        if status.state is JobState.LOST:  # what ``edl stop --now`` leaves, which can be resumed
             return f"edl resume {status.job} starts it again."
         return new_submission(status)
 
@@ -72,37 +71,45 @@ class ClusterContinuation:
         short = names.with_suffix(job.spec.export.job or own, "export")
         self._check(job, output)
         creation = self._creation(job, own, short, output, overwrite)
-        found = f"{namespace}/{short}" if "/" in name else short
+        exporting = f"{namespace}/{short}" if "/" in name else short
         while not creation.create(say):
-            self._remove_former(name, found)
+            self._remove_former(name, exporting)
         if not creation.is_queued:
             try:
-                JobStart(self._session, self._objects, found, _START_S, say).wait()
+                JobStart(self._session, self._objects, exporting, _START_S, say).wait()
             except BaseException as failure:  # Ctrl-C, too
                 creation.withdraw(failure)
                 raise
-        return found
+        return exporting
 
-    def _remove_former(self, name: str, short: str) -> None:
-        """Raises: EdlError: JOB_EXISTS; it is at work."""
+    def _remove_former(self, name: str, exporting: str) -> None:
+        """Remove a former job that exported the same model.
+
+        Raises:
+            EdlError: JOB_EXISTS; it is still running.
+        """
         try:
-            is_over = self._objects.read(short).status().state.is_over
+            is_over = self._objects.read(exporting).status().state.is_over
         except EdlError as error:
             if error.code != ErrorCode.JOB_NOT_FOUND:
                 raise
-            return  # it has gone at this moment
+            return  # another process has just deleted it
         if not is_over:
             raise EdlError(
                 ErrorCode.JOB_EXISTS,
                 f"the model of {name} is being exported",
-                where=self._objects.location(short),
-                remedy=f"edl wait {short} waits for its end.",
+                where=self._objects.location(exporting),
+                remedy=f"edl wait {exporting} waits for its end.",
             )
-        self._objects.delete(short)
+        self._objects.delete(exporting)
         time.sleep(_POLL_S)
 
     def _check(self, job: ClusterJob, output: str) -> None:
-        """Raises: EdlError: there is no state that a second job could read, or no place for it."""
+        """Check that another job can read the state of a job and write its model to the output.
+
+        Raises:
+            EdlError: USAGE or JOB_OVER; it cannot.
+        """
         spec, where = job.spec, self._objects.location(job.name)
         if spec.type != job_pb2.TRAIN:
             raise EdlError(
@@ -121,18 +128,18 @@ class ClusterContinuation:
         if spec.kubernetes.state != "volume" and not spec.training.checkpoint_dir:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"the state of {job.name} is in its master's pod, which nobody else can read",
+                f"the state of {job.name} is in its master's pod, and other pods cannot read it",
                 where=where,
                 remedy="Jobs with --state-volume or --checkpoint-dir can be exported; this one"
                 " writes its model at its end.",
             )
-        place = output or spec.output
+        target = output or spec.output
         folders = export.mounted_folders(json.loads(spec.kubernetes.worker_pod))
-        if not scheme(place) and not any(place.startswith(f"{each}/") for each in folders):
+        if not scheme(target) and not any(target.startswith(f"{each}/") for each in folders):
             raise EdlError(
                 ErrorCode.USAGE,
-                f"--output {place}: the job's pods do not see this machine's files"
-                if place
+                f"--output {target}: the job's pods do not see this machine's files"
+                if target
                 else f"{job.name} has no output",
                 where="--output",
                 remedy="Name a store, such as s3://bucket/folder"
@@ -142,7 +149,7 @@ class ClusterContinuation:
     def _creation(
         self, job: ClusterJob, name: str, short: str, output: str, overwrite: bool
     ) -> JobCreation:
-        """The objects of the job that exports."""
+        """Return the creation of the job that exports."""
         spec = job_pb2.JobSpec()
         spec.CopyFrom(job.spec)
         state = objects.STATE_DIRECTORY
@@ -152,17 +159,17 @@ class ClusterContinuation:
         pod = export.worker_pod(json.loads(spec.kubernetes.worker_pod), short)
         spec.kubernetes.worker_pod = json.dumps(pod)
         spec.kubernetes.ClearField("server_pod")
-        own = export.job_object(job.item, short)
-        namespace = own["metadata"]["namespace"]
+        job_object = export.job_object(job.item, short)
+        namespace = job_object["metadata"]["namespace"]
 
-        def owned() -> Iterator[JsonObject]:
-            described = {"labels": own["metadata"]["labels"]}
+        def make_owned() -> Iterator[JsonObject]:
+            metadata = {"labels": job_object["metadata"]["labels"]}
             page = page_secrets()
             text = to_json(spec)
-            yield from manifest.secret_and_service(short, namespace, described, text, page)
+            yield from manifest.secret_and_service(short, namespace, metadata, text, page)
             new = NewIdentities(short)
             for secret in identities.secrets(short, 1, 0):
-                labels = {**described["labels"], objects.LABEL_ROLE: secret.role}
+                labels = {**metadata["labels"], objects.LABEL_ROLE: secret.role}
                 yield identities.render(secret, namespace, {"labels": labels}, new.content(secret))
 
-        return JobCreation(self._session, own, owned, export.is_queued(own))
+        return JobCreation(self._session, job_object, make_owned, export.is_queued(job_object))

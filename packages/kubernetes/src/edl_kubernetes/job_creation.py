@@ -25,7 +25,7 @@ from edl_kubernetes.job_identities import NewIdentities
 from edl_kubernetes.job_objects import LABEL_MANAGED, is_managed
 from edl_kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl_kubernetes.owned_objects import create_owned
-from edl_kubernetes.placement import KINDS, ClusterPlacement, read_templates
+from edl_kubernetes.placement import RESOURCES, ClusterPlacement, read_templates
 from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.page_key import PageKey
@@ -33,58 +33,58 @@ from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _UNRELEASED_S = 60.0
-"""A Job of another submission that is seen for so long and is not released was left behind."""
+"""The time after which another submission's Job that is still not released counts as abandoned."""
 
-_FORGOTTEN_S = 3600.0
-"""What a submission has left that began so long ago is removed by any other one."""
+_ABANDONED_S = 3600.0
+"""The age at which any submission removes what an interrupted one has left."""
 
 
 @dataclass(slots=True)
 class JobCreation:
-    """The objects of one job.
+    """Creates the objects of one job.
 
     Attributes:
-        own: the Job, suspended and marked as one that is being submitted.
-        owned: makes all other objects.
-        is_queued: somebody else releases the Job.
+        job: the Job object, suspended and marked as one that is being submitted.
+        make_owned: returns all other objects.
+        is_queued: whether a queue or a person releases the Job, rather than this submission.
     """
 
     session: ClusterSession
-    own: JsonObject
-    owned: Callable[[], Iterable[JsonObject]]
+    job: JsonObject
+    make_owned: Callable[[], Iterable[JsonObject]]
     is_queued: bool
     _mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Tells the Job from others of its name until its uid is known."""
+    """An annotation that identifies the Job until its uid is known."""
     _uid: str = ""
 
     @classmethod
     def of_submission(
         cls, session: ClusterSession, placement: ClusterPlacement, job: Submission
     ) -> JobCreation:
-        """A new job."""
+        """Return the creation of a job that was submitted."""
         namespace = session.connect().namespace
-        own = manifest.job_object(job, namespace, read_templates(job), suspended=True)
+        job_object = manifest.job_object(job, namespace, read_templates(job), suspended=True)
 
-        def owned() -> Iterator[JsonObject]:
+        def make_owned() -> Iterator[JsonObject]:
             text = to_json(placement.encode(job))
             yield from manifest.owned_objects(job, namespace, text, page_secrets())
             new = NewIdentities(job.name)
             yield from manifest.identity_objects(job, namespace, new.content)
 
-        return cls(session, own, owned, manifest.is_queued(job))
+        return cls(session, job_object, make_owned, manifest.is_queued(job))
 
     def create(self, say: Say = silent) -> bool:
         """Create all objects; the Job is suspended until the last one exists.
 
         Args:
-            say: gets what this waits for.
+            say: called with a sentence about what this waits for.
 
         Returns:
             False if a job of this name exists.
 
         Raises:
-            EdlError: an object was refused or exists, or the cluster does not answer. Nothing is
-                left, or the remedy is to remove it.
+            EdlError: an object was refused or exists, or the cluster does not answer. What was
+                created is deleted again; if that fails, the remedy names the command for it.
         """
         connection = self.session.connect()
         try:
@@ -92,8 +92,8 @@ class JobCreation:
             if made is None:
                 return False
             self._uid = made["metadata"]["uid"]
-            self._remove_forgotten(connection, created_s(made))
-            for item in self.owned():
+            self._remove_abandoned(connection, created_s(made))
+            for item in self.make_owned():
                 create_owned(connection, item, made, say)
             retry_unanswered(lambda: self._release(connection), RETRY_S)
         except (ApiError, ApiUnavailable) as error:
@@ -109,9 +109,10 @@ class JobCreation:
         """Delete the Job and, with it, everything else.
 
         Args:
-            failure: why. If the Job cannot be deleted, it gets the command that does so later.
+            failure: the reason. If the Job cannot be deleted, the command that deletes it later is
+                added to it.
         """
-        # Nobody who presses Ctrl-C wants to wait.
+        # After Ctrl-C, the user does not want to wait.
         timeout_s = RETRY_S if isinstance(failure, Exception) else 0.0
         try:
             retry_unanswered(self._delete, timeout_s)
@@ -128,24 +129,24 @@ class JobCreation:
     @property
     def _removal(self) -> str:
         """A command that removes the job whatever the settings and the current context are."""
-        connection, metadata = self.session.connect(), self.own["metadata"]
+        connection, metadata = self.session.connect(), self.job["metadata"]
         context = ("--context", connection.context) if connection.context else ()
-        place = (*context, "--namespace", metadata["namespace"])
-        return shlex.join(("edl", "delete", self._name, "--stop", "--yes", *place))
+        options = (*context, "--namespace", metadata["namespace"])
+        return shlex.join(("edl", "delete", self._name, "--stop", "--yes", *options))
 
     @property
     def _name(self) -> str:
-        """Of the job."""
-        return str(self.own["metadata"]["labels"][objects.LABEL_JOB])
+        """The name of the job, as users know it."""
+        return str(self.job["metadata"]["labels"][objects.LABEL_JOB])
 
     def _create_first(self, connection: ClusterConnection, say: Say) -> JsonObject | None:
-        """The Job as the cluster has it; None if another one of its name was released.
+        """Create the Job, and return it as the cluster has it; None if the name is in use.
 
-        Waits for another submission of the name, and for the end of a deletion; what a killed
-        submission has left is replaced.
+        While another submission of the name or the deletion of a former job is in progress, this
+        waits for its end. It replaces what a killed submission has left.
 
         Raises:
-            EdlError: JOB_EXISTS; other Jobs of the name come and go, or one is deleted and stays.
+            EdlError: JOB_EXISTS; the name did not become free in time.
         """
         seen, since, reported = "", 0.0, ""
         other: JsonObject | None = None
@@ -167,16 +168,17 @@ class JobCreation:
                 if what != reported:
                     reported = what
                     say(f"{self._name} waits for {what} of its name")
-                # Seen by this process: its age by the clock of this machine may be wrong.
+                # Time is counted from when this process first saw the Job: the clock of this
+                # machine may differ from the cluster's.
                 if not is_removed and time.monotonic() - since > _UNRELEASED_S:
                     retry_unanswered(partial(self._remove, connection, other), RETRY_S)
                     continue
             time.sleep(POLL_S)
-        raise self._in_the_way(connection, other)
+        raise self._name_in_use(connection, other)
 
-    def _in_the_way(self, connection: ClusterConnection, other: JsonObject | None) -> EdlError:
-        """Others have had the name for too long."""
-        namespace = self.own["metadata"]["namespace"]
+    def _name_in_use(self, connection: ClusterConnection, other: JsonObject | None) -> EdlError:
+        """Return the error that other Jobs have had the name for too long."""
+        namespace = self.job["metadata"]["namespace"]
         if other is not None and is_being_deleted(other):
             held = ", ".join(other["metadata"].get("finalizers") or ())
             what = f"the former job {self._name} was deleted, and is still there"
@@ -190,23 +192,23 @@ class JobCreation:
         where = f"{connection.cluster}/{namespace}/{self._name}"
         return EdlError(ErrorCode.JOB_EXISTS, what, where=where, remedy=remedy)
 
-    def _remove_forgotten(self, connection: ClusterConnection, now: float) -> None:
-        """Remove what submissions have left whose clients were killed, whatever its name.
+    def _remove_abandoned(self, connection: ClusterConnection, now: float) -> None:
+        """Remove the Jobs of any name whose submissions were interrupted long ago.
 
         Args:
-            now: by the cluster's clock: the one of this machine may be wrong by hours.
+            now: the time by the cluster's clock: this machine's may be wrong by hours.
         """
-        with contextlib.suppress(ApiError, ApiUnavailable):  # the next submission does it
-            for item in connection.api.list(self._place(connection), LABEL_MANAGED).items:
-                if is_being_submitted(item) and now - created_s(item) > _FORGOTTEN_S:
+        with contextlib.suppress(ApiError, ApiUnavailable):  # the next submission tries again
+            for item in connection.api.list(self._jobs_path(connection), LABEL_MANAGED).items:
+                if is_being_submitted(item) and now - created_s(item) > _ABANDONED_S:
                     self._remove(connection, item)
 
     def _create_job(self, connection: ClusterConnection) -> JsonObject | None:
-        """The Job as the cluster has it; None if another one has its name."""
-        annotations = self.own["metadata"].setdefault("annotations", {})
+        """Create the Job, and return it as the cluster has it; None if the name is in use."""
+        annotations = self.job["metadata"].setdefault("annotations", {})
         annotations[objects.ANNOTATION_SUBMITTING] = self._mark
         try:
-            return connection.api.create(self._place(connection), self.own)
+            return connection.api.create(self._jobs_path(connection), self.job)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -217,9 +219,9 @@ class JobCreation:
         return found if found is not None and self._is_own(found) else None
 
     def _find(self, connection: ClusterConnection) -> JsonObject | None:
-        """The Job of this name."""
+        """Return the Job of this name; None if there is none."""
         try:
-            return connection.api.get(self._path(connection))
+            return connection.api.get(self._job_path(connection))
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -239,33 +241,33 @@ class JobCreation:
 
     def _remove(self, connection: ClusterConnection, item: JsonObject) -> None:
         metadata = item["metadata"]
-        path = f"{self._place(connection)}/{metadata['name']}"
+        path = f"{self._jobs_path(connection)}/{metadata['name']}"
         try:
             connection.api.delete(path, uid=metadata["uid"])
         except ApiError as error:
-            if error.status not in (404, 409):  # it has gone, or a new one has its name
+            if error.status not in (404, 409):  # it is gone, or a new Job has its name
                 raise
 
     def _release(self, connection: ClusterConnection) -> None:
         changes: JsonObject = {
             "metadata": {
                 "annotations": {objects.ANNOTATION_SUBMITTING: None},
-                # With another uid, the Job of this name is that of another submission.
+                # The patch is refused if the Job of this name belongs to another submission.
                 "uid": self._uid,
             },
         }
         if not self.is_queued:
             changes["spec"] = {"suspend": False}
-        connection.api.patch(self._path(connection), changes)
+        connection.api.patch(self._job_path(connection), changes)
 
-    def _place(self, connection: ClusterConnection) -> str:
-        return connection.place(KINDS["Job"], self.own["metadata"]["namespace"])
+    def _jobs_path(self, connection: ClusterConnection) -> str:
+        return connection.path(RESOURCES["Job"], self.job["metadata"]["namespace"])
 
-    def _path(self, connection: ClusterConnection) -> str:
-        return f"{self._place(connection)}/{self.own['metadata']['name']}"
+    def _job_path(self, connection: ClusterConnection) -> str:
+        return f"{self._jobs_path(connection)}/{self.job['metadata']['name']}"
 
 
 def page_secrets() -> dict[str, str]:
-    """What opens the page and the metrics of a new job, as entries of its Secret."""
+    """Return new keys to the page and the metrics of a job, as entries of its Secret."""
     key = PageKey.create()
     return {objects.PAGE_KEY: key.text, objects.METRICS_TOKEN: key.metrics_token}

@@ -1,7 +1,4 @@
-"""The identities of jobs on Kubernetes (docs/adr/0021), as the client makes and uses them.
-
-Importing the authority takes a tenth of a second, so nothing here does that at import.
-"""
+"""Creates and uses the identities of jobs on Kubernetes; see docs/adr/0021."""
 
 from __future__ import annotations
 
@@ -31,21 +28,21 @@ class NewIdentities:
     They last as long as the authority: a Secret never changes, and a pod may mount it at any time.
 
     Args:
-        job: name of the job.
-        authority: of the job, as PEM; by default a new one.
+        job: the name of the job.
+        authority: the job's authority as PEM; by default a new one.
 
     Raises:
         ValueError: the authority is damaged.
     """
 
     def __init__(self, job: str, authority: bytes = b"") -> None:
-        from edl_runtime.identity.authority import Authority
+        from edl_runtime.identity.authority import Authority  # importing it takes 0.1 s
 
         self._job = job
         self._authority = Authority.load(authority) if authority else Authority.create(job)
 
     def content(self, secret: IdentitySecret) -> Mapping[str, str]:
-        """PEM by key."""
+        """Return the content of a Secret: PEM by key."""
         if secret.first is None:
             return {objects.AUTHORITY_KEY: self._authority.to_pem().decode("ascii")}
         role = _ROLES[secret.role]
@@ -62,11 +59,11 @@ class ClientIdentity:
     """Proves to one master that this process is its job's client; ``close`` removes the key.
 
     Args:
-        job: name of the job.
-        authority: of the job, as PEM.
+        job: the name of the job.
+        authority: the job's authority as PEM.
 
     Raises:
-        EdlError: SYSTEM; nothing can be written, or the authority is damaged.
+        EdlError: SYSTEM; no file can be written, or the authority is damaged.
     """
 
     def __init__(self, job: str, authority: bytes) -> None:
@@ -75,7 +72,7 @@ class ClientIdentity:
             signed = IdentityFolder(Path(self._folder.name) / "identity", job)
             signed.install(authority)
             self.master: Peer = Credentials(signed.provide(Role.CLIENT)).to(Role.MASTER)
-            """The job's master, to be called."""
+            """The master of the job, with the credentials for calling it."""
         except BaseException:
             self.close()
             raise
@@ -87,8 +84,8 @@ class ClientIdentity:
 class JobIdentities:
     """The identities of jobs that exist.
 
-    Every method raises EdlError: FORBIDDEN, if the user may not read the authority or create
-    Secrets, or CLUSTER_UNAVAILABLE.
+    Every method raises EdlError: FORBIDDEN if the user may not read the authority or create
+    Secrets, and CLUSTER_UNAVAILABLE.
     """
 
     def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
@@ -96,34 +93,34 @@ class JobIdentities:
         self._objects = job_objects
 
     def client(self, name: str) -> ClientIdentity | None:
-        """That of this process; None if the job is not secured: an earlier version made it."""
+        """Return an identity for this process; None if the job, of an early version, has none."""
         _, job = self._objects.locate(name)
         authority = self._authority(name)
         return ClientIdentity(job, authority) if authority else None
 
     def add_workers(self, name: str, count: int) -> None:
-        """See to it that the job has the identities of so many workers."""
+        """Create the identities that the job lacks for this number of workers."""
         namespace, job = self._objects.locate(name)
         _, *further = identities.blocks(job, objects.WORKER, count)  # the job began with the first
         if not further or not (authority := self._authority(name)):
             return
         new = NewIdentities(job, authority)
-        own = self._objects.read(name, needs_spec=False).item
-        with self._calls("adding identities of workers"):
+        owner = self._objects.read(name, needs_spec=False).item
+        with self._translate_errors("adding identities of workers"):
             for secret in further:
-                labels = {**own["metadata"]["labels"], objects.LABEL_ROLE: secret.role}
+                labels = {**owner["metadata"]["labels"], objects.LABEL_ROLE: secret.role}
                 content = new.content(secret)
                 item = identities.render(secret, namespace, {"labels": labels}, content)
-                create_owned(self._session.connect(), item, own)
+                create_owned(self._session.connect(), item, owner)
 
     def _authority(self, name: str) -> bytes:
-        """As PEM; empty if the job has none."""
+        """Return the job's authority as PEM; empty if it has none."""
         namespace, job = self._objects.locate(name)
-        with self._calls("reading the job's authority"):
+        with self._translate_errors("reading the job's authority"):
             connection = self._session.connect()
-            place = connection.place("v1 secrets", namespace)
+            path = connection.path("v1 secrets", namespace)
             try:
-                secret = connection.api.get(f"{place}/{objects.authority_secret(job)}")
+                secret = connection.api.get(f"{path}/{objects.authority_secret(job)}")
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -131,7 +128,7 @@ class JobIdentities:
         return base64.b64decode(secret["data"][objects.AUTHORITY_KEY])
 
     @contextlib.contextmanager
-    def _calls(self, doing: str) -> Iterator[None]:
+    def _translate_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
         except (ApiError, ApiUnavailable) as error:

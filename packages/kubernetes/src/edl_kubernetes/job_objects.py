@@ -20,8 +20,9 @@ from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _JOBS = "batch/v1 jobs"
-_SOON_S = 1
-"""A grace period of 0 would free a pod's name while its processes may still run."""
+_SHORT_GRACE_S = 1
+"""The grace period of pods to be ended at once: one of 0 would free a pod's name while its
+processes may still run."""
 
 
 class JobObjects:
@@ -34,16 +35,16 @@ class JobObjects:
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
         self._specs: dict[str, job_pb2.JobSpec] = {}  # by uid: a Job's specification stays
-        self._uids: dict[str, str] = {}  # of the Jobs that were read last, by name
+        self._uids: dict[str, str] = {}  # by name: the uid of the Job when it was read last
 
     def jobs(self) -> list[tuple[str, JsonObject]]:
-        """All Jobs of the namespace, or of all namespaces if these were chosen, by name."""
-        everywhere = self._session.is_everywhere
-        with self._calls("listing jobs"):
+        """Return the names and Jobs of the chosen namespace, or of all namespaces."""
+        everywhere = self._session.has_all_namespaces
+        with self._translate_errors("listing jobs"):
             connection = self._session.connect()
-            place = "/apis/batch/v1/jobs" if everywhere else connection.place(_JOBS)
+            path = "/apis/batch/v1/jobs" if everywhere else connection.path(_JOBS)
             selector = f"{LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
-            items = connection.api.list(place, selector).items
+            items = connection.api.list(path, selector).items
             if not items and not everywhere:
                 self._check_namespace(connection)
         found = []
@@ -54,7 +55,9 @@ class JobObjects:
         return found
 
     def _check_namespace(self, connection: ClusterConnection) -> None:
-        """Check that the namespace exists, as far as the user may look: any has empty lists.
+        """Check that the namespace exists: the lists of one that does not exist are empty, too.
+
+        A user who may not read namespaces gets no check.
 
         Raises:
             EdlError: USAGE; it does not exist.
@@ -68,56 +71,56 @@ class JobObjects:
                 raise
 
     def read(self, name: str, *, needs_spec: bool = True) -> ClusterJob:
-        """A job; without its specification if that is not needed.
+        """Return a job; without its specification if that is not needed.
 
         Raises:
-            EdlError: DATA_DAMAGED, if the specification cannot be read.
+            EdlError: DATA_DAMAGED; the specification cannot be read.
         """
         namespace, job = self.locate(name)
         own = objects.object_name(job)
-        with self._calls("reading the job", name):
+        with self._translate_errors("reading the job", name):
             connection = self._session.connect()
-            item = connection.api.get(f"{connection.place(_JOBS, namespace)}/{own}")
+            item = connection.api.get(f"{connection.path(_JOBS, namespace)}/{own}")
             if not is_managed(item):
-                raise self._unknown(name)
+                raise self._job_not_found(name)
             self._uids[name] = item["metadata"]["uid"]
-            record = self._find(f"{connection.place('v1 configmaps', namespace)}/{own}")
+            record = self._find(f"{connection.path('v1 configmaps', namespace)}/{own}")
             spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
             if needs_spec and not spec.name:
                 spec = self._spec(connection, namespace, job, item)
         return ClusterJob(name, item, (record or {}).get("data") or {}, spec)
 
     def locate(self, name: str) -> tuple[str, str]:
-        """Namespace of a job, and its name within that."""
+        """Return the namespace of a job, and its name within that."""
         namespace, slash, job = name.rpartition("/")
         bad_namespace = slash and names.fault(namespace, names.MAX_NAMESPACE_LENGTH)
         if names.fault(job) or bad_namespace or not self._session.is_chosen:
-            raise self._unknown(name)
+            raise self._job_not_found(name)
         return namespace or self._session.connect().namespace, job
 
     def location(self, name: str) -> str:
-        """Where a job is, for messages."""
+        """Return the location of a job for messages: cluster, namespace and name."""
         namespace, job = self.locate(name)
         connection = self._session.connect()
         return f"{connection.cluster}/{namespace}/{job}"
 
     def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
-        """The job's pods that exist, of one role or all."""
+        """Return the existing pods of a job, of one role or of all."""
         namespace, job = self.locate(name)
         selector = f"{LABEL_MANAGED},{objects.LABEL_JOB}={job}"
         if role:
             selector += f",{objects.LABEL_ROLE}={role}"
-        with self._calls("listing pods", name):
+        with self._translate_errors("listing pods", name):
             connection = self._session.connect()
-            return connection.api.list(connection.place("v1 pods", namespace), selector).items
+            return connection.api.list(connection.path("v1 pods", namespace), selector).items
 
     def pod_path(self, name: str, pod: str) -> str:
-        """The path of a pod in the API."""
+        """Return the path of a pod in the API."""
         namespace, _ = self.locate(name)
-        return f"{self._session.connect().place('v1 pods', namespace)}/{pod}"
+        return f"{self._session.connect().path('v1 pods', namespace)}/{pod}"
 
     def log(self, name: str, pod: str, query: Mapping[str, str]) -> str:
-        """A pod's log; empty if it has none yet or is gone."""
+        """Return a pod's log; empty if it has none yet or is gone."""
         try:
             return self._session.connect().api.text(f"{self.pod_path(name, pod)}/log", query)
         except ApiError as error:
@@ -128,48 +131,49 @@ class JobObjects:
             return ""  # the next poll asks again
 
     def events(
-        self, name: str, kind: str, whom: str = "", *, warnings: bool = False
+        self, name: str, kind: str, about: str = "", *, warnings: bool = False
     ) -> Sequence[str]:
-        """What Kubernetes' events say of the Job, or of another object; oldest first.
+        """Return the messages of Kubernetes' events about an object, oldest first.
 
-        Empty if they cannot be read. What is said of former Jobs of the name, for an hour, is left
-        out, once the Job was read.
+        There are none if they cannot be read. Kubernetes keeps events for an hour; those of former
+        Jobs of the same name are left out once the Job was read.
 
         Args:
-            kind: of the object, such as ``Pod``.
-            whom: the object's name; by default that of the Job.
-            warnings: only what is said against the object.
+            name: the name of the job.
+            kind: the kind of the object, such as ``Pod``.
+            about: the name of the object; by default that of the Job.
+            warnings: whether only warnings are returned.
         """
         namespace, job = self.locate(name)
         fields = (
-            f"involvedObject.kind={kind},involvedObject.name={whom or objects.object_name(job)}"
+            f"involvedObject.kind={kind},involvedObject.name={about or objects.object_name(job)}"
         )
-        if not whom and (uid := self._uids.get(name)):
+        if not about and (uid := self._uids.get(name)):
             fields += f",involvedObject.uid={uid}"
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
-            place = connection.place("v1 events", namespace)
-            items = connection.api.list(place, fields=fields).items
+            path = connection.path("v1 events", namespace)
+            items = connection.api.list(path, fields=fields).items
             items = [it for it in items if not warnings or it.get("type") == "Warning"]
             return [it.get("message", "") for it in sorted(items, key=_last_seen)]
         return ()
 
     def is_bound(self, name: str, claim: str) -> bool:
-        """Whether a claim has its volume; True if it cannot be read."""
+        """Return whether a claim is bound to a volume; True if the claim cannot be read."""
         namespace, _ = self.locate(name)
         with contextlib.suppress(ApiError, ApiUnavailable):
             connection = self._session.connect()
-            place = connection.place("v1 persistentvolumeclaims", namespace)
-            found = connection.api.get(f"{place}/{claim}")
+            path = connection.path("v1 persistentvolumeclaims", namespace)
+            found = connection.api.get(f"{path}/{claim}")
             return bool(found.get("status", {}).get("phase") != "Pending")
         return True
 
     def suspend(self, name: str, reason: str) -> None:
-        """End all pods of a job; Kubernetes starts no master any more."""
+        """End all pods of a job, and keep Kubernetes from starting another master."""
         namespace, job = self.locate(name)
-        with self._calls("stopping the job", name):
+        with self._translate_errors("stopping the job", name):
             connection = self._session.connect()
-            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            path = f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}"
             changes = {
                 "metadata": {"annotations": {objects.ANNOTATION_STOPPED: reason}},
                 "spec": {"suspend": True},
@@ -179,15 +183,15 @@ class JobObjects:
                 self._remove(self.pod_path(name, pod["metadata"]["name"]))
 
     def release(self, name: str) -> bool:
-        """Start a job again that ``suspend`` has stopped; False if it was not stopped."""
+        """Restart a job that ``suspend`` has stopped; return False if it was not stopped."""
         namespace, job = self.locate(name)
-        with self._calls("resuming the job", name):
+        with self._translate_errors("resuming the job", name):
             connection = self._session.connect()
-            path = f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
+            path = f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}"
             own = self.read(name, needs_spec=False)
             while objects.ANNOTATION_STOPPED in own.annotations:
                 changes: JsonObject = {
-                    # Compare and swap: of several callers, only one still finds this version.
+                    # Compare and swap: of several callers, only one can change this version.
                     "metadata": {
                         "annotations": {objects.ANNOTATION_STOPPED: None},
                         "resourceVersion": own.item["metadata"]["resourceVersion"],
@@ -200,24 +204,22 @@ class JobObjects:
                 except ApiError as error:
                     if error.status != 409:
                         raise
-                # Another caller has changed it, or the cluster, which notes that pods have ended.
+                # Another caller has changed it, or the cluster, which records the end of pods.
                 own = self.read(name, needs_spec=False)
         return False
 
     def delete(self, name: str) -> None:
         """Delete a job, and with it everything that it owns."""
         namespace, job = self.locate(name)
-        with self._calls("deleting the job", name):
+        with self._translate_errors("deleting the job", name):
             connection = self._session.connect()
-            connection.api.delete(
-                f"{connection.place(_JOBS, namespace)}/{objects.object_name(job)}"
-            )
+            connection.api.delete(f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}")
 
     def _spec(
         self, connection: ClusterConnection, namespace: str, job: str, item: JsonObject
     ) -> job_pb2.JobSpec:
-        """The specification; empty if it does not exist yet, or if the user may not read it."""
-        path = f"{connection.place('v1 secrets', namespace)}/{objects.object_name(job)}"
+        """Return the specification; empty if there is none yet, or the user may not read it."""
+        path = f"{connection.path('v1 secrets', namespace)}/{objects.object_name(job)}"
         try:
             secret = self._find(path)
         except ApiError as error:
@@ -239,23 +241,23 @@ class JobObjects:
 
     def _remove(self, path: str) -> None:
         try:
-            self._session.connect().api.delete(path, _SOON_S)
+            self._session.connect().api.delete(path, _SHORT_GRACE_S)
         except ApiError as error:
             if error.status != 404:
                 raise
 
     @contextlib.contextmanager
-    def _calls(self, doing: str, name: str = "") -> Iterator[None]:
+    def _translate_errors(self, doing: str, name: str = "") -> Iterator[None]:
         try:
             yield
         except ApiError as error:
             if name and error.status == 404:
-                raise self._unknown(name) from None
+                raise self._job_not_found(name) from None
             raise self._session.translate(error, doing) from None
         except ApiUnavailable as error:
             raise self._session.translate(error, doing) from None
 
-    def _unknown(self, name: str) -> EdlError:
+    def _job_not_found(self, name: str) -> EdlError:
         return EdlError(
             ErrorCode.JOB_NOT_FOUND,
             f"there is no job named {name}",
@@ -265,7 +267,7 @@ class JobObjects:
 
 
 def _last_seen(event: JsonObject) -> str:
-    """When an event happened last; the servers write these times alike."""
+    """Return when an event happened last; all such times have one format, so texts sort them."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
@@ -274,5 +276,5 @@ LABEL_MANAGED = "=".join(_MANAGED)
 
 
 def is_managed(item: JsonObject) -> bool:
-    """Whether edl has made an object."""
+    """Return whether edl has created an object."""
     return _MANAGED in (item["metadata"].get("labels") or {}).items()

@@ -53,12 +53,12 @@ class MasterLinks:
         self._links: dict[str, _Link] = {}
 
     def is_open(self, name: str) -> bool:
-        """Whether calls can be made without another look at the cluster."""
+        """Return whether a job's master can be called without asking the cluster again."""
         link = self._links.get(name)
         return link is not None and link.job is not None
 
-    def known(self, name: str) -> ClusterJob:
-        """The job as it was when the connection was made."""
+    def connected_job(self, name: str) -> ClusterJob:
+        """Return a connected job as it was when the connection was made."""
         job = self._links[name].job
         assert job is not None
         return job
@@ -74,11 +74,11 @@ class MasterLinks:
         self._links[job.name].job = job
 
     def call(self, name: str, call: Callable[[JobServiceClient], T]) -> T:
-        """Call a master that is connected; one that does not answer is disconnected.
+        """Call a connected master, and return its answer; disconnect it if it does not answer.
 
         Raises:
             MasterUnreachable: it did not answer.
-            EdlError: FORBIDDEN; this user may not read what lets him in.
+            EdlError: FORBIDDEN; this user may not read the job's authority.
         """
         link = self._links[name]
         if link.client is None:
@@ -92,7 +92,7 @@ class MasterLinks:
             raise
 
     def reach(self, name: str) -> str:
-        """Where the master answers on this machine; empty if no pod is ready."""
+        """Return the master's address on this machine; empty if no pod is ready."""
         pod = ready_pod(self._objects.pods(name, objects.MASTER))
         if pod is None:
             self.disconnect(name)
@@ -106,7 +106,7 @@ class MasterLinks:
         return link.calls.address
 
     def forward_page(self, name: str, port: int = 0) -> str:
-        """The URL of the page on this machine; empty if no pod is ready.
+        """Return the URL of the page on this machine; empty if no pod is ready.
 
         Raises:
             EdlError: PORT_IN_USE.
@@ -119,7 +119,7 @@ class MasterLinks:
         return self.page_url(name)
 
     def page_url(self, name: str) -> str:
-        """The URL of the page, if this process forwards it; empty otherwise."""
+        """Return the URL of the page if this process forwards it; empty otherwise."""
         link = self._links.get(name)
         return f"http://{link.page.address}/" if link is not None and link.page else ""
 
@@ -149,7 +149,7 @@ class MasterLinks:
 
 @contextlib.contextmanager
 def fall_back_to_record() -> Iterator[None]:
-    """Continue where no master answers, or where it would not let this user in."""
+    """Continue after the block if no master answers, or if it refuses this user."""
     try:
         yield
     except MasterUnreachable:

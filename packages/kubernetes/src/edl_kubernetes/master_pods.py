@@ -1,4 +1,4 @@
-"""The pods of a job's master: which one answers, and why one does not start."""
+"""Selects the pod that is a job's master at the moment, or explains why none starts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
-_NEVER = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
-_NOT_YET = (
+_FINAL_REASONS = (
+    *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError"),
+)
+_RETRIED_REASONS = (
     *("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError"),
 )
 _FINAL_MESSAGES = (
@@ -21,44 +23,46 @@ _FINAL_MESSAGES = (
     "unauthorized",
     "denied",
 )
-"""What a registry says that another attempt will not change. Kubernetes has no codes for it: a
-status repeats the registry's words."""
+"""Messages of registries after which another attempt cannot succeed. Kubernetes has no codes for
+them: a status repeats the registry's words."""
 
 _CANNOT_RUN = ("StartError", "ContainerCannotRun")
-"""Reasons of a container whose program the runtime of the node could not start."""
+"""Reasons with which a container ends whose program the node could not start."""
 
-_IMAGE = (
+_IMAGE_REMEDY = (
     "Use an image that edl zoo build has made, or one made from its base image, for the"
     " architecture of the nodes; --node-selector chooses nodes."
 )
 
 _MISSING = ("not found", "non-existent")
-"""What a node says of a Secret, a ConfigMap, or a key of one that a volume refers to."""
+"""Words of a node about a missing Secret or ConfigMap, or a missing key, of a volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class MasterProblem:
-    """Why a master does not start.
+    """The reason why a master does not start.
 
     Attributes:
         what: a clause, with the words of Kubernetes.
-        is_final: waiting would not help.
-        is_room: the cluster has no room for the pod.
-        has_run: the container ran; its log says more.
-        container: whose log.
-        unprepared: the pod, while its node makes volumes and network ready; events say more.
+        remedy: what the user can do about it.
+        is_final: whether waiting is useless.
+        lacks_room: whether the cluster has no room for the pod.
+        has_run: whether the container ran; its log says more.
+        unprepared: the name of the pod while its node prepares volumes and network; its events
+            say more.
+        container: the name of the container that failed.
     """
 
     what: str
     remedy: str
     is_final: bool = False
-    is_room: bool = False
+    lacks_room: bool = False
     has_run: bool = False
     unprepared: str = ""
     container: str = objects.CONTAINER
 
     def with_events(self, warnings: Sequence[str]) -> MasterProblem:
-        """The same one with what the node has said last, which may be that waiting is in vain."""
+        """Return the problem with the node's last warning, which may show that it is final."""
         if not warnings:
             return self
         message = readable(warnings[-1])
@@ -66,15 +70,14 @@ class MasterProblem:
             self, what=f"{self.what}: {message}", is_final=any(each in message for each in _MISSING)
         )
 
-    @property
-    def patient(self) -> MasterProblem:
-        """The same one with the option that would have waited longer."""
+    def with_timeout_remedy(self) -> MasterProblem:
+        """Return the problem with the option for waiting longer in its remedy."""
         remedy = f"{self.remedy} Or increase --start-timeout."
         return replace(self, remedy=remedy)
 
 
 class StartPhase(StrEnum):
-    """What every start of a master goes through, in words that continue after "it waits:"."""
+    """A phase of a master's start, in words that continue the sentence "it waits:"."""
 
     NO_POD = "Kubernetes has not made its pod yet"
     UNSCHEDULED = "no node has been chosen for its pod yet"
@@ -86,7 +89,7 @@ class StartPhase(StrEnum):
 
 
 def start_phase(pod: JsonObject | None) -> StartPhase:
-    """How far the start has come of a master's newest pod, which is not ready."""
+    """Return the phase of a start whose newest pod, which is not ready, is given."""
     if pod is None:
         return StartPhase.NO_POD
     if _is_disrupted(pod):
@@ -105,53 +108,53 @@ def start_phase(pod: JsonObject | None) -> StartPhase:
 
 
 def newest_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
-    """The one that was created last; None if there is none."""
+    """Return the pod that was created last; None if there is none."""
     return max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
 
 
 def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
-    """The newest pod that is ready; None if there is none."""
+    """Return the newest pod that is ready; None if there is none."""
     ready = [pod for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
     return max(ready, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
 
 
-def start_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
-    """What keeps the newest pod from being ready, if it is known."""
+def find_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
+    """Return what keeps the newest pod from being ready; None if that is unknown."""
     newest = newest_pod(pods)
     if newest is None:
         return None
     status = newest.get("status", {})
     container = _container(newest)
-    if not _is_disrupted(newest) and (problem := _before(status)):
+    if not _is_disrupted(newest) and (problem := _init_problem(status)):
         return problem
-    if problem := _waiting(container.get("state", {}).get("waiting", {})):
+    if problem := _waiting_problem(container.get("state", {}).get("waiting", {})):
         return problem
-    if ended := container.get("state", {}).get("terminated"):
-        return None if _is_disrupted(newest) else _ended(ended)
+    if terminated := container.get("state", {}).get("terminated"):
+        return None if _is_disrupted(newest) else _termination_problem(terminated)
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return _unschedulable(condition.get("message", ""))
+            return _scheduling_problem(condition.get("message", ""))
         if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "False":
-            return _unprepared(newest["metadata"]["name"])
+            return _preparation_problem(newest["metadata"]["name"])
     return None
 
 
-def _unschedulable(message: str) -> MasterProblem:
+def _scheduling_problem(message: str) -> MasterProblem:
     if "PersistentVolumeClaim" in message or "persistentvolumeclaim" in message:
         return MasterProblem(
             f"its volume is not available: {message}",
             "Check --state-volume and --volumes: kubectl describe pvc says what a claim waits for,"
             " such as a storage class that does not exist.",
-            is_room=True,
+            lacks_room=True,
         )
     return MasterProblem(
         f"no node has room for it: {message}",
         "Ask for less with --master-resources, or wait longer with --start-timeout.",
-        is_room=True,
+        lacks_room=True,
     )
 
 
-def _unprepared(pod: str) -> MasterProblem:
+def _preparation_problem(pod: str) -> MasterProblem:
     return MasterProblem(
         "its volumes or its network are not ready",
         f"Check --volumes, --state-volume and the pod template: kubectl describe pod {pod} shows"
@@ -160,29 +163,29 @@ def _unprepared(pod: str) -> MasterProblem:
     )
 
 
-def _before(status: JsonObject) -> MasterProblem | None:
+def _init_problem(status: JsonObject) -> MasterProblem | None:
     """Return why an init container has not completed; None if all have."""
-    for one in status.get("initContainerStatuses") or ():
-        state = one.get("state", {})
-        if problem := _waiting(state.get("waiting", {})):
+    for container in status.get("initContainerStatuses") or ():
+        state = container.get("state", {})
+        if problem := _waiting_problem(state.get("waiting", {})):
             return problem
-        ended = state.get("terminated", {})
-        if code := ended.get("exitCode"):
-            message = readable(ended.get("message", "").strip())
+        terminated = state.get("terminated", {})
+        if code := terminated.get("exitCode"):
+            message = readable(terminated.get("message", "").strip())
             return MasterProblem(
-                f"the init container {one['name']} ended with exit code {code}"
+                f"the init container {container['name']} ended with exit code {code}"
                 + (f": {message.splitlines()[-1]}" if message else ""),
                 "Correct the pod template; the end of that container's log is below.",
                 is_final=True,
                 has_run=True,
-                container=one["name"],
+                container=container["name"],
             )
     return None
 
 
-def _waiting(waiting: JsonObject) -> MasterProblem | None:
+def _waiting_problem(waiting: JsonObject) -> MasterProblem | None:
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
-    if reason not in _NEVER + _NOT_YET:
+    if reason not in _FINAL_REASONS + _RETRIED_REASONS:
         return None
     is_image = "Image" in reason
     remedy = (
@@ -190,22 +193,24 @@ def _waiting(waiting: JsonObject) -> MasterProblem | None:
         if is_image
         else "Correct --env-from, --volumes or the pod template."
     )
-    is_final = reason in _NEVER or any(word in message for word in _FINAL_MESSAGES)
+    is_final = reason in _FINAL_REASONS or any(word in message for word in _FINAL_MESSAGES)
     return MasterProblem(f"{reason}: {message}".rstrip(": "), remedy, is_final=is_final)
 
 
-def _ended(ended: JsonObject) -> MasterProblem:
-    message, code = readable(ended.get("message", "").strip()), ended.get("exitCode")
+def _termination_problem(terminated: JsonObject) -> MasterProblem:
+    message, code = readable(terminated.get("message", "").strip()), terminated.get("exitCode")
     # Indented lines belong to the one before them, as a remedy does to its error.
     lines = [line for line in message.splitlines() if not line[:1].isspace()]
-    last = lines[-1] if lines else message or ended.get("reason", "")
-    if ended.get("reason") in _CANNOT_RUN:
-        return MasterProblem(f"its container cannot be started: {last}", _IMAGE, is_final=True)
+    last = lines[-1] if lines else message or terminated.get("reason", "")
+    if terminated.get("reason") in _CANNOT_RUN:
+        return MasterProblem(
+            f"its container cannot be started: {last}", _IMAGE_REMEDY, is_final=True
+        )
     # An image of another architecture, or one without edl_master, ends with the exit code of a
-    # failed program. Only its last words differ: they are quoted, and the remedy covers both.
+    # failed program. Only its last message differs, so that is quoted; the remedy covers both.
     return MasterProblem(
         f"it ended with exit code {code}: {last}",
-        f"The end of its log is below. If edl_master did not run at all: {_IMAGE}",
+        f"The end of its log is below. If edl_master did not run at all: {_IMAGE_REMEDY}",
         is_final=True,
         has_run=True,
     )

@@ -1,4 +1,4 @@
-"""Calls of an API server that may be away for a moment: it restarts, or the network is cut."""
+"""Repeats calls of an API server during an outage: it restarts, or the network is cut."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 T = TypeVar("T")
 
 RETRY_S = 30.0
-"""How long an API server that does not answer is asked again."""
+"""How long calls that an API server does not answer are repeated."""
 
 POLL_S = 0.5
 
 
 def retry_unanswered(call: Callable[[], T], timeout_s: float) -> T:
-    """The answer of a call that may be repeated; an unanswered one may have had an effect.
+    """Return the answer of a call, which is repeated until it is answered.
+
+    An unanswered call may have had an effect all the same. A server that starts denies all calls
+    for a while, so after an outage a denial does not count as an answer.
 
     Raises:
-        ApiUnavailable: no call was answered for so long.
-        ApiError: a call was refused. A server that starts denies everybody everything: while one
-            comes back, a denial is no answer.
+        ApiUnavailable: no call was answered within the timeout.
+        ApiError: the call was refused.
     """
     deadline = time.monotonic() + timeout_s
     was_away = False

@@ -1,4 +1,4 @@
-"""Creates an object that a job's Job owns, whatever became of earlier attempts and earlier jobs."""
+"""Creates an object that a Job owns, also after failed attempts and deleted jobs of its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from edl.plugins.backends import Say, silent
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
-from edl_kubernetes.placement import KINDS
+from edl_kubernetes.placement import RESOURCES
 from edl_kubernetes.session import ClusterConnection
 from edl_runtime.kubernetes.api_errors import ApiError
 
@@ -16,33 +16,34 @@ _REMOVAL_S = 120.0
 
 
 def create_owned(
-    connection: ClusterConnection, item: JsonObject, own: JsonObject, say: Say = silent
+    connection: ClusterConnection, item: JsonObject, owner: JsonObject, say: Say = silent
 ) -> None:
-    """Create an object, after one of the same name that is being removed has gone.
+    """Create an object; wait first until a former one of its name is removed.
 
     Args:
-        item: the object; gets the Job as its owner.
-        own: the Job.
-        say: gets what this waits for.
+        connection: the namespace.
+        item: the object, to which this adds its owner.
+        owner: the Job.
+        say: called with a sentence about what this waits for.
 
     Raises:
-        ApiError: it was refused, or an object that is no former job's has its name.
+        ApiError: the object was refused, or one that belongs to no former job has its name.
         ApiUnavailable: the server does not answer.
     """
-    named = {"name": own["metadata"]["name"], "uid": own["metadata"]["uid"]}
-    item["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", **named}]
-    place = connection.place(KINDS[item["kind"]], item["metadata"]["namespace"])
+    reference = {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    item["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", **reference}]
+    path = connection.path(RESOURCES[item["kind"]], item["metadata"]["namespace"])
     began = time.monotonic()
 
     def create() -> bool:
         try:
-            connection.api.create(place, item)
+            connection.api.create(path, item)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = _metadata(connection, f"{place}/{item['metadata']['name']}")
-            owners = [owner["uid"] for owner in found.get("ownerReferences") or ()]
-            if named["uid"] in owners:
+            found = _metadata(connection, f"{path}/{item['metadata']['name']}")
+            owners = [each["uid"] for each in found.get("ownerReferences") or ()]
+            if reference["uid"] in owners:
                 return True  # an earlier attempt had an effect although it was not answered
             is_removed = not found or "deletionTimestamp" in found
             if not (owners or is_removed) or time.monotonic() - began > _REMOVAL_S:
@@ -60,7 +61,7 @@ def create_owned(
 
 
 def _metadata(connection: ClusterConnection, path: str) -> JsonObject:
-    """The metadata of an object; empty if there is none any more."""
+    """Return the metadata of an object; empty if it no longer exists."""
     try:
         found: JsonObject = connection.api.get(path)["metadata"]
     except ApiError as error:

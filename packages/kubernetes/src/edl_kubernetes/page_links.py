@@ -1,4 +1,4 @@
-"""Links to the pages of jobs, for users who may read their Secrets."""
+"""Makes links to the pages of jobs, for users who may read the jobs' Secrets."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 def page_link(session: ClusterSession, job_objects: JobObjects, name: str, url: str) -> str:
-    """A URL that opens a job's page once; the bare one if the user may not read the key.
+    """Return a URL that opens a job's page once; ``url`` itself if the user may not read the key.
 
     Args:
-        url: of the page; may be empty.
+        session: the cluster of the job.
+        job_objects: the objects of the job.
+        name: the name of the job.
+        url: the URL of the page; may be empty.
     """
     key = _page_key(session, job_objects, name) if url else None
     return key.link(url, time.time()) if key is not None else url
@@ -25,9 +28,9 @@ def page_link(session: ClusterSession, job_objects: JobObjects, name: str, url: 
 def _page_key(session: ClusterSession, job_objects: JobObjects, name: str) -> PageKey | None:
     namespace, job = job_objects.locate(name)
     connection = session.connect()
-    place = connection.place("v1 secrets", namespace)
+    path = connection.path("v1 secrets", namespace)
     try:
-        secret = connection.api.get(f"{place}/{objects.object_name(job)}")
+        secret = connection.api.get(f"{path}/{objects.object_name(job)}")
         text = (secret.get("data") or {}).get(objects.PAGE_KEY, "")
         return PageKey(base64.b64decode(text).decode("ascii"))
     except (ApiError, ApiUnavailable, ValueError):

@@ -25,12 +25,12 @@ from edl_runtime.images.names import IMAGE_ZOO
 from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
-_UNBUILT = "image-to-be-built"
-"""Stands for the image where objects are shown or checked before it is built."""
+_UNBUILT_IMAGE = "image-to-be-built"
+"""The image in objects that are shown or checked before it is built."""
 
 _ANY_ADDRESS = "0.0.0.0"
 
-_NEEDED = (
+_REQUIRED_ACCESS = (
     ("batch", "jobs", "create"),
     ("batch", "jobs", "get"),
     ("batch", "jobs", "list"),
@@ -46,11 +46,11 @@ _NEEDED = (
     ("", "pods/log", "get"),
     ("", "pods/portforward", "get"),
 )
-"""What a submitter must be allowed to do in the namespace: group, resource, verb."""
+"""The permissions that a submitter needs in the namespace: group, resource, verb."""
 
 
 class ClusterPlacement:
-    """Checks submissions, and renders what they consist of."""
+    """The ``JobPlacement`` of a cluster: checks submissions, and renders their objects."""
 
     def __init__(self, session: ClusterSession) -> None:
         self._session = session
@@ -84,7 +84,7 @@ class ClusterPlacement:
         return describe(self.encode(job))
 
     def manifest(self, job: Submission) -> Mapping[str, Any]:
-        shown = job if job.image else replace(job, image=_UNBUILT)
+        shown = job if job.image else replace(job, image=_UNBUILT_IMAGE)
         text = to_json(self.encode(shown))
         return manifest.manifest(shown, shown.namespace, text, read_templates(shown))
 
@@ -95,10 +95,10 @@ class ClusterPlacement:
         on_pull: Callable[[], None],
         on_line: Callable[[str], None],
     ) -> None:
-        """Nodes pull the image."""
+        """Do nothing: the nodes pull the image."""
 
     def encode(self, job: Submission) -> job_pb2.JobSpec:
-        """The specification of a submission that is made now."""
+        """Return the specification of a job that is submitted now."""
         spec = encode_spec(job, f"{objects.STATE_DIRECTORY}/{job.name}", submission_time())
         if job.model_zoo:
             spec.model.model_zoo = IMAGE_ZOO
@@ -119,21 +119,25 @@ class ClusterPlacement:
         return spec
 
     def _check_access(self, connection: ClusterConnection) -> None:
-        """Raises: EdlError: FORBIDDEN, naming all that is missing."""
+        """Check that the user may do what a submission needs.
+
+        Raises:
+            EdlError: FORBIDDEN, naming all permissions that are missing.
+        """
         missing = []
-        for group, resource, verb in _NEEDED:
-            name, _, part = resource.partition("/")
-            asked = {
+        for group, resource, verb in _REQUIRED_ACCESS:
+            name, _, subresource = resource.partition("/")
+            attributes = {
                 "namespace": connection.namespace,
                 "group": group,
                 "resource": name,
-                "subresource": part,
+                "subresource": subresource,
                 "verb": verb,
             }
             review = {
                 "apiVersion": "authorization.k8s.io/v1",
                 "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": asked},
+                "spec": {"resourceAttributes": attributes},
             }
             answer = connection.api.create(
                 "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review
@@ -150,22 +154,22 @@ class ClusterPlacement:
             )
 
     def _check_references(self, job: Submission, connection: ClusterConnection) -> None:
-        """Check that what the pods refer to exists, as far as the user may look.
+        """Check that the objects that the pods refer to exist, as far as the user may read them.
 
         Raises:
             EdlError: USAGE, naming the option.
         """
         own = ("namespace", "namespace", connection.namespace)
         for option, kind, name in (own, *_references(job)):
-            place = _PLACES.get(kind) or connection.place(f"v1 {kind}s")
+            path = _CLUSTER_PATHS.get(kind) or connection.path(f"v1 {kind}s")
             try:
-                connection.api.get(f"{place}/{name}")
+                connection.api.get(f"{path}/{name}")
             except ApiError as error:
                 if error.status == 403:
-                    continue  # whoever may not look still may use it
+                    continue  # pods may use an object that this user may not read
                 if error.status != 404:
                     raise
-                scope = "" if kind in _PLACES else f"--namespace {connection.namespace} "
+                scope = "" if kind in _CLUSTER_PATHS else f"--namespace {connection.namespace} "
                 raise EdlError(
                     ErrorCode.USAGE,
                     f"there is no {kind} {name}",
@@ -174,33 +178,33 @@ class ClusterPlacement:
                 ) from None
 
     def _dry_run(self, job: Submission, connection: ClusterConnection) -> None:
-        """Have the server check all objects, the pods included, without making any.
+        """Have the server check all objects, the pods included, without creating any.
 
         Raises:
-            EdlError: what the server would refuse.
+            EdlError: the server would refuse one of them.
         """
-        shown = job if job.image else replace(job, image=_UNBUILT)
-        listed = self.manifest(shown)["items"]
+        shown = job if job.image else replace(job, image=_UNBUILT_IMAGE)
+        items = self.manifest(shown)["items"]
         spec = self.encode(shown)
         master = pods.master_pod(shown, read_templates(shown))
-        helpers = [json.loads(text) for text in (spec.kubernetes.worker_pod,) if text]
+        others = [json.loads(text) for text in (spec.kubernetes.worker_pod,) if text]
         if spec.kubernetes.server_pod:
-            helpers.append(json.loads(spec.kubernetes.server_pod))
-        for pod in ({"apiVersion": "v1", "kind": "Pod", **master}, *helpers):
+            others.append(json.loads(spec.kubernetes.server_pod))
+        for pod in ({"apiVersion": "v1", "kind": "Pod", **master}, *others):
             name = objects.object_name(job.name)
             pod["metadata"] = {**pod["metadata"], "name": f"{name}-dry-run"}
-            self._try(connection, pod)
-        for item in listed:
-            self._try(connection, item)
+            self._try_object(connection, pod)
+        for item in items:
+            self._try_object(connection, item)
 
-    def _try(self, connection: ClusterConnection, item: JsonObject) -> None:
+    def _try_object(self, connection: ClusterConnection, item: JsonObject) -> None:
         try:
             connection.api.create(
-                connection.place(KINDS[item["kind"]]), without_status(item), dry_run=True
+                connection.path(RESOURCES[item["kind"]]), without_status(item), dry_run=True
             )
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                return  # of a former job of this name, which is being removed
+                return  # it belongs to a former job of this name, which is being removed
             role = item["metadata"]["labels"].get(objects.LABEL_ROLE, "")
             what = f"the pod of a {role}" if item["kind"] == "Pod" else f"the {item['kind']}"
             raise self._session.translate(error, what) from None
@@ -208,7 +212,7 @@ class ClusterPlacement:
             raise self._session.translate(error, "the checks of the job") from None
 
 
-KINDS = {
+RESOURCES = {
     "Job": "batch/v1 jobs",
     "Secret": "v1 secrets",
     "Service": "v1 services",
@@ -216,18 +220,18 @@ KINDS = {
     "Ingress": "networking.k8s.io/v1 ingresses",
     "Pod": "v1 pods",
 }
-"""Where objects of a kind are, for ``ClusterConnection.place``."""
+"""The resource of each kind of objects, for ``ClusterConnection.path``."""
 
-_PLACES = {
+_CLUSTER_PATHS = {
     "namespace": "/api/v1/namespaces",
     "priorityclass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "ingressclass": "/apis/networking.k8s.io/v1/ingressclasses",
 }
-"""Of kinds that belong to no namespace."""
+"""The paths of kinds that belong to no namespace."""
 
 
 def read_templates(job: Submission) -> PodTemplates:
-    """The pod templates of a submission.
+    """Return the pod templates of a submission.
 
     Raises:
         EdlError: USAGE; a file cannot be read or merged.
@@ -263,11 +267,12 @@ def _read_template(option: str, path: str) -> JsonObject:
 
 
 def check_locations(job: Submission) -> None:
-    """Check that pods can see each place that the job names.
+    """Check that pods can see each location that the job names.
 
     Raises:
         Problem: USAGE; a path is on this machine, and in no volume of the pods. Or the output is a
-            volume itself, which has no place next to it. Or nobody could fetch the profiles.
+            volume itself: outputs are first written next to their final location. Or the profiles
+            could not be fetched.
     """
     if job.profile is not None and not job.tensorboard_dir:
         raise usage(
@@ -282,33 +287,34 @@ def check_locations(job: Submission) -> None:
         *("checkpoint_dir", "tensorboard_dir", "data_cache"),
     ):
         value = getattr(job, option)
-        for place in value if isinstance(value, tuple) else (value,):
-            if not place or scheme(place):
+        for location in value if isinstance(value, tuple) else (value,):
+            if not location or scheme(location):
                 continue
-            if option == "output" and place in folders:
+            if option == "output" and location in folders:
                 raise usage(
-                    f"--output {place} is a volume itself: outputs are first written next to it",
+                    f"--output {location} is a volume itself: outputs are first written next to it",
                     where="--output",
-                    remedy=f"Name a folder of the volume, such as {place}/{job.name}.",
+                    remedy=f"Name a folder of the volume, such as {location}/{job.name}.",
                 )
-            if any(os.path.commonpath((place, folder)) == folder for folder in folders):
+            if any(os.path.commonpath((location, folder)) == folder for folder in folders):
                 continue
             store = "a store, such as s3://bucket/folder, or "
+            flag = BY_NAME[option].flag
             raise usage(
-                f"{BY_NAME[option].flag} {place}: the job's pods do not see this machine's files",
-                where=BY_NAME[option].flag,
+                f"{flag} {location}: the job's pods do not see this machine's files",
+                where=flag,
                 remedy=f"Name {store if BY_NAME[option].may_be_in_a_store else ''}a folder of a"
                 " volume: --volumes claim/NAME:/data.",
             )
 
 
 def without_status(item: JsonObject) -> JsonObject:
-    """An object as it is sent."""
+    """Return an object as it is sent to the server."""
     return {key: value for key, value in item.items() if key != "status"}
 
 
 def _references(job: Submission) -> list[tuple[str, str, str]]:
-    """Option, kind and name of what a job's pods refer to."""
+    """Return option, kind and name of all objects that a job's pods refer to."""
     found = [("service_account", "serviceaccount", pods.master_account(job))]
     if job.worker_service_account:
         found.append(("worker_service_account", "serviceaccount", job.worker_service_account))

@@ -1,4 +1,4 @@
-"""The logs of a cluster job: those of pods that exist, and the record's of those that are gone."""
+"""Reads the logs of a job on Kubernetes: of existing pods, and from the record for former ones."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ ListPods = Callable[[], Sequence[JsonObject]]
 ReadLog = Callable[[str, Mapping[str, str]], str]
 ReadRecord = Callable[[], Mapping[str, Sequence[str]]]
 
-_Moment = tuple[int, int]
+_Timestamp = tuple[int, int]
 """Seconds since the epoch, and nanoseconds of the second: a float could not tell lines apart."""
-_NEVER: _Moment = (0, 0)
+_EPOCH: _Timestamp = (0, 0)
 _FRACTION = re.compile(r"\.(\d{1,9})\d*")
 
 
 @dataclass(slots=True)
 class PodLogs:
-    """Reads all or some logs of a job.
+    """The ``JobLogs`` of a job on Kubernetes.
 
     Attributes:
-        list_pods: the job's pods.
-        read_log: the log of a pod by its name, with parameters; empty if there is none yet.
-        read_record: the recorded lines, by ``master`` and ``worker-N``.
+        list_pods: returns the job's pods.
+        read_log: returns the log of a pod by its name, with parameters; empty if there is none yet.
+        read_record: returns the recorded lines, by ``master`` and ``worker-N``.
+        choice: the logs to read.
     """
 
     list_pods: ListPods
     read_log: ReadLog
     read_record: ReadRecord
     choice: LogChoice
-    _seen: dict[str, _Moment] = field(default_factory=dict)
-    """How far the log of each pod has been given: the time of its last line."""
+    _read_until: dict[str, _Timestamp] = field(default_factory=dict)
+    """The time of the last line that was read from each pod."""
     _recorded: dict[str, Sequence[str]] = field(default_factory=dict)
-    _given: dict[str, str] = field(default_factory=dict)
-    """The last line that was given of a source."""
+    """The recorded lines of each source, as they were read last."""
+    _last_lines: dict[str, str] = field(default_factory=dict)
+    """The last line that was returned of each source."""
     _sources: dict[str, str] = field(default_factory=dict)
-    """Of the pods that were seen."""
+    """The source of each pod, by the pod's name."""
     _readers: dict[str, LogReader] = field(default_factory=dict)
 
     def poll(self, final: bool = False) -> Iterator[JobLogLine]:
@@ -52,11 +54,11 @@ class PodLogs:
         return merge_by_time(lines[source] for source in sorted(lines, key=_order))
 
     def _poll(self, final: bool) -> Iterator[tuple[str, str, float]]:
-        """New lines with their sources, and with the times that the cluster gives them."""
+        """Yield the source, the text and the time, by the cluster's clock, of each new line."""
         pods = sorted(
             (pod for pod in self.list_pods() if self.choice.includes(_source(pod))), key=_rank
         )
-        first = not self._seen and not self._recorded
+        first = not self._read_until and not self._recorded
         gone = {
             source for name, source in self._sources.items() if name not in set(map(_name, pods))
         }
@@ -67,17 +69,18 @@ class PodLogs:
         for pod in pods:
             source, name = _source(pod), _name(pod)
             self._sources[name] = source
-            for line, at_s in self._lines(name, first):
-                self._given[source] = line
+            for line, at_s in self._read_new_lines(name, first):
+                self._last_lines[source] = line
                 yield source, line, at_s
 
     def workers(self) -> list[int]:
-        sources = {_source(pod) for pod in self.list_pods()} | set(map(_named, self.read_record()))
+        recorded = {_source_of_key(key) for key in self.read_record()}
+        sources = {_source(pod) for pod in self.list_pods()} | recorded
         return sorted(int(source.split()[1]) for source in sources if source.startswith("worker "))
 
     def _from_record(self, living: set[str], first: bool) -> Iterator[tuple[str, str, float]]:
-        """Lines of pods that are gone, as far as they were not given before."""
-        record = {_named(key): lines for key, lines in self.read_record().items()}
+        """Yield the lines of former pods that were not returned before."""
+        record = {_source_of_key(key): lines for key, lines in self.read_record().items()}
         for source in sorted(record, key=_order):
             if not self.choice.includes(source) or (source in living and not first):
                 continue
@@ -85,39 +88,39 @@ class PodLogs:
                 continue  # its pod has the whole log
             lines = list(record[source])
             known = self._recorded.get(source)
-            if known is None and source in self._given:
-                lines = _after(lines, self._given[source])
+            if known is None and source in self._last_lines:
+                lines = _after(lines, self._last_lines[source])
             elif known is not None:
                 lines = _after(lines, known[-1]) if known else lines
             if first and (tail := self.choice.tail) is not None:
                 lines = lines[-tail:] if tail else []
             self._recorded[source] = record[source]
             for line in lines:
-                self._given[source] = line
+                self._last_lines[source] = line
                 yield source, line, 0.0
 
-    def _lines(self, pod: str, first: bool) -> Iterator[tuple[str, float]]:
-        seen = self._seen.setdefault(pod, _NEVER)
+    def _read_new_lines(self, pod: str, first: bool) -> Iterator[tuple[str, float]]:
+        read_until = self._read_until.setdefault(pod, _EPOCH)
         query = {"container": objects.CONTAINER, "timestamps": "true"}
-        if seen != _NEVER:
-            # The server counts whole seconds: what was given already is left out below.
-            query["sinceTime"] = rfc3339(seen[0], "seconds")
+        if read_until != _EPOCH:
+            # The server counts whole seconds: lines that were read before are left out below.
+            query["sinceTime"] = rfc3339(read_until[0], "seconds")
         elif first and self.choice.tail is not None:
             query["tailLines"] = str(self.choice.tail)
         for line in self.read_log(pod, query).split("\n"):
             stamp, _, text = line.partition(" ")
-            written = _moment(stamp)
-            if written > seen:
-                self._seen[pod] = max(self._seen[pod], written)
+            written = _parse_timestamp(stamp)
+            if written > read_until:
+                self._read_until[pod] = max(self._read_until[pod], written)
                 yield text, written[0] + written[1] / 1e9
 
 
-def _moment(stamp: str) -> _Moment:
-    """When a line was written; the node's clock names it in the node's time zone."""
+def _parse_timestamp(stamp: str) -> _Timestamp:
+    """Parse the time of a line, which is in the time zone of the node."""
     fraction = _FRACTION.search(stamp)
     at_s = parse_rfc3339(_FRACTION.sub("", stamp))
     if at_s is None:
-        return _NEVER
+        return _EPOCH
     return int(at_s), int(fraction[1].ljust(9, "0")) if fraction else 0
 
 
@@ -134,8 +137,8 @@ def _source(pod: JsonObject) -> str:
 _WORDS = {objects.WORKER: "worker", objects.SERVER: "server"}
 
 
-def _named(key: str) -> str:
-    """``worker 3`` for ``worker-3``."""
+def _source_of_key(key: str) -> str:
+    """Return ``worker 3`` for ``worker-3``."""
     kind, _, number = key.partition("-")
     return f"{kind} {number}" if number else kind
 
@@ -150,7 +153,7 @@ def _rank(pod: JsonObject) -> tuple[tuple[int, str, int], str]:
 
 
 def _after(lines: list[str], last: str) -> list[str]:
-    """The lines after the last one that equals ``last``; all of them if there is none."""
+    """Return the lines after the last one that equals ``last``; all of them if there is none."""
     for index in range(len(lines) - 1, -1, -1):
         if lines[index] == last:
             return lines[index + 1 :]

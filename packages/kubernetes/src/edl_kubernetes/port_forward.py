@@ -1,4 +1,4 @@
-"""A port of this machine whose connections end in a pod, through the API server."""
+"""Forwards a port of this machine to a pod, through the API server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _HEADER = 1
 """Every message begins with the number of its channel: 0 is data, 1 is an error."""
 _CHUNK = 1 << 16
 _CLOSE_S = 1.0
-_AGAIN_S = 0.2
+_RETRY_PAUSE_S = 0.2
 
 
 class PortForward:
-    """Listens until ``close``. Each connection is a web socket of its own.
+    """Listens until ``close``; each connection has a web socket of its own.
 
     Args:
-        pod: path of the pod in the API.
-        port: of the pod.
-        local_port: of this machine; 0 for any free one.
+        api: the API server.
+        pod: the path of the pod in the API.
+        port: the port of the pod.
+        local_port: the port of this machine; 0 for any free one.
 
     Raises:
         OSError: the local port is in use.
@@ -39,7 +40,7 @@ class PortForward:
         threading.Thread(target=self._accept, name="port-forward", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more; connections end with their users."""
+        """Stop listening; open connections last until their users close them."""
         self._closed.set()
         # A blocked accept does not notice that its socket is closed.
         with contextlib.suppress(OSError):
@@ -51,9 +52,9 @@ class PortForward:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                if self._closed.wait(_AGAIN_S):
+                if self._closed.wait(_RETRY_PAUSE_S):
                     return
-                continue  # such as too many open files of this process, at the moment
+                continue  # a temporary error, such as too many open files
             threading.Thread(
                 target=self._serve, args=(connection,), name="port-forward-open", daemon=True
             ).start()
@@ -63,7 +64,7 @@ class PortForward:
             try:
                 web_socket = self._api.web_socket(self._path, {"ports": str(self._port)})
             except Exception:
-                return  # the caller sees a connection that ends, and asks again
+                return  # the caller sees that the connection ends, and connects again
             up = threading.Thread(
                 target=_send, args=(connection, web_socket), name="port-forward-up", daemon=True
             )
@@ -75,19 +76,19 @@ class PortForward:
 
 
 def _send(connection: socket.socket, web_socket: Any) -> None:
-    """From this machine to the pod."""
+    """Copy what this machine sends to the pod."""
     from websocket import ABNF, WebSocketException
 
     with contextlib.suppress(OSError, WebSocketException):
         while content := connection.recv(_CHUNK):
             web_socket.send(b"\0" + content, ABNF.OPCODE_BINARY)
-    # A web socket cannot be closed in one direction: gRPC and HTTP do not need that.
+    # A web socket cannot be closed in one direction only; gRPC and HTTP do not need that.
     with contextlib.suppress(OSError, WebSocketException):
         web_socket.close(timeout=_CLOSE_S)
 
 
 def _receive(web_socket: Any, connection: socket.socket) -> None:
-    """From the pod to this machine."""
+    """Copy what the pod sends to this machine."""
     from websocket import ABNF, WebSocketException
 
     greeted = set()

@@ -1,4 +1,4 @@
-"""What users see when a cluster refuses something, or does not answer."""
+"""Errors for users, with remedies: the cluster refuses a call, or does not answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ANONYMOUS = 'User "system:anonymous"'
 
 
 def no_cluster(what: str, where: str) -> EdlError:
-    """No cluster is configured."""
+    """Return the error that no cluster is configured."""
     return EdlError(
         ErrorCode.CLUSTER_UNAVAILABLE,
         what,
@@ -21,7 +21,7 @@ def no_cluster(what: str, where: str) -> EdlError:
 
 
 def no_credentials(message: str, where: str) -> EdlError:
-    """The program that gets the credentials failed, with these words."""
+    """Return the error that the program that gets the credentials failed with a message."""
     return EdlError(
         ErrorCode.FORBIDDEN,
         f"the program that gets your credentials failed{f': {message}' if message else ''}",
@@ -31,7 +31,7 @@ def no_credentials(message: str, where: str) -> EdlError:
 
 
 def no_service_account(message: str, where: str) -> EdlError:
-    """A pod lacks the service account with which its programs call the cluster it is in."""
+    """Return the error that the pod of this process has no token of a service account."""
     return EdlError(
         ErrorCode.FORBIDDEN,
         "this pod has no token of a service account",
@@ -58,7 +58,7 @@ def check_namespace(name: str, where: str) -> None:
 
 
 def no_namespace(cluster: str, namespace: str) -> EdlError:
-    """The cluster has no such namespace."""
+    """Return the error that the cluster has no such namespace."""
     return EdlError(
         ErrorCode.USAGE,
         f"there is no namespace {namespace}",
@@ -68,10 +68,13 @@ def no_namespace(cluster: str, namespace: str) -> EdlError:
 
 
 def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespace: str) -> EdlError:
-    """A failed call of the API server.
+    """Return the error for users after a failed call of the API server.
 
     Args:
-        doing: what was tried, such as ``creating the job``.
+        error: the failure.
+        doing: the attempted action, such as ``creating the job``.
+        cluster: the name of the cluster, for messages.
+        namespace: the namespace of the call.
     """
     where = f"{cluster}/{namespace}"
     if isinstance(error, ApiUnavailable) and "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -92,7 +95,7 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
             " --context chooses another cluster.",
             detail=str(error),
         )
-    code, remedy = _judge(error, namespace)
+    code, remedy = _classify(error, namespace)
     if error.status == 401:
         what = "the cluster does not accept your credentials"
     elif _ANONYMOUS in error.message:
@@ -102,8 +105,8 @@ def refusal(error: ApiError | ApiUnavailable, doing: str, cluster: str, namespac
     return EdlError(code, what, where=where, remedy=remedy)
 
 
-def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
-    """Code and remedy."""
+def _classify(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
+    """Return the code and the remedy for a refused call."""
     message = error.message
     if error.status == 401:
         return (
@@ -132,11 +135,12 @@ def _judge(error: ApiError, namespace: str) -> tuple[ErrorCode.ValueType, str]:
 
 
 def quota_remedy(message: str, namespace: str) -> str:
-    """How to get along with a quota that refuses an object: it depends on what is short.
+    """Return the remedy for a quota that refuses an object, by the resources that are exhausted.
 
     Args:
-        message: of the server, such as ``exceeded quota: q, requested: secrets=1,
+        message: the server's message, such as ``exceeded quota: q, requested: secrets=1,
             used: secrets=9, limited: secrets=9``.
+        namespace: the namespace of the object.
     """
     advice = f"kubectl --namespace {namespace} describe quota shows what is left."
     if "failed quota" in message:  # such as: must specify limits.cpu for: edl
@@ -169,18 +173,18 @@ def quota_remedy(message: str, namespace: str) -> str:
 
 
 def _counts_objects(name: str) -> bool:
-    """Whether a quota's resource is a number of objects other than pods and claims."""
+    """Return whether a quota's resource is a number of objects other than pods and claims."""
     kind = name.removeprefix("count/").partition(".")[0]
     return kind in ("secrets", "configmaps", "services", "jobs", "ingresses", "leases")
 
 
 def _is_of_claims(name: str) -> bool:
-    """Whether a quota's resource is the number or the size of claims, perhaps of one class."""
+    """Return whether a quota's resource is the number or the size of claims, even of one class."""
     return name.endswith(("persistentvolumeclaims", "requests.storage"))
 
 
 def _is_of_pods(name: str) -> bool:
-    """Whether a quota's resource is one that pods request, such as processors."""
+    """Return whether a quota's resource is one that pods request, such as processors."""
     plain = name.partition(".")[2] if name.startswith(("requests.", "limits.")) else name
     is_device = "/" in plain and not (name.startswith("count/") or _is_of_claims(name))
     return plain in ("cpu", "memory", "ephemeral-storage") or is_device
@@ -220,4 +224,4 @@ _REMEDIES = (
         "kubectl get priorityclasses lists those of the cluster.",
     ),
 )
-"""What a refusal says, in the order of importance, with code and remedy."""
+"""Words of refusals, the most important first, with code and remedy."""

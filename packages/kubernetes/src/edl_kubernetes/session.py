@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edl_runtime.kubernetes.api import KubernetesApi
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod has its service account."""
+"""The folder of the service account in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,10 @@ class ClusterConnection:
     """A connection to a namespace.
 
     Attributes:
-        cluster: name for messages: the context, or ``this cluster``.
-        context: of the kubeconfig; empty in a pod without one.
+        api: the API server.
+        cluster: the name of the cluster for messages: the context, or ``this cluster``.
+        namespace: the namespace.
+        context: the context of the kubeconfig; empty in a pod without one.
     """
 
     api: KubernetesApi
@@ -40,18 +42,19 @@ class ClusterConnection:
     namespace: str
     context: str = ""
 
-    def place(self, kind: str, namespace: str = "") -> str:
-        """The path of a kind of objects, such as ``batch/v1 jobs`` or ``v1 pods``."""
-        version, plural = kind.split()
+    def path(self, resource: str, namespace: str = "") -> str:
+        """Return the path of a resource such as ``batch/v1 jobs`` or ``v1 pods``."""
+        version, plural = resource.split()
         group = f"apis/{version}" if "/" in version else f"api/{version}"
         return f"/{group}/namespaces/{namespace or self.namespace}/{plural}"
 
 
 class ClusterSession:
-    """Connects when it is first needed: importing the client of Kubernetes takes seconds.
+    """The chosen cluster, to which it connects on first use: importing the client takes seconds.
 
     Args:
-        choice: None if the user has chosen no cluster; ``choose`` does later.
+        choice: the chosen cluster; None if the user has chosen none, until ``choose`` is called.
+        environ: the environment variables of this process.
     """
 
     def __init__(
@@ -63,12 +66,12 @@ class ClusterSession:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the user has asked for a cluster; otherwise none is looked for."""
+        """Whether the user has chosen a cluster; without a choice, there are no jobs."""
         return self._choice is not None
 
     @property
-    def is_everywhere(self) -> bool:
-        """Whether jobs of all namespaces are looked at."""
+    def has_all_namespaces(self) -> bool:
+        """Whether the user has chosen all namespaces."""
         return self._choice is not None and self._choice.everywhere
 
     @property
@@ -85,7 +88,7 @@ class ClusterSession:
             self._choice = choice
 
     def connect(self) -> ClusterConnection:
-        """The connection; nothing is sent yet.
+        """Return the connection, on which nothing was sent yet.
 
         Raises:
             EdlError: USAGE, FORBIDDEN or CLUSTER_UNAVAILABLE; no cluster is configured.
@@ -99,7 +102,7 @@ class ClusterSession:
         return self._connection
 
     def close(self) -> None:
-        """Release the connection. Harmless when repeated."""
+        """Close the connection. Harmless when repeated."""
         if self._connection is not None:
             self._connection.api.close()
             self._connection = None
@@ -138,17 +141,18 @@ class ClusterSession:
             raise
         except CredentialsMissing as error:
             raise no_credentials(str(error), files) from None
-        except Exception as error:  # the library raises whatever a damaged file leads to
+        except Exception as error:  # a damaged file makes the library raise errors of any type
             reason = " ".join(str(error).split()) or repr(error)
             raise no_cluster(f"the kubeconfig cannot be used: {reason}", files) from None
         namespace = choice.namespace or current["context"].get("namespace") or "default"
         return ClusterConnection(api, current["name"], str(namespace), current["name"])
 
     def translate(self, error: ApiError | ApiUnavailable, doing: str) -> EdlError:
-        """What a user sees of a failed call.
+        """Return the error for users after a failed call.
 
         Args:
-            doing: what was tried, such as ``creating the job``.
+            error: the failure.
+            doing: the attempted action, such as ``creating the job``.
         """
         connection = self.connect()
         return refusal(error, doing, connection.cluster, connection.namespace)

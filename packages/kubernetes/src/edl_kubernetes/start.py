@@ -14,9 +14,9 @@ from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.master_pods import (
     MasterProblem,
+    find_problem,
     newest_pod,
     ready_pod,
-    start_problem,
 )
 from edl_kubernetes.refusals import quota_remedy
 from edl_kubernetes.session import ClusterSession
@@ -26,20 +26,21 @@ from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _POLL_S = 0.3
-_LONGEST_POLL_S = 2.0
+_MAX_POLL_S = 2.0
 _POLL_PART = 0.05
-"""Of the time that was waited already: whoever waits for a queue of minutes asks less often."""
+"""The pause between polls as a part of the time so far: a start that takes minutes is polled less
+often."""
 
 _STUCK_S = 60.0
 _STUCK_PART = 0.1
-"""How long a node may try again to get the image, or what a pod's variables and volumes refer to:
-so long, or this part of the time to start, if that is more."""
+"""How long a node may retry to get the image, or the objects that a pod refers to: the larger of
+these seconds and this part of the start timeout."""
 
 _NO_POD_S = 5.0
-"""After this time without a pod, Kubernetes' events say why."""
+"""The time without a pod after which Kubernetes' events are checked for the reason."""
 
 _DENIED_S = 20.0
-"""How long an API server that starts may deny everything: it reads users and roles first."""
+"""How long an API server that starts may deny all calls: it reads users and roles first."""
 
 _LOG_LINES = 20
 
@@ -53,7 +54,7 @@ class JobStart:
     name: str
     timeout_s: float
     say: Say = silent
-    """Gets what the start waits for, if it takes long."""
+    """Called with a sentence about what the start waits for, if it takes long."""
 
     def wait(self) -> None:
         """Return when a master is ready.
@@ -75,30 +76,29 @@ class JobStart:
             if ready_pod(pods) is not None:
                 return
             now = time.monotonic()
-            problem = start_problem(pods)
-            stuck_since = (stuck_since or now) if problem and not problem.is_room else None
+            problem = find_problem(pods)
+            stuck_since = (stuck_since or now) if problem and not problem.lacks_room else None
             stuck = stuck_since is not None and now - stuck_since > self._stuck_s
             if stuck and problem and problem.unprepared:
-                problem = self._explained(problem)
+                problem = self._add_events(problem)
                 if not problem.is_final:
                     stuck_since, stuck = now, False  # a volume may take minutes
             if problem and (problem.is_final or stuck):
                 self._check_record()
-                raise self._failed(problem if problem.is_final else problem.patient)
+                raise self._start_error(
+                    problem if problem.is_final else problem.with_timeout_remedy()
+                )
             if not pods and now - began > _NO_POD_S:
                 self._check_events()
             if self._is_late(began):
-                raise self._late(problem, progress, pods)
+                raise self._timeout_error(problem, progress, pods)
             progress.update(pods, problem, now)
-            time.sleep(min(max(_POLL_S, _POLL_PART * (now - began)), _LONGEST_POLL_S))
+            time.sleep(min(max(_POLL_S, _POLL_PART * (now - began)), _MAX_POLL_S))
 
     def _read(
         self, began: float, progress: StartProgress
     ) -> tuple[ClusterJob, Sequence[JsonObject]]:
-        """The job and its master's pods.
-
-        The job exists already: an API server that is away for a while changes nothing.
-        """
+        """Return the job and its master's pods; outages of the API server are waited for."""
         away_at = -math.inf
         while True:
             try:
@@ -121,16 +121,16 @@ class JobStart:
         return time.monotonic() - began > self.timeout_s
 
     def _check_record(self) -> None:
-        """A master that reports what is wrong writes the record before its pod ends."""
+        """Raise the error that the master has recorded, which it does before its pod ends."""
         self._report(self.objects.read(self.name))
 
     def _report(self, job: ClusterJob) -> None:
-        """Raises: EdlError: the job has failed with it."""
+        """Raise the error with which the job has failed, if it has."""
         failure = job.status().failure
         if failure is not None:
             raise error_of(failure)
         if job.status().state.is_over and not job.record:
-            raise self._failed(
+            raise self._start_error(
                 MasterProblem(
                     "it ended without a message",
                     "The end of its log is below.",
@@ -140,7 +140,7 @@ class JobStart:
             )
 
     def _check_events(self) -> None:
-        """Raise an EdlError if the latest event of the Job says that it gets no pod."""
+        """Raise an EdlError if, by the latest event of the Job, its pod was refused."""
         for event in self.objects.events(self.name, "Job")[-1:]:
             if "forbidden" not in event and "quota" not in event:
                 continue
@@ -154,7 +154,7 @@ class JobStart:
                 else "Correct the option or the pod template that the message names.",
             )
 
-    def _failed(self, problem: MasterProblem) -> EdlError:
+    def _start_error(self, problem: MasterProblem) -> EdlError:
         end_of_log = self._end_of_log(problem.container) if problem.has_run else ""
         return EdlError(
             ErrorCode.MASTER_LOST,
@@ -165,7 +165,7 @@ class JobStart:
         )
 
     def _end_of_log(self, container: str) -> str:
-        """That of the newest pod; or why it cannot be read, which is not why the start failed."""
+        """Return the end of the newest pod's log, or a note that it cannot be read."""
         query = {"container": container, "tailLines": str(_LOG_LINES)}
         try:
             pod = newest_pod(self.objects.pods(self.name, objects.MASTER))
@@ -173,15 +173,15 @@ class JobStart:
         except EdlError as error:
             return f"(no log: {error.what})"
 
-    def _explained(self, problem: MasterProblem) -> MasterProblem:
+    def _add_events(self, problem: MasterProblem) -> MasterProblem:
         events = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
         return problem.with_events(events)
 
-    def _late(
+    def _timeout_error(
         self, problem: MasterProblem | None, progress: StartProgress, pods: Sequence[JsonObject]
     ) -> EdlError:
         if problem and problem.unprepared:
-            problem = self._explained(problem).patient
+            problem = self._add_events(problem).with_timeout_remedy()
         return EdlError(
             ErrorCode.TIMED_OUT,
             f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s: "

@@ -21,31 +21,33 @@ from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _BRIEF_S = 3.0
-"""Every start goes through some phases; one that lasts so long is worth a sentence."""
+"""How long a phase of a start may last before it is reported."""
 
 _REFRESH_S = 10.0
-"""How often such a phase is looked at again: events and logs may say more."""
+"""How often such a phase is described anew: events and logs may say more."""
 
-_AGAIN_S = 60.0
-"""A sentence is said again after so long, if there was another one meanwhile."""
+_REPEAT_S = 60.0
+"""The time after which a sentence is repeated, if there was another one since."""
 
 _CREATED = "Created pod"
-"""What Kubernetes says of a Job; if that was last and there is no pod, somebody deleted it."""
+"""The beginning of an event of a Job. If it is the last event and there is no pod, the pod was
+deleted."""
 
-_MOST_A_MINUTE = 10
-"""Sentences: a busy scheduler counts other nodes in each of its own."""
+_MAX_PER_MINUTE = 10
+"""The number of sentences: messages of a busy scheduler differ only in their counts of nodes."""
 
-_MOST_CHARACTERS = 1000
-"""Of a sentence: a registry may answer with a whole page."""
+_MAX_CHARACTERS = 1000
+"""The length of a sentence: a registry may answer with a whole page."""
 
 
 @dataclass(slots=True)
 class StartProgress:
-    """What was said about one start, and when.
+    """Reports the progress of one start, without repeating itself.
 
     Attributes:
-        name: of the job.
-        say: shows a sentence.
+        objects: the objects of the job.
+        name: the name of the job.
+        say: called with each sentence.
     """
 
     objects: JobObjects
@@ -55,16 +57,16 @@ class StartProgress:
     _due_at: float = 0.0
     _words: str = ""
     _reported_at: dict[str, float] = field(default_factory=dict)
-    _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_A_MINUTE))
-    """When the last sentences were said."""
+    _last: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_PER_MINUTE))
+    """The times of the last sentences."""
 
     def update(self, pods: Sequence[JsonObject], problem: MasterProblem | None, now: float) -> None:
-        """Say what is new: a problem at once, anything else once it takes longer than usual.
+        """Report what is new: a problem at once, a phase when it takes longer than usual.
 
         Args:
-            pods: of the master, of which none is ready.
-            problem: what keeps the newest one from being ready, if that is known.
-            now: in seconds.
+            pods: the pods of the master, of which none is ready.
+            problem: what keeps the newest pod from being ready, if that is known.
+            now: the time in seconds.
         """
         if problem and not problem.unprepared:
             self._phase = None
@@ -78,12 +80,12 @@ class StartProgress:
             self._report(self.describe(pods), now)
 
     def note_outage(self, now: float) -> None:
-        """The API server does not answer."""
+        """Report that the API server does not answer."""
         self._phase = None
         self._report("the cluster does not answer", now)
 
     def describe(self, pods: Sequence[JsonObject]) -> str:
-        """How far the start has come, with what Kubernetes or the master says of it."""
+        """Describe the phase of the start, with the last message of Kubernetes or the master."""
         pod = newest_pod(pods)
         phase = start_phase(pod)
         words = str(phase)
@@ -95,7 +97,7 @@ class StartProgress:
         named = pod["metadata"]["name"]
         match phase:
             case StartPhase.UNSCHEDULED:
-                return f"{words}{self._volumes(pod)}"
+                return f"{words}{self._pending_volume(pod)}"
             case StartPhase.UNPREPARED:
                 events = self.objects.events(self.name, "Pod", named, warnings=True)
                 return f"{words}: {readable(events[-1])}" if events else words
@@ -107,8 +109,8 @@ class StartProgress:
             case _:
                 return words
 
-    def _volumes(self, pod: JsonObject) -> str:
-        """What the claims of a pod wait for that have no volume yet."""
+    def _pending_volume(self, pod: JsonObject) -> str:
+        """Describe the first claim of a pod without a volume, as the end of a sentence."""
         for volume in pod["spec"].get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
             if claim and not self.objects.is_bound(self.name, claim):
@@ -119,23 +121,23 @@ class StartProgress:
         return ""
 
     def _last_log_line(self, pod: str) -> str:
-        """What a master says that runs and is not ready, as the end of a sentence."""
+        """Return the last line of a running master's log, as the end of a sentence."""
         query = {"container": objects.CONTAINER, "tailLines": "1"}
         try:
             line = self.objects.log(self.name, pod, query).strip()
-        except EdlError as error:  # it is only told: the start continues, or ends, without it
+        except EdlError as error:  # only a part of a message: the start does not depend on it
             return f"; its log cannot be read: {error.what}"
         return f"; the last line of its log: {readable(line)}" if line else ""
 
     def _report(self, words: str, now: float) -> None:
-        words = one_line(clip(words, _MOST_CHARACTERS))
+        words = one_line(clip(words, _MAX_CHARACTERS))
         known_at = self._reported_at.get(words)
-        if known_at is not None and now - known_at < _AGAIN_S:
+        if known_at is not None and now - known_at < _REPEAT_S:
             return
-        # Between two attempts to pull an image, the node quotes what it has said of the last one.
+        # Between two attempts to pull an image, the node quotes its message about the last one.
         if self._words and (words.endswith(self._words) or self._words.endswith(words)):
             return
-        if len(self._last) == _MOST_A_MINUTE and now - self._last[0] < 60.0:
+        if len(self._last) == _MAX_PER_MINUTE and now - self._last[0] < 60.0:
             return
         self._last.append(now)
         self._words, self._reported_at[words] = words, now

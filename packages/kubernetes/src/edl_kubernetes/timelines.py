@@ -1,4 +1,4 @@
-"""What the workers of a cluster's jobs did when."""
+"""Reads the timelines of jobs: what each worker did when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edl_kubernetes.master_links import MasterLinks, fall_back_to_record
 
 
 class ClusterTimelines:
-    """The ``JobTimelines`` of a cluster: the master's, or the last spans of the job's record."""
+    """The ``JobTimelines`` of a cluster: spans from the master, or the last from the record."""
 
     def __init__(self, job_objects: JobObjects, links: MasterLinks) -> None:
         self._objects = job_objects

@@ -27,12 +27,12 @@ BASE: dict[str, Any] = {
 }
 
 
-def merged(spec: dict[str, Any]) -> Any:
+def merge(spec: dict[str, Any]) -> Any:
     return templates.merge(BASE, {"spec": spec})["spec"]
 
 
 def test_containers_variables_and_mounts_are_merged_by_their_keys() -> None:
-    spec = merged(
+    spec = merge(
         {
             "containers": [
                 {"name": "log-shipper", "image": "fluent"},
@@ -54,32 +54,32 @@ def test_containers_variables_and_mounts_are_merged_by_their_keys() -> None:
 
 
 def test_lists_without_a_key_are_replaced_and_null_removes() -> None:
-    spec = merged({"tolerations": [{"key": "gpu"}], "restartPolicy": None})
+    spec = merge({"tolerations": [{"key": "gpu"}], "restartPolicy": None})
     assert spec["tolerations"] == [{"key": "gpu"}]
     assert "restartPolicy" not in spec
 
 
 def test_a_volume_gets_another_source_instead_of_a_second_one() -> None:
-    spec = merged({"volumes": [{"name": "edl-tmp", "ephemeral": {}}]})
+    spec = merge({"volumes": [{"name": "edl-tmp", "ephemeral": {}}]})
     assert spec["volumes"] == [{"name": "edl-tmp", "ephemeral": {}}]
 
 
 def test_directives_delete_and_replace() -> None:
-    spec = merged({"volumes": [{"name": "edl-tmp", "$patch": "delete"}]})
+    spec = merge({"volumes": [{"name": "edl-tmp", "$patch": "delete"}]})
     assert spec["volumes"] == []
-    spec = merged({"containers": [{"$patch": "replace"}, {"name": "only"}]})
+    spec = merge({"containers": [{"$patch": "replace"}, {"name": "only"}]})
     assert spec["containers"] == [{"name": "only"}]
 
 
 def test_the_base_is_not_changed() -> None:
     before = repr(BASE)
-    merged({"containers": [{"name": "edl", "env": [{"name": "HOME", "value": "/"}]}]})
+    merge({"containers": [{"name": "edl", "env": [{"name": "HOME", "value": "/"}]}]})
     assert repr(BASE) == before
 
 
 def test_an_item_without_its_key_is_refused() -> None:
     with pytest.raises(Problem, match="an item of containers in the pod template has no name"):
-        merged({"containers": [{"image": "x"}]})
+        merge({"containers": [{"image": "x"}]})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""The objects of a job that exports the model of another one: copies of that one's.
+"""The objects of a job that exports the model of another job: changed copies of its objects.
 
-Image, volumes, resources and templates of the user are in the pods already, and the new master
-mounts the same claim: the state of the first job is a folder next to its own.
+The copied pods have the user's image, volumes, resources and templates already. The new master
+mounts the same claim, in which the state of the other job is a folder next to its own.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from edl_kubernetes.core.manifest import QUEUE_LABEL, UNLIMITED
 from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.kubernetes import objects
 
-_KUBERNETES_OWN = ("controller-uid", "job-name")
-"""Labels that Kubernetes has given to the pods of a Job; without their prefix."""
+_KUBERNETES_LABELS = ("controller-uid", "job-name")
+"""Labels that Kubernetes adds to the pods of a Job; without their prefix."""
 
 
 def job_object(source: JsonObject, name: str) -> JsonObject:
-    """The Job, suspended.
+    """Return the suspended Job of the export.
 
     Args:
-        source: the Job of the first job, as the cluster has it.
-        name: of the new job.
+        source: the Job of the other job, as the cluster has it.
+        name: the name of the new job.
     """
     template = copy.deepcopy(source["spec"]["template"])
     template["metadata"] = {
@@ -56,7 +56,7 @@ def job_object(source: JsonObject, name: str) -> JsonObject:
 
 
 def worker_pod(source: JsonObject, name: str) -> JsonObject:
-    """The pod of a worker, as a specification has it."""
+    """Return the pod of a worker, as it is in a specification."""
     pod = copy.deepcopy(source)
     pod["metadata"]["labels"] = _labels(pod["metadata"]["labels"], name)
     identity = objects.identity_source(name, objects.WORKER, 0)
@@ -65,12 +65,12 @@ def worker_pod(source: JsonObject, name: str) -> JsonObject:
 
 
 def is_queued(job: JsonObject) -> bool:
-    """Whether a queue releases the Job."""
+    """Return whether a queue releases the Job."""
     return QUEUE_LABEL in job["metadata"]["labels"]
 
 
 def mounted_folders(pod: JsonObject) -> list[str]:
-    """Where a pod sees volumes that others see, too."""
+    """Return the folders in which a pod can write to volumes that other pods can mount."""
     shared = {each["name"] for each in pod["spec"]["volumes"] if "persistentVolumeClaim" in each}
     return [
         str(mount["mountPath"])
@@ -82,7 +82,9 @@ def mounted_folders(pod: JsonObject) -> list[str]:
 
 def _labels(source: JsonObject, name: str) -> JsonObject:
     kept = {
-        key: value for key, value in source.items() if key.rpartition("/")[2] not in _KUBERNETES_OWN
+        key: value
+        for key, value in source.items()
+        if key.rpartition("/")[2] not in _KUBERNETES_LABELS
     }
     return {**kept, objects.LABEL_JOB: name}
 

@@ -1,4 +1,4 @@
-"""All objects that the client creates for a job on Kubernetes: docs/adr/0018-kubernetes.md."""
+"""All objects that the client creates for a job on Kubernetes; see docs/adr/0018-kubernetes.md."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from edl_runtime.identity.page_key import PAGES
 from edl_runtime.kubernetes import objects
 
 UNLIMITED = 2**31 - 1
-"""Restarts of a master: a disruption counts as a failure for the Job, but never ends it."""
+"""The number of restarts of a master: a disruption counts as a failure of the Job's pod, but must
+never end the Job."""
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""A Job with this label is released by Kueue."""
+"""The label of a Job that Kueue releases."""
 
 
 def is_queued(job: Submission) -> bool:
-    """Whether a queue releases the job's Job."""
+    """Return whether a queue or a person releases the Job, rather than its submission."""
     return job.suspend or QUEUE_LABEL in dict(job.labels)
 
 
 def job_object(
     job: Submission, namespace: str, user_templates: PodTemplates, *, suspended: bool
 ) -> JsonObject:
-    """The Job, which owns everything else."""
-    made = _object("batch/v1", "Job", job, namespace)
+    """Return the Job, which owns everything else."""
+    item = _object("batch/v1", "Job", job, namespace)
     if host := page_host(job, namespace):
-        made["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
-    made["spec"] = {
+        item["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
+    item["spec"] = {
         "suspend": suspended,
         "completions": 1,
         "parallelism": 1,
@@ -39,45 +40,50 @@ def job_object(
         "podReplacementPolicy": "TerminatingOrFailed",
         "template": master_pod(job, user_templates),
     }
-    return made
+    return item
 
 
 def owned_objects(
     job: Submission, namespace: str, spec_json: str, page: Mapping[str, str] = {}
 ) -> Sequence[JsonObject]:
-    """What the Job owns, in the order of creation; owner references are not set.
+    """Return the objects that the Job owns, in the order of creation, without owner references.
 
     Args:
+        job: the submission.
+        namespace: the namespace of the job.
         spec_json: the specification that the master reads.
-        page: what opens the job's page, as entries of the Secret.
+        page: the keys to the job's page, as entries of the Secret.
     """
-    described = metadata(job, objects.MASTER)
-    made = [*secret_and_service(job.name, namespace, described, spec_json, page)]
+    master_metadata = metadata(job, objects.MASTER)
+    items = [*secret_and_service(job.name, namespace, master_metadata, spec_json, page)]
     if job.state_volume and kubernetes_value_types.state_volume(job.state_volume).size:
-        made.append(_claim(job, namespace))
+        items.append(_claim(job, namespace))
     if job.ingress:
-        made.append(_ingress(job, namespace))
-    return made
+        items.append(_ingress(job, namespace))
+    return items
 
 
 def secret_and_service(
     job: str,
     namespace: str,
-    described: JsonObject,
+    labels_and_annotations: JsonObject,
     spec_json: str,
     page: Mapping[str, str] = {},
 ) -> tuple[JsonObject, JsonObject]:
-    """What every job has: its specification, and the address of its master.
+    """Return the Secret with a job's specification, and the Service of its master.
 
     Args:
-        described: labels and annotations.
-        page: as for ``owned_objects``.
+        job: the name of the job.
+        namespace: the namespace of the job.
+        labels_and_annotations: metadata of both objects.
+        spec_json: the specification that the master reads.
+        page: the keys to the job's page, as entries of the Secret.
     """
-    named = {"name": objects.object_name(job), "namespace": namespace, **described}
-    secret: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": dict(named)}
+    common = {"name": objects.object_name(job), "namespace": namespace, **labels_and_annotations}
+    secret: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": dict(common)}
     secret["type"] = "Opaque"
     secret["stringData"] = {objects.SPEC_KEY: spec_json, **page}
-    service: JsonObject = {"apiVersion": "v1", "kind": "Service", "metadata": dict(named)}
+    service: JsonObject = {"apiVersion": "v1", "kind": "Service", "metadata": dict(common)}
     role = objects.labels(job, objects.MASTER)
     service["spec"] = {
         "selector": {key: role[key] for key in (objects.LABEL_JOB, objects.LABEL_ROLE)},
@@ -98,10 +104,12 @@ def identity_objects(
     namespace: str,
     content: Callable[[IdentitySecret], Mapping[str, str] | None] = lambda secret: None,
 ) -> Sequence[JsonObject]:
-    """The Secrets with the job's identities, which the Job owns, too.
+    """Return the Secrets with the job's identities, which the Job owns, too.
 
     Args:
-        content: of a Secret; None: it is only shown, or checked.
+        job: the submission.
+        namespace: the namespace of the job.
+        content: returns the content of a Secret; None if it is only shown or checked.
     """
     found = identities.secrets(job.name, job.num_workers.max, job.parameter_servers)
     return [
@@ -113,11 +121,11 @@ def identity_objects(
 def manifest(
     job: Submission, namespace: str, spec_json: str, user_templates: PodTemplates
 ) -> JsonObject:
-    """All objects as one List, as they are when the job runs; the Job is the last.
+    """Return all objects as one List, as they are when the job runs; the Job is the last.
 
-    Owner references are missing: they need the uid that the cluster gives to the Job. So are the
-    content of the Secrets of identities and the key of the page: they are made at submission, and
-    never shown.
+    Owner references are missing: they need the uid that the cluster gives to the Job. The content
+    of the Secrets of identities and the key of the page are missing, too: they are made at
+    submission, and never shown.
     """
     own = job_object(job, namespace, user_templates, suspended=is_queued(job))
     shown = identity_objects(job, namespace)
@@ -138,18 +146,18 @@ def _claim(job: Submission, namespace: str) -> JsonObject:
 
 
 def page_host(job: Submission, namespace: str) -> str:
-    """The public host name of the job's page; empty if it has none."""
+    """Return the public host name of the job's page; empty if it has none."""
     return job.ingress.format(name=job.name, namespace=namespace) if job.ingress else ""
 
 
 def _ingress(job: Submission, namespace: str) -> JsonObject:
-    """Publish the page, and nothing else of its port, where metrics may be public."""
+    """Return an Ingress of the page alone: the metrics on the same port need not be public."""
     backend = {
         "service": {"name": objects.object_name(job.name), "port": {"name": "page"}},
     }
     paths = [
         {"path": path, "pathType": kind, "backend": backend}
-        for path, kind in (("/", "Exact"), (PAGES, "Prefix"))  # the first takes links
+        for path, kind in (("/", "Exact"), (PAGES, "Prefix"))  # links with a key begin with /?
     ]
     ingress = _object("networking.k8s.io/v1", "Ingress", job, namespace)
     ingress["spec"] = {"rules": [{"host": page_host(job, namespace), "http": {"paths": paths}}]}

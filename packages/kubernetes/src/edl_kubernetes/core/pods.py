@@ -17,10 +17,10 @@ from edl_runtime.local.process_environment import THREADS
 from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
-"""User and group of all processes; the group owns what volumes contain."""
+"""The user and group of all processes; the group owns the files of volumes."""
 
 NODE_LOSS_S = 30
-"""How long a pod stays on a node that does not answer; Kubernetes' default is five minutes."""
+"""How long a pod stays on an unreachable node; Kubernetes' default is five minutes."""
 
 _MASTER_GRACE_S = 30
 _WORKER_GRACE_S = 30
@@ -34,14 +34,19 @@ _SOURCES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PodTemplates:
-    """What users merge into pods, after ``templates.check``."""
+    """The templates that a user merges into pods, after ``templates.check``.
+
+    Attributes:
+        common: the template of all pods.
+        workers: the template of workers, merged after the common one.
+    """
 
     common: JsonObject = field(default_factory=dict)
     workers: JsonObject = field(default_factory=dict)
 
 
 def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
-    """The template of the Job's pods: metadata and spec."""
+    """Return the template of the Job's pods: metadata and spec."""
     name = objects.object_name(job.name)
     claim = state_claim(job)
     state = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
@@ -53,7 +58,7 @@ def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
         _identity_volume(
             {
                 "secretName": objects.authority_secret(job.name),
-                # The pod does not start without the key, rather than as one that is not secured.
+                # Without the key, the pod must not start: it would be a job without identities.
                 "items": [{"key": objects.AUTHORITY_KEY, "path": objects.AUTHORITY_KEY}],
                 "defaultMode": objects.IDENTITY_MODE,
             }
@@ -72,44 +77,44 @@ def master_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
         {"name": "parameters", "containerPort": objects.STREAM_PORT},
         {"name": "page", "containerPort": objects.PAGE_PORT},
     ]
-    # The kubelet has no identity, so no call of its own is answered.
+    # The kubelet has no identity, so the master would not answer its calls.
     container["readinessProbe"] = {"tcpSocket": {"port": "grpc"}, "periodSeconds": 2}
-    return _merged(pod, user_templates.common)
+    return _merge(pod, user_templates.common)
 
 
 def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
-    """The pod of a worker, without name, number, command and owner; it has the identity of 0."""
-    pod = _helper(job, objects.WORKER, job.worker_resources)
+    """Return the pod of worker 0, to which the master adds name, number, command and owner."""
+    pod = _pod_of_master(job, objects.WORKER, job.worker_resources)
     classes = worker_priorities(job)
     if len(classes) == 1:
         pod["spec"]["priorityClassName"] = classes[0].name
-    pod = _merged(pod, user_templates.common)
-    return _whole(_with_threads(_merged(pod, user_templates.workers)))
+    pod = _merge(pod, user_templates.common)
+    return _complete(_limit_threads(_merge(pod, user_templates.workers)))
 
 
 def server_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
-    """The same of a parameter server."""
-    pod = _helper(job, objects.SERVER, job.server_resources)
+    """Return the pod of parameter server 0, to which the master adds name, number and so on."""
+    pod = _pod_of_master(job, objects.SERVER, job.server_resources)
     pod["spec"]["containers"][0]["ports"] = [
         {"name": "grpc", "containerPort": objects.MASTER_PORT},
         {"name": "parameters", "containerPort": objects.STREAM_PORT},
     ]
-    return _whole(_merged(pod, user_templates.common))
+    return _complete(_merge(pod, user_templates.common))
 
 
 def worker_priorities(job: Submission) -> tuple[kubernetes_value_types.PriorityClass, ...]:
-    """The priority classes of workers; empty if pods have the cluster's default."""
+    """Return the priority classes of workers; empty if pods have the cluster's default."""
     text = job.worker_priority_class
     return kubernetes_value_types.priorities(text) if text else ()
 
 
 def master_account(job: Submission) -> str:
-    """The service account of the master's pod."""
+    """Return the service account of the master's pod."""
     return job.service_account or objects.MASTER_ACCOUNT
 
 
 def state_claim(job: Submission) -> str:
-    """The claim that keeps the state of a job; empty if nothing does."""
+    """Return the claim that keeps the state of a job; empty if the master's pod has it."""
     if not job.state_volume:
         return ""
     wanted = kubernetes_value_types.state_volume(job.state_volume)
@@ -117,17 +122,17 @@ def state_claim(job: Submission) -> str:
 
 
 def metadata(job: Submission, role: str) -> JsonObject:
-    """Labels and annotations of an object that belongs to one role."""
-    made: JsonObject = {"labels": {**dict(job.labels), **objects.labels(job.name, role)}}
+    """Return the labels and annotations of an object that belongs to one role."""
+    result: JsonObject = {"labels": {**dict(job.labels), **objects.labels(job.name, role)}}
     if job.annotations:
-        made["annotations"] = dict(job.annotations)
-    return made
+        result["annotations"] = dict(job.annotations)
+    return result
 
 
-def _helper(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> JsonObject:
-    """A pod that the master creates."""
+def _pod_of_master(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> JsonObject:
+    """Return a pod of those that the master creates."""
     pod = _pod(job, role, resources)
-    # A cluster's autoscaler would not remove a node with pods that no controller has.
+    # By default, a cluster's autoscaler keeps nodes with pods that have no controller.
     annotations = pod["metadata"].setdefault("annotations", {})
     annotations.setdefault("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")
     pod["spec"]["automountServiceAccountToken"] = False
@@ -212,11 +217,12 @@ def _from_pod(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _with_threads(pod: JsonObject) -> JsonObject:
-    """TensorFlow has as many threads as the pod may use processors, whatever its node has.
+def _limit_threads(pod: JsonObject) -> JsonObject:
+    """Give TensorFlow as many threads as the pod may use processors.
 
-    More would use up a limit's share of each period early, and then all of them stand still.
-    Without a limit, Kubernetes gives the variables the number of the node.
+    More threads would use up the limit early in each scheduling period, and then all of them would
+    wait for the next one. Without a limit, Kubernetes sets the variables to the number of
+    processors of the node.
     """
     (container,) = (it for it in pod["spec"]["containers"] if it["name"] == objects.CONTAINER)
     if not any(item["name"] in THREADS for item in container["env"]):
@@ -231,7 +237,10 @@ def _variable_source(text: str) -> JsonObject:
 
 
 def _resources(wanted: Sequence[tuple[str, str]]) -> JsonObject:
-    """A limit of processor time would only waste what a node has to spare; all else is limited."""
+    """Return requests, and the same limits except for processor time.
+
+    A limit of processor time would only waste what a node has to spare.
+    """
     requests = {key: value for key, value in wanted if not key.startswith("limits.")}
     limits = {key: value for key, value in requests.items() if key != "cpu"}
     limits |= {key.removeprefix("limits."): value for key, value in wanted if key not in requests}
@@ -239,7 +248,7 @@ def _resources(wanted: Sequence[tuple[str, str]]) -> JsonObject:
 
 
 def _tolerations(job: Submission) -> list[JsonObject]:
-    lost = [
+    node_loss = [
         {
             "key": f"node.kubernetes.io/{taint}",
             "operator": "Exists",
@@ -248,13 +257,13 @@ def _tolerations(job: Submission) -> list[JsonObject]:
         }
         for taint in ("not-ready", "unreachable")
     ]
-    return lost + [dict(kubernetes_value_types.toleration(text)) for text in job.tolerations]
+    return node_loss + [dict(kubernetes_value_types.toleration(text)) for text in job.tolerations]
 
 
-def _merged(pod: JsonObject, template: JsonObject) -> JsonObject:
+def _merge(pod: JsonObject, template: JsonObject) -> JsonObject:
     merged: Any = templates.merge(pod, template)
     return dict(merged)
 
 
-def _whole(pod: JsonObject) -> JsonObject:
+def _complete(pod: JsonObject) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", **pod}

@@ -1,4 +1,4 @@
-"""Pod templates of users: reading, checking, and merging by the rules of ``kubectl patch``."""
+"""Checks pod templates of users, and merges them by the rules of ``kubectl patch``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MERGE_KEYS = {
     "topologySpreadConstraints": "topologyKey",
     "resourceClaims": "name",
 }
-"""Lists that are merged by a key; Kubernetes replaces all others as a whole."""
+"""The keys by which lists are merged; Kubernetes replaces all other lists as a whole."""
 
 _REFERENCES = {
-    # of volumes; within a projected one, the key is "name"
+    # in volumes; within a projected one, the key is "name"
     "persistentVolumeClaim": ("persistentvolumeclaim", "claimName"),
     "secret": ("secret", "secretName"),
     "configMap": ("configmap", "name"),
-    # of variables
+    # in variables
     "secretKeyRef": ("secret", "name"),
     "secretRef": ("secret", "name"),
     "configMapKeyRef": ("configmap", "name"),
@@ -40,42 +40,42 @@ _REFERENCES = {
 """Fields that name another object, with its kind and the key of its name."""
 
 _DIRECTIVE = "$patch"
-_OWNED_METADATA = ("name", "generateName", "namespace", "ownerReferences")
+_RESERVED_METADATA = ("name", "generateName", "namespace", "ownerReferences")
 
 
 def check(template: Any, where: str) -> JsonObject:
-    """A template that may be merged: part of a Pod, or of a PodTemplate.
+    """Return the metadata and spec of a Pod or a PodTemplate, which may be merged.
 
     Args:
-        template: what the file contains, as plain values.
+        template: the content of the file, as plain values.
         where: the file, for messages.
 
     Raises:
-        Problem: USAGE; it is no pod, or sets what edl sets.
+        Problem: USAGE; it is no pod, or has fields that edl sets.
     """
     if not isinstance(template, dict):
-        raise _refused("it contains no object", where, "Write a Pod, or the part that you need.")
+        raise _refusal("it contains no object", where, "Write a Pod, or the part that you need.")
     kind = template.get("kind", "Pod")
     if kind == "PodTemplate":
         template = template.get("template") or {}
     elif kind != "Pod":
-        raise _refused(f"it is a {kind}", where, "Write kind: Pod, or leave kind out.")
+        raise _refusal(f"it is a {kind}", where, "Write kind: Pod, or leave kind out.")
     unknown = sorted(template.keys() - {"apiVersion", "kind", "metadata", "spec", _DIRECTIVE})
     if unknown:
-        raise _refused(
+        raise _refusal(
             f"a pod has no field {unknown[0]}", where, "Containers and volumes are below spec."
         )
     for part in ("metadata", "spec"):
         if not isinstance(template.get(part, {}), dict):
-            raise _refused(f"{part} is not an object", where, "See: kubectl explain pod")
-    owned = list(_owned(template.get("metadata", {}), template.get("spec", {})))
-    if owned:
-        raise _refused(f"edl sets {owned[0]} itself", where, f"Remove {owned[0]}.")
+            raise _refusal(f"{part} is not an object", where, "See: kubectl explain pod")
+    reserved = _find_reserved(template.get("metadata", {}), template.get("spec", {}))
+    if reserved:
+        raise _refusal(f"edl sets {reserved[0]} itself", where, f"Remove {reserved[0]}.")
     return {part: template[part] for part in ("metadata", "spec") if part in template}
 
 
 def references(template: Any) -> Iterator[tuple[str, str]]:
-    """Kind and name of what the pods of a template cannot start without."""
+    """Yield kind and name of the objects without which the pods of a template cannot start."""
     if isinstance(template, Mapping):
         for field, value in template.items():
             if isinstance(value, Mapping) and field in _REFERENCES and not value.get("optional"):
@@ -89,10 +89,12 @@ def references(template: Any) -> Iterator[tuple[str, str]]:
 
 
 def merge(base: Any, patch: Any, field: str = "") -> Any:
-    """A new value: ``base`` with a strategic merge patch.
+    """Return a new value: ``base`` with a strategic merge patch.
 
     Args:
-        field: name of the field that holds the value.
+        base: the value to change.
+        patch: the changes.
+        field: the name of the field that holds the value.
 
     Raises:
         Problem: USAGE; a list lacks the key by which it is merged.
@@ -133,7 +135,7 @@ def _merge_lists(base: Sequence[Any], patch: Sequence[Any], field: str) -> list[
         name = item[key]
         if item.get(_DIRECTIVE) == "delete":
             merged.pop(name, None)
-        elif field == "volumes":  # a volume has one source: keys that are not given do not stay
+        elif field == "volumes":  # a volume has one source, so that of the base must not stay
             merged[name] = _without_directives(item)
         else:
             merged[name] = merge(merged.get(name), item)
@@ -149,8 +151,9 @@ def _without_directives(value: Any) -> Any:
     return deepcopy(value)
 
 
-def _owned(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[str]:
-    found = [f"metadata.{name}" for name in _OWNED_METADATA if name in metadata]
+def _find_reserved(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[str]:
+    """Return the fields of a template that only edl may set."""
+    found = [f"metadata.{name}" for name in _RESERVED_METADATA if name in metadata]
     labels = metadata.get("labels") or {}
     found += [f"the label {name}" for name in labels if objects.is_own_key(name)]
     if spec.get("restartPolicy", "Never") != "Never":
@@ -168,5 +171,5 @@ def _owned(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[str
     return found
 
 
-def _refused(what: str, where: str, remedy: str) -> Problem:
+def _refusal(what: str, where: str, remedy: str) -> Problem:
     return usage(f"the pod template cannot be used: {what}", where=where, remedy=remedy)
