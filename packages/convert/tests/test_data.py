@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from converted_records import TABLE, Call, commands, examples, nothing_is_left, 
 import recordio
 import recordio.example
 from recordio.storage import files
+from recordio.storage.pins import PinnedFile
 
 
 @pytest.fixture
@@ -298,10 +298,10 @@ def test_a_conversion_that_cannot_be(
     assert not (tmp_path / "o").exists()
 
 
-class BrokenFile(io.FileIO):
+class BrokenFile(PinnedFile):
     """A file on a disk that does not give its content."""
 
-    def read(self, nbytes: int | None = -1) -> bytes:
+    def readinto(self, buffer: Any, /) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -318,7 +318,7 @@ def test_what_the_disk_does_not_give_is_not_called_the_output(
         (tmp_path / name).symlink_to("/proc/self/mem")
     for name in ("t.recordio", "t.parquet"):
         (tmp_path / name).write_bytes(b"content" * 9)
-    monkeypatch.setattr(files, "open", lambda *_: BrokenFile("t.recordio"), raising=False)
+    monkeypatch.setattr(files, "PinnedFile", BrokenFile)
     monkeypatch.setattr(pyarrow.parquet, "ParquetFile", fail)
     for command in (
         ("inspect", "t.jsonl"),

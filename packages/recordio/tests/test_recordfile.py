@@ -11,6 +11,7 @@ import struct
 import tracemalloc
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cramjam
@@ -19,7 +20,7 @@ import pytest
 import recordio
 from recordio.formats import chunks, recordfile, writer
 from recordio.formats.crc32c import masked_crc
-from recordio.storage import files
+from recordio.storage import files, pins
 
 THREE = b"\x03\x00\x00\x00abc" + b"\x00\x00\x00\x00" + b"\x01\x00\x00\x00z"
 """Payload of the records abc, an empty one, and z."""
@@ -230,9 +231,8 @@ def test_reading_touches_only_the_chunks_it_needs(
     with recordio.Writer(str(path), compressor="none", chunk_bytes=10_000) as writer:
         for i in range(10_000):
             writer.write(b"%096d" % i)
-    monkeypatch.setattr(
-        files, "open", lambda place, mode: _Counted(io.FileIO(place)), raising=False
-    )
+    counted = SimpleNamespace(FileIO=io.FileIO, BufferedReader=_Counted)
+    monkeypatch.setattr(files, "io", counted)
     source = recordio.open_source(str(path))
     headers = len(source.index().offsets) * chunks.HEADER.size
     assert _Counted.taken == headers
@@ -290,10 +290,10 @@ def test_what_the_disk_does_not_give_is_an_unreadable_file(
 ) -> None:
     path.write_bytes(chunk(THREE, 0, 3))
 
-    class Broken(io.FileIO):
-        def read(self, nbytes: int | None = -1) -> bytes:
+    class Broken(pins.PinnedFile):
+        def readinto(self, buffer: Any, /) -> int:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(files, "open", lambda *_: Broken(path), raising=False)
+    monkeypatch.setattr(files, "PinnedFile", Broken)
     with pytest.raises(recordio.UnreadableFile, match=r"a\.recordio: Input/output error"):
         read(path)

@@ -253,15 +253,6 @@ def test_a_task_reads_its_range_and_looks_at_the_beginning_of_a_file_once(
         assert len(asked) <= DEPTH + len(looked)
 
 
-def test_whether_a_file_is_gzip_is_not_remembered_beyond_its_version(tmp_path: Path) -> None:
-    """A file of this machine has none, so every reading looks at it."""
-    place = tmp_path / "rows.csv"
-    source = recordio.open_source(str(place))
-    for pack in (bytes, gzip.compress, bytes):
-        place.write_bytes(pack(b"a,b\n1,2\n3,4\n"))
-        assert list(source.read(0, 2, hint=(0, 0))) == [b"1,2", b"3,4"]
-
-
 def test_a_gzip_file_is_read_whole_whatever_range_of_it_is_wanted() -> None:
     records = [b"%d,%d" % (i, i * i) for i in range(NUMBER)]
     packed = gzip.compress(b"\n".join([b"n,square", *records]))

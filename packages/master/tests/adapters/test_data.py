@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,20 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
     hint = (where.block_first_record, where.block_offset)
     found = list(source.read(where.start, where.stop, hint=hint))
     assert found == [b"%d" % number for number in range(23, 31)]
+
+
+def test_a_changed_file_is_refused_by_the_next_master(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.recordio", 35)
+    described = json.loads(json.dumps(open_data([str(tmp_path)], "", "--data").describe()))
+    os.utime(tmp_path / "a.recordio", (1, 1))
+    open_data([str(tmp_path)], "", "--data").check_unchanged(described)
+    write(tmp_path / "b.recordio", 35, first=1)
+    changed = open_data([str(tmp_path)], "", "--data")
+    with pytest.raises(EdlError, match=r"b\.recordio has changed") as caught:
+        changed.check_unchanged(described)
+    assert caught.value.code == ErrorCode.DATA_DAMAGED
+    changed.check_unchanged({})  # of an earlier version of edl
 
 
 def test_names_for_everybody_have_no_passwords(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ for record in recordio.open_source("a.recordio").read(0, 10):
     ...
 """
 
-from recordio.errors import DamagedFile, NoSuchData, RecordError, UnreadableFile
+from recordio.errors import ChangedFile, DamagedFile, NoSuchData, RecordError, UnreadableFile
 from recordio.formats.detection import open_source
 from recordio.formats.tfrecord import TFRecordWriter
 from recordio.formats.writer import Writer, concatenate
@@ -14,6 +14,7 @@ from recordio.patterns import expand
 from recordio.source import Hint, Index, Source
 
 __all__ = [
+    "ChangedFile",
     "DamagedFile",
     "Hint",
     "Index",

@@ -15,6 +15,21 @@ class UnreadableFile(RecordError):
     """A file that matches cannot be opened or read: permission, a directory, a lost store."""
 
 
+class ChangedFile(UnreadableFile):
+    """A file is no longer the one that was first read.
+
+    Attributes:
+        uri: the file.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"{uri} has changed since it was first read")
+        self.uri = uri
+
+    def __reduce__(self) -> tuple[type[ChangedFile], tuple[str]]:
+        return type(self), (self.uri,)
+
+
 class DamagedFile(RecordError):
     """A file is truncated, was changed, or does not have its format.
 

@@ -20,12 +20,14 @@ class Index:
         nbytes: size of the file; of its plain content if it is gzip as a whole.
         first_records: number of each block's first record, ascending.
         offsets: where each block begins, in bytes of the same.
+        checksum: of the content, or of the checksums that the format keeps of all of it.
     """
 
     records: int
     nbytes: int
     first_records: tuple[int, ...]
     offsets: tuple[int, ...]
+    checksum: int = 0
 
     def block(self, record: int) -> Hint:
         """Return the block that holds a record."""
@@ -58,9 +60,9 @@ class Source(Protocol):
 
     @property
     def version(self) -> str:
-        """The version of a file in a store that this source reads; empty until the first read.
+        """The version of the file that this source reads; empty until the first read.
 
-        With it, ``open_source`` in another process reads the same, or raises ``UnreadableFile``.
+        With it, ``open_source`` in another process reads the same, or raises ``ChangedFile``.
         """
 
     def count(self) -> int:

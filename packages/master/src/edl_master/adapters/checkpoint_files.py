@@ -25,8 +25,9 @@ from edl_runtime.files import flush, open_regular, read_regular
 
 Array: TypeAlias = npt.NDArray[Any]
 
-LEDGER, PLANE = "ledger", "plane"
-"""Names of a checkpoint's documents; jobs on a trained model have no plane."""
+DATA, LEDGER, PLANE = "data", "ledger", "plane"
+"""Names of a checkpoint's documents; jobs on a trained model have no plane, and
+checkpoints of earlier versions no description of the data."""
 
 MANIFEST = "manifest.json"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import recordio
 from edl_master.core.effects import Range
@@ -38,6 +39,7 @@ class DataSet:
         uris: of the files.
         names: the same names without passwords, for messages.
         counts: records of each.
+        checksums: of the content of each.
         records: of all.
     """
 
@@ -46,12 +48,35 @@ class DataSet:
         self.uris = tuple(file.uri for file in files)
         self.names = tuple(map(without_passwords, self.uris))
         self.counts = tuple(file.index.records for file in files)
+        self.checksums = tuple(file.index.checksum for file in files)
         self.records = sum(self.counts)
 
     @property
     def is_table(self) -> bool:
         """Whether the records are rows of text with named columns."""
         return any(file.columns for file in self._files)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a later master compares its data with, as JSON-able values."""
+        return {"checksums": self.checksums}
+
+    def check_unchanged(self, described: Mapping[str, Any]) -> None:
+        """Compare the files with their description by an earlier master of the job.
+
+        Raises:
+            EdlError: DATA_DAMAGED, if a file has another content.
+        """
+        # Earlier versions of edl described no data.
+        pairs = zip(self.names, self.checksums, described.get("checksums", ()), strict=False)
+        for name, found, was in pairs:
+            if found != was:
+                raise EdlError(
+                    ErrorCode.DATA_DAMAGED,
+                    f"{name} has changed since the job read it",
+                    where=name,
+                    remedy="Put the earlier file back and resume the job, or start a new job on "
+                    "the new file.",
+                )
 
     def locate(self, records: Range) -> task_pb2.RecordRange:
         """Return a range of records as a worker needs it: with the block to begin at."""

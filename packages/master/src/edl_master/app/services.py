@@ -260,6 +260,7 @@ class MasterServices:
             finish_output=self._finish_output,
             group=self.servers.group if self.servers else None,
             on_log_event=self.spans.record_log,
+            data=self._state.data.describe(),
         )
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 

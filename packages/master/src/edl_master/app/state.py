@@ -154,6 +154,8 @@ def open_state(
     )
     if spec.export.job and not restored.resumed:
         raise _nothing_to_export(spec.export)
+    if not spec.export.job:
+        data.check_unchanged(restored.data)
     return MasterState(
         settings=settings,
         event_log=event_log,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from edl_master.adapters.checkpoint_files import LEDGER, PLANE, Checkpoint
+from edl_master.adapters.checkpoint_files import DATA, LEDGER, PLANE, Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.event_log import EventLog, make_event
 from edl_master.codec import failure_of
@@ -61,6 +62,7 @@ class EffectTargets:
         finish_output: makes the output from the files of the tasks; raises ``EdlError``.
         group: the parameter servers, which write their shards themselves; None: there are none.
         on_log_event: also gets the entries of the event log.
+        data: the description of the job's data that goes with its position.
     """
 
     platform: Platform
@@ -74,6 +76,7 @@ class EffectTargets:
     finish_output: Callable[[], None]
     group: ParameterServerGroup | None = None
     on_log_event: Callable[[LogEvent], None] = lambda event: None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EffectExecutor:
@@ -206,11 +209,11 @@ class EffectExecutor:
         if state.label and self._targets.group is not None:
             parts_s = self._targets.group.wait_written(state.label, _PARTS_S)
             parts = place.parts(state.label, self._targets.group.count)
-        checkpoint = Checkpoint({LEDGER: state.ledger}, {})
+        documents = {LEDGER: state.ledger, DATA: self._targets.data}
+        checkpoint = Checkpoint(documents, {})
         if state.plane is not None:
             plane = state.plane.get()
-            documents = {LEDGER: state.ledger, PLANE: plane.meta}
-            checkpoint = Checkpoint(documents, plane.arrays)
+            checkpoint = Checkpoint({**documents, PLANE: plane.meta}, plane.arrays)
         started = time.monotonic()
         name = place.write(checkpoint, parts)
         return name, parts_s + time.monotonic() - started

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from edl_master.adapters.checkpoint_files import (
+    DATA,
     LEDGER,
     PLANE,
     Checkpoint,
@@ -57,6 +58,7 @@ class RestoredJob:
         saved: the parameters as they were; None for a new job, and where there are none.
         notes: what users should know of it.
         path: of the checkpoint; None for a new job.
+        data: the description of the data that was read until then; empty if there is none.
     """
 
     job: JobStateMachine
@@ -64,6 +66,7 @@ class RestoredJob:
     saved: SavedParameters | None
     notes: tuple[LogEvent, ...]
     path: Path | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def version(self) -> Version | None:
@@ -162,7 +165,8 @@ def restore_job(
     saved = None
     if plane:
         saved = SavedParameters(_snapshot(found), tuple(_snapshot(part) for part in found.parts))
-    return RestoredJob(job, resumed=True, saved=saved, notes=tuple(notes), path=found.path)
+    described = found.documents.get(DATA, {})
+    return RestoredJob(job, True, saved, tuple(notes), found.path, described)
 
 
 def parts_of(path: Path) -> tuple[Snapshot, ...]:

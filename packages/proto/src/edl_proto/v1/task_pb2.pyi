@@ -139,7 +139,9 @@ class RecordRange(_message.Message):
     block_offset: _builtins.int
     """bytes"""
     version: _builtins.str
-    """Of an object in a store, as the master has indexed it: ETag or generation."""
+    """As the master has indexed the file: ETag or generation of an object in a store; size, time of
+    change and checksum of a local file.
+    """
     end_offset: _builtins.int
     """The byte after the last block of the range: what is in between can be fetched at once."""
     @_builtins.property

@@ -38,6 +38,9 @@ class CsvSource(RangeReader):
         self._header = header
         self._columns: tuple[str, ...] | None = None
 
+    def _open_again(self) -> CsvSource:
+        return CsvSource(self.uri, header=self._header)
+
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The names of the columns, from the header line; None without one.
@@ -80,12 +83,13 @@ class CsvSource(RangeReader):
         _ = self.columns
         first, offsets, records = [], [], 0
         with streaming(self.uri, pin=self._pin) as stream:
+            stream.checksum = 0
             for offset, _ in self._records(stream, 0, 0):
                 if records % _EVERY == 0:
                     first.append(records)
                     offsets.append(offset)
                 records += 1
-            return Index(records, stream.offset, tuple(first), tuple(offsets))
+            return Index(records, stream.offset, tuple(first), tuple(offsets), stream.checksum)
 
     def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         at, offset = hint

@@ -26,7 +26,7 @@ def open_source(
         uri: path or URI.
         format: recordio, tfrecord or csv; None: by name and content.
         csv_header: whether the first line of a CSV file names its columns.
-        version: that the file must have, if it is in a store; empty: the one that is read first.
+        version: that the file must have; empty: the one that is read first.
         cache: keeps what is read of a store on this machine.
 
     Raises:

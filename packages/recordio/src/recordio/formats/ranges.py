@@ -8,8 +8,9 @@ from itertools import chain
 
 from recordio.errors import RecordError
 from recordio.source import Hint, Index
+from recordio.storage.pins import Pin
 from recordio.storage.range_cache import RangeCache
-from recordio.storage.stores import Pin
+from recordio.storage.stores import is_uri
 
 
 class RangeReader(ABC):
@@ -17,7 +18,7 @@ class RangeReader(ABC):
 
     def __init__(self, uri: str, version: str = "", cache: RangeCache | None = None) -> None:
         self.uri = uri
-        self._pin = Pin(version, cache.fetch if cache is not None else None)
+        self._pin = Pin(version, cache.fetch if cache is not None else None, self._checksum_again)
         self._index: Index | None = None
 
     @abstractmethod
@@ -34,6 +35,13 @@ class RangeReader(ABC):
             end: the byte after its last block; 0: not known.
         """
 
+    def _open_again(self) -> RangeReader:
+        """Return this file as another source, which reads whatever is there now."""
+        return type(self)(self.uri)
+
+    def _checksum_again(self) -> int:
+        return self._open_again().index().checksum
+
     @property
     def version(self) -> str:
         return self._pin.version
@@ -44,6 +52,8 @@ class RangeReader(ABC):
     def index(self) -> Index:
         if self._index is None:
             self._index = self._scan()
+            if not is_uri(self.uri):
+                self._pin.complete(self._index.checksum)
         return self._index
 
     def read(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
+# The same interface as zlib; its CRC-32 is about fourteen times as fast.
+from zlib_ng import zlib_ng as zlib
+
 from recordio.errors import DamagedFile
 from recordio.formats.chunks import HEADER, Header, parse_header
 from recordio.formats.payload import PayloadReader
@@ -34,13 +37,15 @@ class RecordIOSource(RangeReader):
         return self._headers
 
     def _scan(self) -> Index:
-        first, records = [], 0
+        first, records, checksum = [], 0, 0
         headers = self.headers()
         for header in headers:
             first.append(records)
             records += header.records
+            checksum = int(zlib.crc32(header.crc.to_bytes(4, "little"), checksum))
         nbytes = headers[-1].stop if headers else 0
-        return Index(records, nbytes, tuple(first), tuple(header.offset for header in headers))
+        offsets = tuple(header.offset for header in headers)
+        return Index(records, nbytes, tuple(first), offsets, checksum)
 
     def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         first, offset = hint

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Self, cast
 
+from zlib_ng import zlib_ng as zlib
+
 from recordio.errors import DamagedFile, RecordError
 from recordio.formats.chunks import MAX_EXPANDED_BYTES
 from recordio.formats.crc32c import masked_crc
@@ -49,16 +51,16 @@ class TFRecordSource(RangeReader):
     columns = None
 
     def _scan(self) -> Index:
-        first, offsets, records = [], [], 0
+        first, offsets, records, checksum = [], [], 0, 0
         with streaming(self.uri, _is_gzip, self._pin) as stream:
             walk = _RecordScanner(self.uri, stream, 0)
             while walk.ready():
                 if records % _EVERY == 0:
                     first.append(records)
                     offsets.append(walk.offset)
-                walk.skip()
+                checksum = int(zlib.crc32(walk.skip(), checksum))
                 records += 1
-            return Index(records, walk.offset, tuple(first), tuple(offsets))
+            return Index(records, walk.offset, tuple(first), tuple(offsets), checksum)
 
     def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         first, offset = hint
@@ -166,18 +168,21 @@ class _RecordScanner:
         if not fits:
             raise self._damage("the CRC of a record does not match its bytes")
 
-    def skip(self) -> None:
-        """Skip the record that is ready, if possible without reading it."""
+    def skip(self) -> bytes:
+        """Skip the record that is ready, if possible without reading it; return its checksum."""
         need = self._length + _AROUND
         if self._at + need > len(self._window):
             end = self.offset + need
-            self._stream.skip_to(end - 1)
-            if not self._stream.read(1):
+            self._stream.skip_to(end - _CRC.size)
+            checksum = self._stream.read(_CRC.size)
+            if len(checksum) < _CRC.size:
                 raise self._damage("the file ends within a record")
             self._window, self._at = b"", 0
             self.number, self.offset = self.number + 1, end
         else:
             self._pass(need)
+            checksum = self._window[self._at - _CRC.size : self._at]
+        return checksum
 
     def _pass(self, nbytes: int) -> None:
         self._at += nbytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import io
 import os
 import stat
 import uuid
@@ -14,8 +15,9 @@ from functools import partial
 from typing import IO, Any
 
 from recordio.errors import UnreadableFile
+from recordio.storage.pins import Pin, PinnedFile
 from recordio.storage.stored_file import StoredFile, retry_transient
-from recordio.storage.stores import Pin, filesystem, is_uri, open_object
+from recordio.storage.stores import filesystem, is_uri, open_object
 
 AHEAD = 1 << 20
 """Bytes that are fetched at first from a store: a request costs as much as about this many."""
@@ -60,7 +62,7 @@ def reading(
 
     Args:
         ahead: bytes that are fetched at first, if the file is in a store.
-        pin: of the version that it must have, if the file is in a store.
+        pin: of the version that it must have.
         wanted: first byte of what will be read as a whole, and the byte after it.
 
     Raises:
@@ -83,8 +85,8 @@ def reading(
             path = local_path(uri)
             if not os.path.isdir(path) and not is_regular(path):
                 raise UnreadableFile(f"{uri}: the path is not a regular file")
-            file = open(path, "rb")  # noqa: SIM115  (closed below, with the generator)
-            size = os.fstat(file.fileno()).st_size
+            raw = io.FileIO(path) if pin is None else PinnedFile(path, uri, pin)
+            file, size = io.BufferedReader(raw), os.fstat(raw.fileno()).st_size
     except OSError as error:
         raise _unreadable(uri, error) from error
     with file:

@@ -104,44 +104,6 @@ class StoredObject:
     fixed: bool = False
 
 
-class Pin:
-    """Remembers the version of an object, so that all who read it see the same content.
-
-    Attributes:
-        version: empty until it is known, and where a store has none.
-        gzip: whether this version is gzip as a whole; None until it is known.
-        kept: fetches a range of it, as ``RangeCache`` does; None: the store does, each time.
-        found: the object, where nobody has to look again whether it is still this version.
-    """
-
-    def __init__(
-        self, version: str = "", kept: Callable[[StoredObject, int, int], bytes] | None = None
-    ) -> None:
-        self.version = version
-        self.kept = kept
-        self.gzip: bool | None = None
-        self._found: tuple[int, StoredObject] | None = None
-
-    @property
-    def found(self) -> StoredObject | None:
-        # No client survives a fork.
-        return self._found[1] if self._found is not None and self._found[0] == os.getpid() else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": None}
-
-    def hold(self, stored: StoredObject) -> None:
-        """Remember this version, if none is known.
-
-        Raises:
-            UnreadableFile: it is another one.
-        """
-        if self.version and stored.version != self.version:
-            raise UnreadableFile(f"{stored.uri} has changed since it was first read")
-        self.version = stored.version
-        self._found = (os.getpid(), stored) if stored.fixed else None
-
-
 def open_object(uri: str) -> StoredObject:
     """Look at an object.
 

@@ -10,7 +10,7 @@ from zlib_ng import zlib_ng as zlib
 
 from recordio.errors import DamagedFile
 from recordio.storage.files import reading
-from recordio.storage.stores import Pin
+from recordio.storage.pins import Pin
 
 WINDOW = 1 << 20
 """The number of bytes that are read at once."""
@@ -31,7 +31,10 @@ class Stream:
 
     Attributes:
         offset: of the next byte, in the plain content.
+        checksum: CRC-32 of what was read since it was set; None: it is not computed.
     """
+
+    checksum: int | None = None
 
     def __init__(self, uri: str, file: IO[bytes], size: int, gzip: bool, end: int = 0) -> None:
         self._uri = uri
@@ -63,12 +66,19 @@ class Stream:
         Raises:
             DamagedFile: the gzip stream is wrong from here on.
         """
-        if not self._gzip:
-            if self.offset < self._end:
-                nbytes = min(nbytes, self._end - self.offset)
-            content = self._file.read(nbytes)
-            self.offset += len(content)
-            return content
+        content = self._read_gzip(nbytes) if self._gzip else self._read_plain(nbytes)
+        if self.checksum is not None:
+            self.checksum = int(zlib.crc32(content, self.checksum))
+        return content
+
+    def _read_plain(self, nbytes: int) -> bytes:
+        if self.offset < self._end:
+            nbytes = min(nbytes, self._end - self.offset)
+        content = self._file.read(nbytes)
+        self.offset += len(content)
+        return content
+
+    def _read_gzip(self, nbytes: int) -> bytes:
         parts: list[bytes] = []
         try:
             while nbytes > 0 and (part := self._expand(nbytes)):
@@ -121,7 +131,7 @@ def streaming(
 
     Args:
         gzip: whether name and first bytes show that it is compressed.
-        pin: of the version that it must have, if the file is in a store.
+        pin: of the version that it must have.
         wanted: as for ``reading``, if the file is plain.
 
     Raises:

@@ -53,6 +53,14 @@ def reading_error(error: Exception) -> EdlError:
     """Return the error to report for an exception that the reader of the data raised."""
     if isinstance(error, EdlError):
         return error
+    if isinstance(error, recordio.ChangedFile):
+        return EdlError(
+            ErrorCode.DATA_DAMAGED,
+            f"{error.uri} has changed since the job started",
+            where=error.uri,
+            remedy="Put the earlier file back and resume the job, or start a new job on the new "
+            "file. Write changed data to a new file while a job reads the old one.",
+        )
     damaged = not isinstance(error, OSError | recordio.UnreadableFile)
     return EdlError(
         ErrorCode.DATA_DAMAGED if damaged else ErrorCode.DATA_UNREADABLE,
