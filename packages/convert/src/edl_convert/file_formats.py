@@ -139,6 +139,8 @@ def _remedy(file: str, suffix: str) -> str:
         return data_files.conversion(file)
     if suffix in OTHER_IMAGE_SUFFIXES:
         return OTHER_IMAGES
+    if not scheme(file) and data_files.holds_json(file):
+        return data_files.tabulation(file)
     return f"Name it: --format {'|'.join(SourceFormat)}"
 
 

@@ -14,21 +14,24 @@ from edl.core.data_layout import DELIMITERS, IMAGE_SUFFIXES
 from edl.core.locations import scheme
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats.detection import sniff
+from recordio.formats.csvfile import is_json
+from recordio.formats.detection import named_format, sniff
 from recordio.storage.files import is_regular
 from recordio.storage.store_errors import reason_of, remedy_of
 
+CSV = "csv"
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
 _SPECIAL = "Write the content to a regular file first."
+_SHOWN_BY = 4096  # bytes: the beginning of JSON
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
 _SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
 
 
 def check(patterns: Iterable[str], form: str, option: str) -> None:
-    """Check that every pattern names readable files, and that not all of them are empty.
+    """Check that every pattern names readable files of one kind, and that not all are empty.
 
     Args:
         form: format that the user says the files have; empty: by content.
@@ -36,6 +39,7 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
     Raises:
         EdlError: DATA_NOT_FOUND, DATA_UNREADABLE or DATA_EMPTY.
     """
+    kinds: dict[str, str] = {}
     for pattern in patterns:
         files = expand(pattern, option)
         sizes = [readable_size(file, option) for file in files]
@@ -47,8 +51,19 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
                 where=files[0] + more,
                 remedy="Name files that contain records.",
             )
-        if not form:
-            _check_format(files[0], option)
+        for number, file in enumerate(files):
+            # To look into each file of a store would take long; the master will.
+            if not form and (number == 0 or not scheme(file) or named_format(file)):
+                kinds.setdefault(_check_format(file, option), file)
+    if len(kinds) > 1 and CSV in kinds:
+        table, other = kinds.pop(CSV), next(kind for kind in kinds if kind)
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            f"{option} names files of two kinds: rows of CSV, and records ({other})",
+            where=f"{table} and {kinds[other]}",
+            remedy="Name files of one kind: a pattern such as 'data/*.csv', or "
+            f"edl data convert {shlex.quote(table)} --to data",
+        )
 
 
 def check_features(patterns: Iterable[str], form: str, names: Sequence[str]) -> None:
@@ -214,23 +229,48 @@ def conversion(place: str) -> str:
     return f"Convert it first: edl data convert {shlex.quote(place)} --to data"
 
 
-def _check_format(file: str, option: str) -> None:
+def _check_format(file: str, option: str) -> str:
+    """Return the format of a file; empty if only the master can tell.
+
+    Raises:
+        EdlError: DATA_UNREADABLE or DATA_DAMAGED.
+    """
     try:
-        if sniff(file) == "csv":
+        form = sniff(file)
+        if form == CSV and not scheme(file):
             _check_delimiter(file, option)
+        return form
     except recordio.RecordError as error:
         if scheme(file):
-            return  # the master will check; this machine may lack the credentials
-        if isinstance(error, recordio.DamagedFile):
+            return ""  # the master will check; this machine may lack the credentials
+        if isinstance(error, recordio.DamagedFile) and not holds_json(file):
             raise record_error(error, file) from error
         raise EdlError(
             ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy=conversion(file)
+            remedy=tabulation(file)
+            if holds_json(file)
+            else conversion(file)
             if _is_converted(file)
             else "Name the format with --data-format, or convert the data with edl data convert.",
         ) from None
+
+
+def holds_json(file: str) -> bool:
+    """Tell whether a file of this machine begins as JSON does."""
+    with open(file, "rb") as content:
+        return is_json(content.read(_SHOWN_BY))
+
+
+def tabulation(file: str) -> str:
+    """Return what to do with JSON Lines."""
+    table = f"{os.path.splitext(file)[0]}.parquet"
+    return (
+        "Make a table of it first, with pandas for example: "
+        f"pandas.read_json({file!r}, lines=True).to_parquet({table!r}). "
+        f"Then convert the table: edl data convert {shlex.quote(table)} --to data"
+    )
 
 
 def _check_delimiter(file: str, option: str) -> None:

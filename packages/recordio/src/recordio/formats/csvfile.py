@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 
 from recordio.errors import DamagedFile
@@ -19,6 +20,7 @@ _HEADER = 64 << 10
 
 _MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
+_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*$|(\[\s*)?\{\s*("[^"]*"\s*:|\}|$))')
 
 
 class CsvSource(RangeReader):
@@ -65,6 +67,8 @@ class CsvSource(RangeReader):
             if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise damaged("is UTF-16 text; convert the file to UTF-8") from None
             raise damaged("is not UTF-8 text") from None
+        if is_json(line):
+            raise damaged("is JSON, not the names of columns")
         try:
             names = tuple(name.strip() for name in next(csv.reader([text]), []))
         except csv.Error as error:
@@ -163,6 +167,11 @@ class CsvSource(RangeReader):
         record = None if number < 0 else number
         reason = "a line or quoted field does not end"
         return DamagedFile(self.uri, record, offset, reason, "record")
+
+
+def is_json(start: bytes) -> bool:
+    """Tell whether a file that begins like this is JSON or JSON Lines."""
+    return _JSON.match(start) is not None
 
 
 def ends_quoted(line: bytes, within: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recordio.errors import RecordError
 from recordio.formats.chunks import MAGIC
-from recordio.formats.csvfile import CsvSource
+from recordio.formats.csvfile import CsvSource, is_json
 from recordio.formats.recordfile import RecordIOSource
 from recordio.formats.tfrecord import TFRecordSource, looks_like_tfrecord
 from recordio.source import Source
@@ -85,6 +85,8 @@ def sniff(uri: str) -> str:
         return "recordio"
     if looks_like_tfrecord(start):
         return "tfrecord"
+    if is_json(start):
+        raise RecordError(f"{uri}: the file is JSON, which no job reads")
     if _is_text(start) and b"," in start.split(b"\n", 1)[0]:
         return "csv"
     raise RecordError(

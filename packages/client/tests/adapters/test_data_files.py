@@ -1,0 +1,56 @@
+"""Data that no job can read is refused before the job starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import recordio
+from edl.adapters import data_files
+from edl_proto.errors import EdlError, ErrorCode
+
+
+def refused(*patterns: Path, form: str = "") -> EdlError:
+    with pytest.raises(EdlError) as caught:
+        data_files.check(map(str, patterns), form, "--data")
+    assert caught.value.code == ErrorCode.DATA_UNREADABLE
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "part-0"])
+@pytest.mark.parametrize(
+    "content", ['{"x": 1, "y": 2}\n{"x": 3, "y": 4}\n', '{"x": 1}\n', '\ufeff[\n  {\n  "x": 1}]']
+)
+def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    error = refused(tmp_path / name)
+    assert "JSON" in error.what
+    assert "pandas.read_json" in error.remedy
+    assert "edl data convert" in error.remedy
+
+
+def test_rows_and_records_are_not_mixed(tmp_path: Path) -> None:
+    table, records = tmp_path / "a.csv", tmp_path / "b.recordio"
+    table.write_text("x,y\n1,2\n")
+    with recordio.Writer(str(records)) as writer:
+        writer.write(b"one")
+    for patterns in ((table, records), (records, table), (tmp_path,)):
+        error = refused(*patterns)
+        assert "two kinds" in error.what
+        assert {str(table), str(records)} <= set(error.where.split(" and "))
+        assert f"edl data convert {table}" in error.remedy
+
+
+def test_records_of_two_formats_are_the_same_to_a_model_file(tmp_path: Path) -> None:
+    with recordio.Writer(str(tmp_path / "a.recordio")) as writer:
+        writer.write(b"one")
+    with recordio.TFRecordWriter(str(tmp_path / "b.tfrecord")) as other:
+        other.write(b"two")
+    data_files.check([str(tmp_path)], "", "--data")
+
+
+@pytest.mark.parametrize("header", ["x,y", '"{x}",y', "[x],y", "{,y"])
+def test_names_of_columns_are_not_taken_for_json(tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
+    data_files.check([str(tmp_path / "a.csv")], "", "--data")
