@@ -17,6 +17,7 @@ import numpy as np
 import recordio.example
 from edl_worker.core.batch import Batch, Blocks
 from edl_worker.core.job import JobDescription, JobType, WirePrecision
+from edl_worker.core.layer_state import LayerState
 from edl_worker.core.layout import PayloadLayout
 from edl_worker.core.model_description import ModelDescription, VariableDescription
 from edl_worker.core.step_engine import (
@@ -145,6 +146,9 @@ class LinearSteps:
     def assign(self, payload: Array, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
         trained, mean = (part.copy() for part in self.layout.views(payload, precision))
         self._line.kernel, self._line.bias, self._line.mean = trained[:4], trained[4:], mean
+
+    def layer_states(self) -> Sequence[LayerState]:
+        return ()
 
     def call_callbacks(self, ended: int, call: EpochLogs) -> CallbackResult:
         return CallbackResult(state=b"")

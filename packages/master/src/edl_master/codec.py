@@ -24,10 +24,10 @@ from edl_master.core.identifiers import (
     Token,
     WorkerId,
 )
+from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import Addable, MetricState, add_up
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.quantization import Precision
-from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.table_spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
@@ -70,6 +70,7 @@ _MAX_NAME_LENGTH, _MAX_TEXT_LENGTH, _MAX_STACKS_LENGTH = 256, 1 << 15, 1 << 18
 """Characters of what a worker says: events, status and snapshots keep it."""
 
 _MAX_LEASES, _MAX_WARNINGS, _MAX_METRICS, _MAX_CALLBACKS = 1000, 100, 500, 100
+_MAX_TEXTS_OF_LAYERS = 30_000
 """In one message."""
 
 
@@ -329,7 +330,13 @@ def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
     worker, instance = WorkerId(message.worker_id), InstanceId(message.instance)
     callbacks, warnings = tuple(message.model.callbacks), _warnings_from(message.warnings)
     _check_names(callbacks, "callbacks", _MAX_CALLBACKS)
-    return events.WorkerReady(worker, instance, warnings, callbacks)
+    states = tuple(
+        LayerSummary(each.name, each.place, each.digest, tuple(each.numbers))
+        for each in message.model.layer_states
+    )
+    texts = [text for each in states for text in (each.name, each.place, each.digest)]
+    _check_names(texts, "texts of layers", _MAX_TEXTS_OF_LAYERS)
+    return events.WorkerReady(worker, instance, warnings, callbacks, states)
 
 
 def returned_from(message: task_pb2.ReturnRequest) -> events.LeasesReturned:
@@ -388,13 +395,3 @@ def precision_from(message: job_pb2.WirePrecision.ValueType) -> Precision:
 def precision_to(precision: Precision) -> job_pb2.WirePrecision.ValueType:
     """Convert the wire precision to a message."""
     return _PRECISIONS_OUT[precision]
-
-
-def servers_to(
-    addresses: Sequence[str], layouts: Sequence[ShardLayout]
-) -> list[task_pb2.ParameterServer]:
-    """Convert the parameter servers, each with its part of the parameters, to messages."""
-    return [
-        task_pb2.ParameterServer(address=address, start=layout.start, stop=layout.stop)
-        for address, layout in zip(addresses, layouts, strict=True)
-    ]

@@ -11,6 +11,7 @@ from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
 from edl_master.core.instance_control import InstanceControl
 from edl_master.core.instance_reports import InstanceReports
+from edl_master.core.layer_states import AgreedLayerStates
 from edl_master.core.ledger import Ledger
 from edl_master.core.outcome import Outcome
 from edl_master.core.progress import Progress
@@ -34,6 +35,7 @@ class JobComponents:
     reports: InstanceReports
     evaluations: Evaluations
     callbacks: EpochCallbacks
+    layer_states: AgreedLayerStates
     workflow: Workflow
     progress: Progress
     outcome: Outcome
@@ -73,6 +75,7 @@ def build_components(
         reports=InstanceReports(workers, instances, emit),
         evaluations=evaluations,
         callbacks=callbacks,
+        layer_states=AgreedLayerStates(),
         workflow=build_workflow(settings, main, ledger, evaluations, callbacks, checkpoints, emit),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),

@@ -17,6 +17,7 @@ from edl_master.core.identifiers import (
     Version,
     WorkerId,
 )
+from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import MetricStates
 
 
@@ -65,6 +66,8 @@ class WorkerReady:
     warnings: tuple[str, ...] = ()
     callbacks: tuple[str, ...] = ()
     """Names of the callbacks of the model file, to be called at the ends of epochs."""
+    layer_states: tuple[LayerSummary, ...] = ()
+    """What the model's layers have taken from data or files."""
 
 
 @dataclass(frozen=True, slots=True)

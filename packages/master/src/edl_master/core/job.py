@@ -267,7 +267,8 @@ class JobStateMachine:
             return
         self._components.reports.handle_ready(worker, now)
         self._outcome.warn(event.warnings)
-        if failure := self._components.callbacks.describe(event.callbacks):
+        other_state = self._components.layer_states.describe(event.layer_states)
+        if failure := other_state or self._components.callbacks.describe(event.callbacks):
             self._outcome.fail(failure)
         if self._phases.now is JobPhase.STARTING:
             self._phases.move(JobPhase.RUNNING)

@@ -45,6 +45,7 @@ def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dic
         "workers_asked": [settings.min_workers, settings.max_workers],
         "ledger": components.ledger.snapshot(kept, components.evaluations.rounds_to_repeat),
         "workflow": components.workflow.snapshot(),
+        "layer_states": components.layer_states.snapshot(),
         "evaluations": components.evaluations.snapshot(),
         "progress": components.progress.snapshot(),
         "workers": components.workers.snapshot(),
@@ -82,6 +83,7 @@ def restore_snapshot(
     unreported = components.ledger.reconcile(counts.applied)
     components.evaluations.restore(saved["evaluations"])
     components.workflow.restore(saved["workflow"])
+    components.layer_states.restore(saved)
     components.progress.restore(saved["progress"])
     components.progress.reconcile(unreported, counts.version)
     settings = components.settings

@@ -168,7 +168,10 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             if parameters.group is not None:
                 addresses = parameters.group.wait_for_all(_SERVERS_S)
                 layouts = parameters.coordinator.shard_layouts
-                reply.servers.extend(codec.servers_to(addresses, layouts))
+                reply.servers.extend(
+                    task_pb2.ParameterServer(address=address, start=part.start, stop=part.stop)
+                    for address, part in zip(addresses, layouts, strict=True)
+                )
         self._controller.handle(ready)
         return reply
 

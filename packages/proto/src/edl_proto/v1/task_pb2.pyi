@@ -614,6 +614,7 @@ class ModelDescription(_message.Message):
     REDUCTION_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     CALLBACKS_FIELD_NUMBER: _builtins.int
+    LAYER_STATES_FIELD_NUMBER: _builtins.int
     optimizer_json: _builtins.str
     """keras.optimizers.serialize as JSON"""
     reduction: _builtins.str
@@ -630,6 +631,8 @@ class ModelDescription(_message.Message):
     def callbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """classes of those to call at the ends of epochs"""
 
+    @_builtins.property
+    def layer_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___LayerState]: ...
     def __init__(
         self,
         *,
@@ -638,14 +641,52 @@ class ModelDescription(_message.Message):
         reduction: _builtins.str = ...,
         tables: _abc.Iterable[Global___EmbeddingTable] | None = ...,
         callbacks: _abc.Iterable[_builtins.str] | None = ...,
+        layer_states: _abc.Iterable[Global___LayerState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks", b"callbacks", "layer_states", b"layer_states", "optimizer_json", b"optimizer_json", "reduction", b"reduction", "tables", b"tables", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ModelDescription: _TypeAlias = ModelDescription  # noqa: Y015
+
+@_typing.final
+class LayerState(_message.Message):
+    """A summary of what a layer has taken from data or files, such as a vocabulary. All workers of a
+    job have the same.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    digest: _builtins.str
+    """of everything but floating numbers"""
+    place: _builtins.str
+    """file and line, for messages"""
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """equal but for the last digits"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        numbers: _abc.Iterable[_builtins.float] | None = ...,
+        place: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "name", b"name", "numbers", b"numbers", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LayerState: _TypeAlias = LayerState  # noqa: Y015
 
 @_typing.final
 class EmbeddingTable(_message.Message):

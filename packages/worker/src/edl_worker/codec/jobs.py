@@ -135,6 +135,7 @@ def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
         reduction=model.reduction,
         optimizer_json=model.optimizer_json,
         callbacks=model.callbacks,
+        layer_states=[_copy(task_pb2.LayerState, one) for one in model.layer_states],
     )
 
 

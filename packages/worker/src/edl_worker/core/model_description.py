@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from edl_worker.core.layer_state import StateSummary
+
 
 @dataclass(frozen=True, slots=True)
 class VariableDescription:
@@ -52,6 +54,7 @@ class ModelDescription:
         optimizer_json: the optimizer as Keras serializes it.
         warnings: what the trained model will lack, and why.
         callbacks: names of the classes of callbacks to call at the ends of epochs.
+        layer_states: of layers whose state is not among the variables, such as vocabularies.
     """
 
     variables: tuple[VariableDescription, ...] = ()
@@ -60,6 +63,7 @@ class ModelDescription:
     optimizer_json: str = ""
     warnings: tuple[str, ...] = ()
     callbacks: tuple[str, ...] = ()
+    layer_states: tuple[StateSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +92,4 @@ class TrainedModelDescription:
     versions: Mapping[str, str] = field(default_factory=dict)
     keras_filename: str = ""
     saved_model: str = ""
+    layer_states_filename: str = ""

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from edl_worker.core.batch import Batch, Blocks
 from edl_worker.core.job import JobDescription, WirePrecision
+from edl_worker.core.layer_state import LayerState
 from edl_worker.core.layout import PayloadLayout
 from edl_worker.core.model_description import (
     ModelDescription,
@@ -227,6 +228,9 @@ class StepEngine(Protocol):
 
     def named_values(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return a copy of all present numbers by name, also of those that are not sent."""
+
+    def layer_states(self) -> Sequence[LayerState]:
+        """Return the state of layers that is not among these numbers, such as vocabularies."""
 
     def export_forms(self) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported, besides its values."""

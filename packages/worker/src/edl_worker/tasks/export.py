@@ -30,7 +30,7 @@ from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
 from edl_worker.tasks.task_errors import is_about_writing, store_error, write_error
 from edl_worker.trained_model import directory as trained_model
-from edl_worker.trained_model import weight_files
+from edl_worker.trained_model import layer_states, weight_files
 from recordio.storage.stores import filesystem, is_uri
 from recordio.storage.uploads import send_persistently
 
@@ -123,6 +123,9 @@ class Exporter:
             left_out: forms in which earlier attempts have ended.
         """
         weight_files.save(self.steps.named_values(), to / PARAMETERS)
+        states = self.steps.layer_states()
+        if states:
+            layer_states.save(states, to / layer_states.LAYER_STATES)
         warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
         written = {
             form.file: _form(
@@ -135,6 +138,7 @@ class Exporter:
             self._describe(info),
             keras_filename=written.get(trained_model.KERAS, ""),
             saved_model=written.get(trained_model.SAVED_MODEL, ""),
+            layer_states_filename=layer_states.LAYER_STATES if states else "",
         )
         warnings += self._copy_zoo(to / MODEL_ZOO)
         (to / trained_model.DESCRIPTION).write_bytes(encode_trained_model(description))

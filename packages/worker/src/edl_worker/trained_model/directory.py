@@ -21,8 +21,9 @@ from edl_runtime.model.trained_model import (
 )
 from edl_worker.codec.jobs import decode_trained_model
 from edl_worker.core.job import ModelReference
+from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import TrainedModelDescription
-from edl_worker.trained_model import weight_files
+from edl_worker.trained_model import layer_states, weight_files
 from recordio.errors import RecordError, UnreadableFile
 from recordio.storage.files import local_path
 from recordio.storage.store_errors import reason_of, remedy_of
@@ -62,16 +63,26 @@ class TrainedModelDirectory:
         )
         return options.override_with(override)
 
+    def read_layer_states(self) -> tuple[LayerState, ...]:
+        """Return the state of layers that is not among the values; none in older models.
+
+        Raises:
+            EdlError: it is missing or damaged, or is not the model's own.
+        """
+        name = self.description.layer_states_filename
+        return layer_states.read(self._file(name)) if name else ()
+
     def read_values(self) -> weight_files.NamedValues:
         """Return the values, by name.
 
         Raises:
             EdlError: they are missing or damaged, or are not the model's own.
         """
+        return weight_files.read(self._file(self.description.params_filename or PARAMETERS))
+
+    def _file(self, name: str) -> Path:
         try:
-            return weight_files.read(
-                file_of(self.path, self.description.params_filename or PARAMETERS)
-            )
+            return file_of(self.path, name)
         except ValueError as error:
             raise EdlError(
                 ErrorCode.FORBIDDEN,
@@ -92,6 +103,7 @@ def open_directory(uri: str) -> TrainedModelDirectory:
         description = decode_trained_model(read_description(path))
         check_zoo(description.model_zoo)
         check_file_name(description.params_filename)
+        check_file_name(description.layer_states_filename)
         return TrainedModelDirectory(path, description)
     except (FileNotFoundError, NotADirectoryError):
         raise EdlError(

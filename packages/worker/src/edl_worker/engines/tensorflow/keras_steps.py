@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
+from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.step_engine import ExportForm, RowRequest, StepResult
 from edl_worker.core.tasks import CallbackResult, EpochLogs
@@ -76,6 +77,7 @@ class KerasSteps:
             reduction=file.reduction,
             callbacks=tuple(type(each).__name__ for each in file.callbacks),
             optimizer_json=json.dumps(optimizers, default=plain_number),
+            layer_states=tuple(state.summarize() for state in file.layer_states),
         )
 
     # --- steps -----------------------------------------------------------------------------
@@ -134,6 +136,10 @@ class KerasSteps:
     def named_values(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return a copy of all present numbers by name; see ``StepEngine``."""
         return weights.of_model(self._file.model)
+
+    def layer_states(self) -> Sequence[LayerState]:
+        """Return the state of layers that is no number of the model; see ``StepEngine``."""
+        return self._file.layer_states
 
     def export_forms(self) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported; see ``StepEngine``."""

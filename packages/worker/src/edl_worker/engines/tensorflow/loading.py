@@ -50,7 +50,13 @@ def _load_trained(job: JobDescription, context: Mapping[str, Any]) -> LoadedKera
     options = directory.model_reference(job.model)
     purpose = PURPOSES[job.type]
     with layers_for(LayerPurpose.ANSWERING):
-        file = load_model_file(options, context=context, purpose=purpose, seed=job.training.seed)
+        file = load_model_file(
+            options,
+            context=context,
+            purpose=purpose,
+            seed=job.training.seed,
+            saved=directory.read_layer_states(),
+        )
         sample = first_batch(file, job, purpose, job.minibatch_size)
         file.build(sample)
     weights.assign(file.model, directory.read_values())

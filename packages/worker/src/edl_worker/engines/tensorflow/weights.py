@@ -110,6 +110,9 @@ def assign(model: keras.Model, values: NamedValues) -> None:
             )
     for name, variable in wanted.items():
         variable.assign(values.arrays[pairs[name]])
+    for layer in nested_layers(model):
+        if isinstance(layer, keras.layers.Normalization):
+            layer.finalize_state()  # it computes with a copy of its variables
 
 
 def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:

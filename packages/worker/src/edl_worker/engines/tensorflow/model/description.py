@@ -16,6 +16,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
+from edl_worker.engines.tensorflow.model.layer_states import LayerStates
 from edl_worker.model_file.adapters.outputs_processor import OutputsProcessor
 from edl_worker.model_file.adapters.record_reader import RecordReader
 from edl_worker.model_file.forms.model_definition import FormName
@@ -94,6 +95,7 @@ class ModelFileDescription:
         class_weight: class to how much its examples count in training; empty: all the same.
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.
+        layer_states: the layers that have taken state from data or files, such as vocabularies.
     """
 
     zoo_root: Path
@@ -111,6 +113,7 @@ class ModelFileDescription:
     has_custom_test_step: bool = False
     outputs_processors: tuple[OutputsProcessor, ...] = ()
     record_readers: tuple[RecordReader, ...] = ()
+    layer_states: LayerStates = field(default_factory=LayerStates)
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
         """Return a MODEL_CONTRACT error; its place is the model's unless another one is given."""

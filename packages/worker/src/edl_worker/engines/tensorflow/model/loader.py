@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import ModelReference
+from edl_worker.core.layer_state import LayerState
 from edl_worker.engines.tensorflow.internals import compile_arguments
 from edl_worker.engines.tensorflow.model.adapters.callbacks import adapt_callbacks
 from edl_worker.engines.tensorflow.model.adapters.columns import adapt_columns
@@ -37,6 +38,7 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 )
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
+from edl_worker.engines.tensorflow.model.layer_states import LayerStates, note_states
 from edl_worker.engines.tensorflow.model.model_file import ModelFile
 from edl_worker.engines.tensorflow.model.refused_training import refuse_training
 from edl_worker.engines.tensorflow.model.required_roles import (
@@ -90,6 +92,7 @@ def load_model_file(
     context: Mapping[str, Any] | None = None,
     purpose: Mode = Mode.TRAINING,
     seed: int | None = None,
+    saved: Sequence[LayerState] = (),
 ) -> ModelFile:
     """Find the model, create it with its optimizer, and check the model-file contract.
 
@@ -101,11 +104,14 @@ def load_model_file(
         purpose: what the job does; a prediction needs neither loss nor optimizer, an
             evaluation needs no optimizer.
         seed: fixes the initial values.
+        saved: the state of layers as the model was trained with; none: as the file makes it.
 
     Raises:
         ContractErrors: all errors that were found.
     """
-    return ModelFile(describe_model_file(reference, context=context, purpose=purpose, seed=seed))
+    return ModelFile(
+        describe_model_file(reference, context=context, purpose=purpose, seed=seed, saved=saved)
+    )
 
 
 def describe_model_file(
@@ -114,6 +120,7 @@ def describe_model_file(
     context: Mapping[str, Any] | None,
     purpose: Mode,
     seed: int | None,
+    saved: Sequence[LayerState] = (),
 ) -> ModelFileDescription:
     """Return the strict description of a model file of any form.
 
@@ -126,7 +133,8 @@ def describe_model_file(
         seed_globally(seed)
     errors = ErrorCollector()
     params = errors.attempt(parse_params, reference.params) or {}
-    with refuse_training():
+    states = LayerStates(saved)
+    with refuse_training(), note_states(states):
         try:
             zoo = open_zoo(reference.model_zoo)
             model = find_model(zoo, reference.model_def)
@@ -138,9 +146,10 @@ def describe_model_file(
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
     errors.extend(_unknown_parameters(model, caller))
-    with refuse_training():
+    with refuse_training(), note_states(states):
         keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
+        errors.attempt(states.check_complete)
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
             if role in USED_ROLES[purpose]:
@@ -149,7 +158,8 @@ def describe_model_file(
     if keras_model is not None and has_custom_train_step(keras_model):
         missing = [not_compiled_error(model, keras_model, error) for error in missing]
     errors.prepend(missing)
-    return _with_custom_steps(_describe(model, keras_model, used, caller, errors), purpose)
+    described = replace(_describe(model, keras_model, used, caller, errors), layer_states=states)
+    return _with_custom_steps(described, purpose)
 
 
 def _definitions(

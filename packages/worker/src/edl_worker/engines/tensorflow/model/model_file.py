@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch, Blocks
+from edl_worker.core.layer_state import LayerState
 from edl_worker.engines.tensorflow.model.custom_evaluation import (
     CustomEvaluation,
     CustomEvaluationMetrics,
@@ -111,6 +112,11 @@ class ModelFile:
     def has_call(self) -> bool:
         """Whether the model can be called; one with steps of its own may only call its parts."""
         return overrides(self.model, "call")
+
+    @property
+    def layer_states(self) -> tuple[LayerState, ...]:
+        """The present state of layers that is not among the weights, such as vocabularies."""
+        return self._description.layer_states.read()
 
     @property
     def inputs(self) -> list[dict[str, Any]] | None:

@@ -1,0 +1,75 @@
+"""The state of layers that is not among a model's weights, such as a vocabulary."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+_MAX_NUMBERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """A summary of a layer's state, by which the master compares workers.
+
+    Attributes:
+        name: class and name of the layer.
+        place: file and line that gave it this state, for messages; empty if unknown.
+        digest: of everything but floating numbers.
+        numbers: the floating numbers, or means of parts of them: the last digits of what is
+            computed from the same data may depend on the processor.
+    """
+
+    name: str
+    place: str
+    digest: str
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """What a layer has taken from data or files while the model file was loaded.
+
+    Attributes:
+        name: class and name of the layer, unique in the model file.
+        place: file and line that gave it this state; empty if unknown.
+        values: numbers, texts and lists of them, by name.
+    """
+
+    name: str
+    place: str
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.place})" if self.place else self.name
+
+    def summarize(self) -> StateSummary:
+        """Return what the master compares."""
+        floats: list[float] = []
+        rest = _without_floats(self.values, floats)
+        text = json.dumps([rest, len(floats)], sort_keys=True)
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return StateSummary(self.name, self.place, digest, _means(floats))
+
+
+def _without_floats(value: Any, floats: list[float]) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        floats.append(value)
+        return None
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {name: _without_floats(value[name], floats) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_without_floats(each, floats) for each in value]
+    return value
+
+
+def _means(numbers: list[float]) -> tuple[float, ...]:
+    size = -(-len(numbers) // _MAX_NUMBERS) or 1
+    parts = (numbers[at : at + size] for at in range(0, len(numbers), size))
+    return tuple(sum(part) / len(part) for part in parts)
