@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import urllib.request
@@ -189,6 +190,40 @@ def test_checkpoints_carry_a_stopped_job_on(
     assert result["records_trained"] == epochs * total
     check(output, total, epochs)
     assert "CheckpointRestored" in event_kinds(edl, "again")
+
+
+def test_a_job_gets_more_epochs_after_it_was_stopped_and_after_success(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    total, output = 61, tmp_path / "model"
+    edl(
+        *train(
+            *(numbered(total), total, output, "--checkpoint-dir", str(tmp_path / "checkpoints")),
+            *("--name", "more", "--detach"),
+            epochs=20,
+            held=held,
+        )
+    )
+    eventually(lambda: records_trained(edl, "more") > total, "an epoch has passed", every=0.02)
+    running = edl.run("resume", "more", "--num-epochs", "21")
+    assert running.code == 5, str(running)
+    assert "edl stop more, then edl resume more --num-epochs 21" in running.err
+    edl("stop", "more")
+    held.release()
+    result = edl("resume", "more", "--epochs", "21", "-o", "json").json
+    assert (result["epochs"], result["records_trained"]) == (21, 21 * total)
+    check(output, total, 21)
+    same = edl.run("resume", "more", "--num-epochs", "21")
+    assert same.code == 2, str(same)
+    assert "more has 21 epochs already" in same.err
+    result = edl("resume", "more", "--num-epochs", "23", "-o", "json").json
+    assert (result["state"], result["epochs"]) == ("SUCCEEDED", 23)
+    check(output, total, 23)
+    shutil.rmtree(tmp_path / "checkpoints")
+    without = edl.run("resume", "more", "--num-epochs", "24")
+    assert without.code == 6, str(without)
+    assert f"--init-from {output}" in without.err
+    check(output, total, 23)
 
 
 def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -> None:

@@ -72,12 +72,14 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Job
     return _run(Verb.PREDICT, options, progress)
 
 
-def resume(name: str, *, progress: bool = False) -> JobResult:
+def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) -> JobResult:
     """Continue a job that was stopped, has failed or was lost; a running one is only watched.
 
     On Kubernetes, only a job that was stopped with ``edl stop --now``, or before it began.
 
     Args:
+        num_epochs: how many epochs it has from now on, more than before; then a job that has
+            succeeded and keeps checkpoints is continued, too.
         progress: write a line to stderr every few seconds.
 
     Raises:
@@ -86,7 +88,7 @@ def resume(name: str, *, progress: bool = False) -> JobResult:
     display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
     with job_catalog() as catalog:
         backend = catalog.find(name)
-        backend.continuation.resume(name, display.say)
+        backend.continuation.resume(name, display.say, num_epochs=num_epochs)
         return _watch(backend, name, display, None)
 
 

@@ -16,11 +16,13 @@ from edl.core.job_status import (
     JobStatus,
     ParameterServerStatus,
     WorkerStatus,
+    check_more_epochs,
     final_failure,
     next_steps,
     overall_rate,
 )
 from edl.core.options import Verb
+from edl.core.problem import Problem
 from edl.render import job_text
 from edl_proto.v1 import job_pb2
 
@@ -258,6 +260,34 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=failure)
     assert next_steps(status).count("edl ") == 1
     assert way in next_steps(status)
+
+
+DONE = JobStatus("j", Verb.TRAIN, JobState.SUCCEEDED, epochs_done=3, output="m")
+
+
+@pytest.mark.parametrize(
+    ("status", "num_epochs", "has_state", "code", "remedy"),
+    [
+        (replace(DONE, verb=Verb.PREDICT), 4, True, "USAGE", "edl resume j"),
+        (replace(DONE, state=JobState.RUNNING), 4, True, "JOB_EXISTS", "edl stop j"),
+        (DONE, 3, True, "USAGE", "--num-epochs 4"),
+        (replace(DONE, epochs_done=2), 4, True, "JOB_OVER", "--init-from m"),
+        (DONE, 4, False, "JOB_OVER", "--checkpoint-dir"),
+    ],
+)
+def test_which_jobs_cannot_get_more_epochs(
+    status: JobStatus, num_epochs: int, has_state: bool, code: str, remedy: str
+) -> None:
+    with pytest.raises(Problem) as caught:
+        check_more_epochs(status, 3, num_epochs, has_state=has_state)
+    assert caught.value.code == code
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.LOST])
+def test_a_job_without_success_gets_more_epochs_and_needs_no_checkpoint(state: JobState) -> None:
+    check_more_epochs(replace(DONE, state=state, epochs_done=1), 3, 4, has_state=False)
+    check_more_epochs(DONE, 3, 4, has_state=True)
 
 
 @pytest.mark.parametrize(

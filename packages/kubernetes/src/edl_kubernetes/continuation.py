@@ -38,7 +38,14 @@ class ClusterContinuation:
             return f"edl resume {status.job} starts it again."
         return new_submission(status)
 
-    def resume(self, name: str, say: Say = silent) -> bool:
+    def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
+        if num_epochs is not None:
+            raise EdlError(
+                ErrorCode.USAGE,
+                "on Kubernetes, a job keeps its number of epochs",
+                where="--num-epochs",
+                remedy="Continue training with a new job: --init-from takes a trained model.",
+            )
         job = self._objects.read(name)
         if not job.status().state.is_over and job.is_suspended:
             namespace, own = self._objects.locate(name)

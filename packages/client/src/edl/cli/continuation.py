@@ -25,13 +25,22 @@ from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.model_export import export_model
 
 
-@command("resume", examples="edl resume my-job\nedl resume my-job --detach -o json")
+@command("resume", examples="edl resume my-job\nedl resume my-job --num-epochs 20 --detach")
 @name_argument
+@option(
+    "--num-epochs",
+    "--epochs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train until N epochs are done, more than before; also after success, with checkpoints.",
+)
 @option("--detach", "-d", is_flag=True, help="Return when the job runs; do not watch it.")
 @quiet_option
 @output_option
 @finds_jobs
-def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -> None:
+def resume(
+    name: str, num_epochs: int | None, detach: bool, quiet: bool, output_format: Format | None
+) -> None:
     """Continue a job that was stopped, has failed or was lost, from its last snapshot.
 
     On Kubernetes, only a job that was stopped with edl stop --now, or before it began.
@@ -39,7 +48,8 @@ def resume(name: str, detach: bool, quiet: bool, output_format: Format | None) -
     with errors_as_output(output_format):
         catalog = job_catalog()
         backend = catalog.find(name)
-        resumed = backend.continuation.resume(name, silent if quiet else terminal.message)
+        say = silent if quiet else terminal.message
+        resumed = backend.continuation.resume(name, say, num_epochs=num_epochs)
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
         if not quiet:

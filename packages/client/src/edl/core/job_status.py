@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from edl.core.options import Verb
+from edl.core.problem import Problem, usage
+from edl.core.quantities import plural
 
 
 class JobState(StrEnum):
@@ -210,6 +212,50 @@ def next_steps(status: JobStatus) -> str:
         f"edl resume {name} continues it from parameter version {version}; edl export {name}"
         " writes the model of that version."
     )
+
+
+def check_more_epochs(status: JobStatus, had: int, num_epochs: int, *, has_state: bool) -> None:
+    """Check that a job can be continued with more epochs than before.
+
+    Args:
+        had: epochs that it was to have so far.
+        num_epochs: epochs that it is to have, with those that are done.
+        has_state: there is a state that a job can be continued from after success.
+
+    Raises:
+        Problem: USAGE, JOB_EXISTS or JOB_OVER.
+    """
+    name, flag = status.job, "--num-epochs"
+    if status.verb is not Verb.TRAIN:
+        raise usage(
+            f"{name} is not a training job, so it has no epochs",
+            where=flag,
+            remedy=f"edl resume {name}",
+        )
+    if not status.state.is_over:
+        raise Problem(
+            "JOB_EXISTS",
+            f"{name} is {status.state.words}; only a job that is over can get more epochs",
+            where=flag,
+            remedy=f"edl stop {name}, then edl resume {name} {flag} {num_epochs}",
+        )
+    if num_epochs <= had:
+        raise usage(
+            f"{name} has {plural(had, 'epoch')} already",
+            where=flag,
+            remedy=f"The number includes the epochs that are done: {flag} {had + 1} is one more.",
+        )
+    if status.state is not JobState.SUCCEEDED:
+        return
+    remedy = f"Train another job from its model: edl train --init-from {status.output}"
+    if status.epochs_done < had:
+        what = f"a callback has ended the training of {name} in epoch {status.epochs_done}"
+        raise Problem("JOB_OVER", what, where=name, remedy=remedy)
+    if not has_state:
+        what = f"{name} has succeeded and has kept no checkpoint to continue from"
+        raise Problem(
+            "JOB_OVER", what, where=name, remedy=f"{remedy}. Jobs with --checkpoint-dir keep some."
+        )
 
 
 def final_failure(status: JobStatus, steps: str) -> Failure:

@@ -164,7 +164,7 @@ class JobContinuation(Protocol):
     def next_steps(self, status: JobStatus) -> str:
         """Return what a person can do next with a job that is over; empty if nothing."""
 
-    def resume(self, name: str, say: Say = silent) -> bool:
+    def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.
 
         A job that has no state yet starts again. Every process of the job's earlier life MUST have
@@ -174,12 +174,15 @@ class JobContinuation(Protocol):
 
         Args:
             say: as that of ``JobBackend.submit``.
+            num_epochs: how many epochs the job has from now on, more than before; then a job that
+                has succeeded and keeps checkpoints is continued, too.
 
         Returns:
             Whether this call resumed the job; False if it runs.
 
         Raises:
-            EdlError: JOB_OVER if it has succeeded; what the master reports otherwise.
+            EdlError: JOB_OVER if it has succeeded; USAGE or JOB_EXISTS if it cannot have that
+                many epochs; what the master reports otherwise.
         """
 
     def export(

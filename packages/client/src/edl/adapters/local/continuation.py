@@ -7,18 +7,20 @@ import fcntl
 import json
 import os
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec
+from edl.adapters import storage
 from edl.adapters.local import instances
 from edl.adapters.local.job_processes import end_supervision
 from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, submission_time
 from edl.adapters.local.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local.runtime import LocalRuntime
 from edl.core import mounts, names
-from edl.core.job_status import JobState, JobStatus, next_steps
+from edl.core.job_status import JobState, JobStatus, check_more_epochs, next_steps
 from edl.core.locations import scheme
 from edl.core.mounts import BindMount
 from edl.core.problem import Problem
@@ -51,17 +53,19 @@ class LocalContinuation:
     def next_steps(self, status: JobStatus) -> str:
         return next_steps(status)
 
-    def resume(self, name: str, say: Say = silent) -> bool:
+    def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
         self._backend.status(name, ask=False)  # another backend's job is none of this one
         with _one_at_a_time(self._store.path(name)):
             stored = self._store.read(name)
+            if num_epochs is not None:
+                _check_epochs(stored, num_epochs)
             if not stored.is_over:
                 return False
-            if stored.status.state is JobState.SUCCEEDED:
+            if stored.status.state is JobState.SUCCEEDED and num_epochs is None:
                 raise _over(stored.status, "there is nothing to continue")
             end_job(self._runtime, stored.path, stored.master)
             self._runtime.remove(stored.path)
-            if not _reopen(stored.path):
+            if not _reopen(stored, num_epochs):
                 raise _over(stored.status, "there is nothing to continue")
             command = self._runtime.master_command()
             supervision.describe(stored.path.absolute(), supervisor_command(), command)
@@ -126,19 +130,47 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _reopen(path: Path) -> bool:
-    """Make a job that is over one that continues; nothing of it runs. False if it has succeeded.
+def _check_epochs(job: StoredJob, num_epochs: int) -> None:
+    """Raises: EdlError: the job cannot be continued with so many epochs."""
+    training = job.spec.training
+    try:
+        has_state = bool(training.checkpoint_dir) and any(
+            re.fullmatch(rf"{re.escape(job.name)}-\d{{8}}", each)
+            for each in storage.names(training.checkpoint_dir)
+        )
+        check_more_epochs(job.status, training.num_epochs, num_epochs, has_state=has_state)
+    except storage.StoreError as error:
+        raise EdlError(
+            ErrorCode.OUTPUT_UNWRITABLE,
+            f"the checkpoints cannot be listed: {error}",
+            where=training.checkpoint_dir,
+            remedy=error.remedy,
+        ) from None
+    except Problem as problem:
+        raise codec.error_of(problem) from None
+
+
+def _reopen(job: StoredJob, num_epochs: int | None) -> bool:
+    """Make a job that is over one that continues; nothing of it runs.
 
     The only writer of these files at this moment, as it holds the locks of supervisor and master.
     No supervisor is started before the launcher has described how.
 
+    Args:
+        num_epochs: how many it has from now on; None: as before.
+
+    Returns:
+        False if it has succeeded and gets no more epochs.
+
     Raises:
         EdlError: JOB_EXISTS if a process of the job is still there; OUTPUT_UNWRITABLE.
     """
+    path = job.path
     try:
         with _sole_owner(path):
             status = read_status(path)
-            if job_directory.read_object(path / job_directory.END).get("state") == "SUCCEEDED":
+            end = job_directory.read_object(path / job_directory.END)
+            if num_epochs is None and end.get("state") == "SUCCEEDED":
                 # Its master was killed after that was decided.
                 (path / job_directory.END).replace(path / job_directory.STATUS)
                 return False
@@ -155,6 +187,11 @@ def _reopen(path: Path) -> bool:
             if (path / job_directory.STATUS).exists():
                 replace_file(
                     path / job_directory.STATUS, codec.to_json(status).encode(), durable=True
+                )
+            if num_epochs is not None:
+                job.spec.training.num_epochs = num_epochs
+                replace_file(
+                    path / job_directory.SPEC, codec.to_json(job.spec).encode(), durable=True
                 )
             for name in (job_directory.END, job_directory.SUPERVISION):
                 (path / name).unlink(missing_ok=True)
