@@ -227,9 +227,16 @@ def test_a_job_gets_more_epochs_after_it_was_stopped_and_after_success(
 
 
 def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
-    def train(output: str, *more: str) -> Any:
+    name = "mnist/mnist_functional_api.py"
+    code = (ROOT / "model_zoo" / name).read_text()
+    wider = code.replace("Dense(10)(x)", 'Dense(12)(tf.keras.layers.Dense(16, name="extra")(x))')
+    assert wider != code
+    (tmp_path / "zoo" / "mnist").mkdir(parents=True)
+    (tmp_path / "zoo" / name).write_text(wider)
+
+    def train(output: str, *more: str, zoo: Path = ROOT / "model_zoo") -> Any:
         return edl(
-            *("train", "--model-zoo", str(ROOT / "model_zoo"), "-o", "json"),
+            *("train", "--model-zoo", str(zoo), "-o", "json", "--name", output),
             *("--model-def", "mnist.mnist_functional_api", "--data", f"{digit_data}/train"),
             *("--validation-data", f"{digit_data}/test", "--output", str(tmp_path / output)),
             *more,
@@ -239,6 +246,16 @@ def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -
     assert first["metrics"]["accuracy"] > 0.7, "a model at chance would show nothing below"
     second = train("second", "--init-from", str(tmp_path / "first"), "--params", "lr=1e-9")
     assert second["metrics"]["accuracy"] == pytest.approx(first["metrics"]["accuracy"], abs=0.05)
+    assert "warnings" not in second
+    # The layers that are the same begin as trained; the others are named.
+    third = train("third", "--init-from", str(tmp_path / "first"), zoo=tmp_path / "zoo")
+    partly, unused = third["warnings"]
+    assert partly.startswith("8 of 12 variables begin with values of --init-from ")
+    for fresh in ("extra/kernel", "extra/bias", "dense/kernel (16, 12), there (9216, 10)"):
+        assert fresh in partly
+    assert unused.startswith("Not used of --init-from ")
+    assert edl.status("third")["warnings"] == third["warnings"]
+    assert partly in edl("status", "third").out
 
 
 def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_data: Path) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.engines.tensorflow.weights import initialize
+from edl_worker.engines.tensorflow.warm_start import initialize
 
 SHAPE = (10, 10)
 SECRET = b"A" * 400

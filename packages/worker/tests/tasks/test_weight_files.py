@@ -23,7 +23,7 @@ from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import ModelReference
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.engines.tensorflow import weights
+from edl_worker.engines.tensorflow import warm_start, weights
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.prediction import named_outputs, rows
@@ -169,7 +169,7 @@ def test_a_model_goes_to_an_object_store_and_comes_back(
     reference.assert_close(
         dict(back.read_values().arrays), weights.of_model(writer.engine.source.model)
     )
-    weights.initialize(writer.engine.source.model, "memory://bucket/models/m")
+    warm_start.initialize(writer.engine.source.model, "memory://bucket/models/m")
     assert list(temporary.glob("edl-*")) == [back.path.parent], "its code may be read at any time"
     trained_model._until_exit.close()  # as at the end of the process
     assert list(temporary.glob("edl-*")) == []

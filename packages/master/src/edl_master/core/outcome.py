@@ -31,7 +31,7 @@ class Outcome:
         self._emit = emit
         self.ending: JobEnd | None = None
         self.warnings: list[str] = []
-        """What the result of the job lacks, and why."""
+        """What the result of the job lacks, and which initial values did not fit."""
 
     @property
     def decided(self) -> bool:
@@ -63,8 +63,8 @@ class Outcome:
             self._emit(LogEvent("JobStopped", failure.what, Severity.WARNING))
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Note what the result of the job lacks; each warning counts once."""
+        """Note warnings about the model; each counts once."""
         for text in warnings:
             if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
                 self.warnings.append(text)
-                self._emit(LogEvent("ModelIncomplete", text, Severity.WARNING))
+                self._emit(LogEvent("ModelWarning", text, Severity.WARNING))

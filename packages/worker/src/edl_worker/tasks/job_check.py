@@ -60,8 +60,8 @@ def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tup
         return framework.check(job), ()
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""}, framework)
     warnings = run_trial(loaded)
-    loaded.describe()
     if loaded.steps is not None:
+        warnings += loaded.steps.describe().warnings
         warnings += loaded.exporter.expected_warnings(traces=True)
     return loaded.engine.summarize(), warnings
 

@@ -80,7 +80,7 @@ class LoadedModel:
             return ModelDescription()
         described = self.steps.describe()
         warnings = self.exporter.expected_warnings() if self.job.output else ()
-        return replace(described, warnings=warnings)
+        return replace(described, warnings=(*described.warnings, *warnings))
 
     def read(self, records: RecordRange) -> Iterator[list[bytes]]:
         """Yield the records of a range, in order, in blocks; a changed file is an error."""

@@ -150,7 +150,8 @@ class TrainingOptions:
     init_from: str = declare(
         Option(
             Text("DIR"),
-            "Trained model, folder or URI, whose parameters are the initial values.",
+            "Trained model, folder or URI: variables of the same name and shape begin with its "
+            "values, the others are named.",
             "my_model",
             verbs=TRAIN,
             is_path=True,

@@ -39,6 +39,7 @@ class KerasSteps:
         *,
         epochs: int = 1,
         input_spec: Any = None,
+        warnings: tuple[str, ...] = (),
     ) -> None:
         """Arrange the values of a model that has been built.
 
@@ -48,6 +49,7 @@ class KerasSteps:
             precision: in which gradients are sent.
             epochs: how many the job has, for callbacks.
             input_spec: specification of a minibatch's features, any size.
+            warnings: what users should know about its initial values.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent.
@@ -61,6 +63,7 @@ class KerasSteps:
         self._local: LocalStep | None = None
         self._callbacks = CallbackCaller(file, self.layout, epochs)
         self._input_spec = input_spec
+        self._warnings = warnings
 
     @property
     def traces(self) -> int:
@@ -78,6 +81,7 @@ class KerasSteps:
             callbacks=tuple(type(each).__name__ for each in file.callbacks),
             optimizer_json=json.dumps(optimizers, default=plain_number),
             layer_states=tuple(state.summarize() for state in file.layer_states),
+            warnings=self._warnings,
         )
 
     # --- steps -----------------------------------------------------------------------------

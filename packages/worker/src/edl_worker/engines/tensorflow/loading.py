@@ -12,7 +12,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import JobDescription, JobType
 from edl_worker.core.step_engine import ModelSummary
-from edl_worker.engines.tensorflow import weights
+from edl_worker.engines.tensorflow import warm_start, weights
 from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.keras_model import LoadedKerasModel, summarize
@@ -74,8 +74,7 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
             file.check_evaluation()
         # A check without a master knows nothing of the job's validation data.
         file.resolve_callbacks(validates=options.validates or not context.get("master"))
-    if options.init_from:
-        weights.initialize(file.model, options.init_from)
+    notes = warm_start.initialize(file.model, options.init_from) if options.init_from else ()
     _spread_seeds(file.model, int(context["worker_id"]))
     own = file.custom_train_step
     threshold = 0 if own is not None else options.embedding_threshold
@@ -89,6 +88,7 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         options.precision,
         epochs=options.epochs,
         input_spec=open_size_spec(sample.features, sample.size),
+        warnings=notes,
     )
     if tables is not None and options.trains_locally:
         raise _tables_with_local_steps(tables)

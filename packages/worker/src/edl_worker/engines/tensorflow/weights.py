@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -14,7 +13,6 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core import variable_names
 from edl_worker.engines.tensorflow.embedding.layer import IDS, ROWS, SEED, Embedding
 from edl_worker.engines.tensorflow.internals import nested_layers
-from edl_worker.trained_model import directory, weight_files
 from edl_worker.trained_model.weight_files import NamedValues
 
 _TABLES = (IDS, ROWS, SEED)
@@ -29,68 +27,18 @@ def of_model(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def initialize(model: keras.Model, init_from: str) -> None:
-    """Give a model the values of ``--init-from``.
-
-    Args:
-        init_from: a trained model's directory, a ``.safetensors`` or a ``.keras`` file; a URI.
-
-    Raises:
-        EdlError: the file is missing, damaged, or of another model.
-    """
-    with ExitStack() as copied:
-        _assign_file(model, directory.local_copy(init_from, copied), init_from)
-
-
-def _assign_file(model: keras.Model, path: Path, init_from: str) -> None:
-    if path.suffix in (".keras", ".h5"):
-        _load_keras(model, path, init_from)
-    elif path.suffix == ".safetensors":
-        assign(model, weight_files.read(path))
-    elif _has_only_keras(path):
-        _load_keras(model, path / directory.KERAS, init_from)
-    else:
-        assign(model, directory.open_directory(str(path)).read_values())
-
-
-def _has_only_keras(path: Path) -> bool:
-    """Return whether a folder has a model of Keras, and is not what edl wrote."""
-    has_description = (path / directory.DESCRIPTION).exists()
-    return path.is_dir() and not has_description and (path / directory.KERAS).exists()
-
-
-def _load_keras(model: keras.Model, path: Path, named: str) -> None:
-    if not path.exists():
-        raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"there is no file {named}",
-            where=named,
-            remedy="Name a trained model's directory, or a .keras or .safetensors file.",
-        )
-    try:
-        model.load_weights(path)
-    except Exception as error:  # Keras raises what it likes
-        first = str(error).strip().splitlines()
-        raise EdlError(
-            ErrorCode.SHAPE_MISMATCH,
-            f"the values of {path.name} do not fit the model: {first[0] if first else error!r}",
-            where=named,
-            remedy="Use the model definition and --params that the values were trained with.",
-        ) from error
-
-
 def assign(model: keras.Model, values: NamedValues) -> None:
     """Give the weights of a model the values of a file.
 
     Raises:
-        EdlError: SHAPE_MISMATCH, the file is of another model; it names the variables.
+        EdlError: SHAPE_MISMATCH, the file is of another model; it names the variables. The
+            weights are as before.
     """
-    values = _take_rows(model, values)
-    wanted = {
-        name: variable
-        for name, variable in _variables_by_name(model).items()
-        if "string" not in str(variable.dtype) and _kind(name) not in _TABLES
-    }
+    tables = _match_tables(model, values)
+    if tables:
+        rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
+        values = NamedValues(rest, values.source)
+    wanted = _find_variables(model)
     pairs = variable_names.match(list(wanted), list(values.arrays))
     if pairs is None:
         missing = [name for name in wanted if name not in values.arrays]
@@ -108,6 +56,8 @@ def assign(model: keras.Model, values: NamedValues) -> None:
                 f"variable {name} has shape {tuple(variable.shape)} in the model "
                 f"and {tuple(value.shape)} in the file",
             )
+    for layer, ids, rows, seed in tables:
+        layer.load_rows(ids, rows, int(seed))
     for name, variable in wanted.items():
         variable.assign(values.arrays[pairs[name]])
     for layer in nested_layers(model):
@@ -115,21 +65,65 @@ def assign(model: keras.Model, values: NamedValues) -> None:
             layer.finalize_state()  # it computes with a copy of its variables
 
 
-def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:
-    """Give embedding layers the rows of a file; what is left of it are the other values.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How the values of a file fit a model.
+
+    Attributes:
+        taken: variables and tables that have their values from it.
+        fresh: variables and tables that have not, and why if their shapes differ.
+        unused: values that no variable takes.
+    """
+
+    taken: tuple[str, ...]
+    fresh: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def assign_matching(model: keras.Model, values: NamedValues) -> Fit:
+    """Give the weights of a model those values of a file that have their name and shape."""
+    taken, fresh = [], []
+    for name, variable in _find_variables(model).items():
+        value, shape = values.arrays.get(name), tuple(variable.shape)
+        if value is not None and tuple(value.shape) == shape:
+            variable.assign(value)
+            taken.append(name)
+        else:
+            fresh.append(name if value is None else f"{name} {shape}, there {value.shape}")
+    for layer in embedding_layers(model):
+        names = [f"{layer.path}/{kind}" for kind in _TABLES]
+        ids, rows, seed = (values.arrays.get(name) for name in names)
+        if ids is None or rows is None or seed is None or rows.shape[1:] != (layer.output_dim,):
+            fresh.append(f"{layer.path}/{ROWS}")
+        else:
+            layer.load_rows(ids, rows, int(seed))
+            taken += names
+    return Fit(tuple(taken), tuple(fresh), tuple(n for n in values.arrays if n not in taken))
+
+
+def embedding_layers(model: keras.Model) -> list[Embedding]:
+    """Return the layers whose rows are in tables of the job."""
+    return [layer for layer in nested_layers(model) if isinstance(layer, Embedding)]
+
+
+def _match_tables(
+    model: keras.Model, values: NamedValues
+) -> list[tuple[Embedding, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Return ids, rows and seed of a file for each embedding layer; none if either has no tables.
 
     Rows are as many as training has made, so they fit no shape. Layers and rows belong together
     in their order, as names may have shifted.
     """
-    layers = [layer for layer in nested_layers(model) if isinstance(layer, Embedding)]
+    layers = embedding_layers(model)
     ids = [name for name in values.arrays if _kind(name) == IDS]
     if not layers or not ids:
-        return values
+        return []
     if len(layers) != len(ids):
         raise _other_model(
             values.source,
             f"the model has {len(layers)} embedding tables, and the file {len(ids)}",
         )
+    found = []
     for layer, name in zip(layers, ids, strict=True):
         rows = values.arrays.get(name.replace(IDS, ROWS))
         seed = values.arrays.get(name.replace(IDS, SEED))
@@ -137,13 +131,21 @@ def _take_rows(model: keras.Model, values: NamedValues) -> NamedValues:
             raise _other_model(
                 values.source, f"its table {layer.name} has no rows of {layer.output_dim} numbers"
             )
-        layer.load_rows(values.arrays[name], rows, int(seed))
-    rest = {n: a for n, a in values.arrays.items() if _kind(n) not in _TABLES}
-    return NamedValues(rest, values.source)
+        found.append((layer, values.arrays[name], rows, seed))
+    return found
 
 
 def _kind(name: str) -> str:
     return name.rpartition("/")[2].partition("#")[0]
+
+
+def _find_variables(model: keras.Model) -> dict[str, keras.Variable]:
+    """Return the variables that a file of values has, by unique name, without those of tables."""
+    return {
+        name: variable
+        for name, variable in _variables_by_name(model).items()
+        if "string" not in str(variable.dtype) and _kind(name) not in _TABLES
+    }
 
 
 def _variables_by_name(model: keras.Model) -> dict[str, keras.Variable]:
