@@ -61,6 +61,38 @@ def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatc
     assert "line 99" in caught.value.detail
 
 
+@pytest.mark.parametrize(
+    ("changed", "kind", "remedy"),
+    [
+        ({"num_worker": 2}, elasticdl.UsageError, "Did you mean num_workers?"),
+        ({"num_workers": 0}, elasticdl.UsageError, 'For example: num_workers="1:4"'),
+        ({"model_def": None}, elasticdl.UsageError, 'elasticdl.train(model_zoo="model_zoo"'),
+        ({"data": "nothing-*"}, elasticdl.DataError, ""),
+        ({"model_def": "his"}, elasticdl.ModelFileError, ""),
+        ({"output": "zoo"}, elasticdl.ExistsError, "output"),
+    ],
+)
+def test_errors_are_in_the_words_of_python(
+    job: dict[str, Any], changed: dict[str, Any], kind: type[EdlError], remedy: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        elasticdl.train(**{**job, **changed})
+    error = caught.value
+    assert remedy in error.remedy
+    assert "--" not in f"{error.what}{error.where}{error.remedy}"
+    assert error.code == elasticdl.ErrorCode[error.code_name] == ErrorCode.Value(error.code_name)
+    assert error.code_name in repr(error.code)
+    # The line of the caller, and the one that raises; no cause, and nothing within edl.
+    assert [frame.name for frame in caught.traceback][1:] == ["call"]
+    assert (error.__cause__, error.__context__) == (None, None)
+
+
+def test_a_job_that_is_not_there_is_not_found(job: dict[str, Any]) -> None:
+    for call in (elasticdl.resume, elasticdl.export):
+        with pytest.raises(elasticdl.NotFoundError):
+            call("nowhere")
+
+
 def test_what_is_wrong_raises_before_anything_starts(job: dict[str, Any], tidy: Edl) -> None:
     for changed, code in (
         ({"num_worker": 2}, ErrorCode.USAGE),

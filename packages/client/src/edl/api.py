@@ -1,7 +1,7 @@
 """The Python API: ``elasticdl.train``, ``evaluate``, ``predict``, ``resume`` and ``export``.
 
 The first three take the options of the command line under their Python names, and return the result
-that ``-o json`` prints. A failure raises an ``EdlError``.
+that ``-o json`` prints. A failure raises an ``EdlError``, of a class of ``edl.api_errors``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack, get_type_hints
 
 from edl import codec
+from edl.api_errors import for_python
 from edl.app import job_catalog, job_submitter, track_in_background, tracker_of
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
@@ -29,6 +30,7 @@ from edl_proto.errors import EdlError
 __all__ = ["EdlError", "JobResult", "evaluate", "export", "predict", "resume", "train"]
 
 
+@for_python
 def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResult:
     """Train the model of a model file and write the trained model to ``output``.
 
@@ -46,6 +48,7 @@ def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResu
     return _run(Verb.TRAIN, options, progress)
 
 
+@for_python
 def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> JobResult:
     """Measure a trained model on data; ``result.metrics`` has the values.
 
@@ -59,6 +62,7 @@ def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> J
     return _run(Verb.EVALUATE, options, progress)
 
 
+@for_python
 def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> JobResult:
     """Predict with a trained model: one prediction per record, in order, in ``output``.
 
@@ -72,6 +76,7 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Job
     return _run(Verb.PREDICT, options, progress)
 
 
+@for_python
 def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) -> JobResult:
     """Continue a job that was stopped, has failed or was lost; a running one is only watched.
 
@@ -92,6 +97,7 @@ def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) 
         return _watch(backend, name, display, None)
 
 
+@for_python
 def export(
     name: str, *, output: str = "", overwrite: bool = False, progress: bool = False
 ) -> JobResult:

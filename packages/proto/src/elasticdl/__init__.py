@@ -14,9 +14,18 @@ from elasticdl.python.common.constants import Mode
 from elasticdl.spec import ElasticDLSpec
 
 __all__ = [
+    "DataError",
     "EdlError",
     "ElasticDLSpec",
+    "ErrorCode",
+    "ExistsError",
+    "JobFailedError",
+    "MachineError",
     "Mode",
+    "ModelFileError",
+    "NotFoundError",
+    "StoppedError",
+    "UsageError",
     "convert_data",
     "evaluate",
     "export",
@@ -36,6 +45,15 @@ _LAZY_NAMES = {
     "convert_data": "edl.data_api",
     "load_data": "edl.data_api",
     "EdlError": "edl_proto.errors",
+    "DataError": "edl.api_errors",
+    "ErrorCode": "edl.api_errors",
+    "ExistsError": "edl.api_errors",
+    "JobFailedError": "edl.api_errors",
+    "MachineError": "edl.api_errors",
+    "ModelFileError": "edl.api_errors",
+    "NotFoundError": "edl.api_errors",
+    "StoppedError": "edl.api_errors",
+    "UsageError": "edl.api_errors",
 }
 
 
@@ -45,7 +63,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_LAZY_NAMES[name])
     except ModuleNotFoundError as error:
-        if error.name not in ("edl", "edl.api", "edl.data_api"):
+        if error.name not in ("edl", "edl.api", "edl.api_errors", "edl.data_api"):
             raise
         raise AttributeError(
             f"elasticdl.{name} needs the client, which is not installed here: "
