@@ -15,12 +15,12 @@ from edl.core.exit_codes import present
 from edl.core.problem import Problem
 from edl.core.python_names import translate
 from edl_proto.errors import EdlError
-from edl_proto.v1 import error_pb2
+from edl_proto.errors import ErrorCode as Codes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ErrorCode = IntEnum("ErrorCode", error_pb2.ErrorCode.items())  # type: ignore[misc]  # no literal
+ErrorCode = IntEnum("ErrorCode", Codes.items())  # type: ignore[misc]  # no literal
 """The codes of errors: ``error.code.name`` is ``"DATA_NOT_FOUND"``, for example."""
 
 
@@ -88,7 +88,7 @@ def _convert(error: EdlError | Problem, given: dict[str, object]) -> EdlError:
         error = codec.error_of(error)
     kind = _CLASSES.get(present(error.code_name).exit_code, EdlError)
     return kind(
-        cast(error_pb2.ErrorCode.ValueType, ErrorCode[error.code_name]),
+        cast(Codes.ValueType, ErrorCode[error.code_name]),
         translate(error.what, given),
         where=translate(error.where, given),
         remedy=translate(error.remedy, given),
