@@ -30,7 +30,7 @@ def test_a_loss_that_is_not_finite_fails_the_task_for_good(
 def test_a_loss_that_is_not_finite_because_of_sample_weights(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
-    job.model.loss = "sparse_categorical_crossentropy"
+    job.model.loss = "faulty.crossentropy"
     job.model.dataset_fn = "faulty.weighted_with_nan"
     master = start_master(job, [[training(points, 16, 56)]])
     assert start_worker(master, 1).wait() == 0

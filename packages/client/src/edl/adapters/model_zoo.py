@@ -70,7 +70,7 @@ def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
     for candidate in reversed(candidates(_full_name(zoo, "--model-def", model_def))):
         file = _file_of(zoo, candidate)
         if file is not None:
-            return file.read_text(encoding="utf-8", errors="replace"), candidate.attribute
+            return file.read_text(encoding="utf-8-sig", errors="replace"), candidate.attribute
     return "", ""
 
 
@@ -93,7 +93,7 @@ def _text_of(zoo: Path, module: str) -> tuple[str, str] | None:
     if file is None:
         return None
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    return file.read_text(encoding="utf-8", errors="replace"), package
+    return file.read_text(encoding="utf-8-sig", errors="replace"), package
 
 
 def check_folder(zoo: Path) -> None:
@@ -189,7 +189,7 @@ def _file_of(zoo: Path, candidate: Candidate) -> Path | None:
 
 def _read(file: Path) -> Definitions:
     try:
-        return definitions(file.read_text(encoding="utf-8"), str(file))
+        return definitions(file.read_text(encoding="utf-8-sig"), str(file))
     except SyntaxError as error:
         raise EdlError(
             ErrorCode.MODEL_IMPORT,

@@ -53,7 +53,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "UNKNOWN_PARAMETER": ErrorPresentation(2),
     "OPTIMIZER_UNSUPPORTED": ErrorPresentation(4),
     "NAN_LOSS": ErrorPresentation(1),
-    "USER_CODE": ErrorPresentation(1, "the model file raised an error"),
+    "USER_CODE": ErrorPresentation(4, "the model file raised an error"),
     "OUTPUT_EXISTS": ErrorPresentation(5, "output exists"),
     "OUTPUT_UNWRITABLE": ErrorPresentation(7),
     "PORT_IN_USE": ErrorPresentation(5),

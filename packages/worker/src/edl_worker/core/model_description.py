@@ -52,8 +52,8 @@ class ModelDescription:
     Attributes:
         reduction: "mean" or "sum": how the loss reduces a minibatch.
         optimizer_json: the optimizer as Keras serializes it.
-        warnings: which variables keep their own initial values, and what the trained model will
-            lack.
+        warnings: what was hardly meant, which variables keep their own initial values, and what
+            the trained model will lack.
         callbacks: names of the classes of callbacks to call at the ends of epochs.
         layer_states: of layers whose state is not among the variables, such as vocabularies.
     """

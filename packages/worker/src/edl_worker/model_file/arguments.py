@@ -14,6 +14,7 @@ from typing import Any, Literal
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import convert_exits, place_of
 from edl_worker.model_file.framework_types import derives_from
+from edl_worker.model_file.source_lines import find_line
 
 Role = Literal[
     "model",
@@ -93,7 +94,10 @@ class Definition:
         # A loss of Keras can be called; its class is not what the user wrote.
         is_of_keras = str(getattr(self.value, "__module__", "")).startswith("keras.")
         if self.file and (is_of_keras or not callable(self.value)):
-            return f"{self.file}, {self.short_name}"
+            line = find_line(self.file, self.short_name)
+            if not line:
+                return f"{self.file}, {self.short_name}"
+            return f"{self.file}:{line}, {self.short_name}"
         return place_of(self.value, self.short_name)
 
     @property

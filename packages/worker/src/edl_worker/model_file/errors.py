@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
+from edl_worker.model_file.known_errors import explain
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -23,6 +24,8 @@ _KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?
 _AUTOGRAPH_HEAD = re.compile(r"^in user code:\n.*\n\n +\w+: ", re.S)
 _TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name: ?\S*)?")
 _GRAPH_HEAD = re.compile(r"Graph execution error|Detected at node|\d+ root error\(s\) found")
+# Keras adds this in front of what a layer raised, on lines of its own.
+_INFERENCE_HEAD = re.compile(r"^Could not automatically infer.*?Error encountered:\s*", re.S)
 _ROOT_ERROR = re.compile(r"^\(\d+\) [A-Z_]+: +")
 _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
@@ -198,6 +201,7 @@ def message_of(error: BaseException) -> str:
         text = keras.group(1)
     text = _ANSI.sub("", text)
     text = _AUTOGRAPH_HEAD.sub("", text)
+    text = _INFERENCE_HEAD.sub("", text)
     text = _TENSORFLOW_NOISE.sub("", text)
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if not lines:
@@ -221,8 +225,8 @@ def _sentence(lines: list[str]) -> str:
 
 def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
     """Return a traceback that has only frames of user code."""
-    if not frames and is_tensorflow_error(error):
-        return ""  # the frames are TensorFlow's, and its message is in the sentence
+    if not frames and _is_raised_by_library(error):
+        return ""  # the frames are the library's, and its message is in the sentence
     if not frames:
         return "".join(traceback.format_exception(error))[-4000:]
     lines = ["Traceback (frames of the model file only):"]
@@ -233,6 +237,12 @@ def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
             lines.append(f"    {source}")
     lines.append(f"{type(error).__name__}: {message_of(error)}")
     return "\n".join(lines)
+
+
+def _is_raised_by_library(error: BaseException) -> bool:
+    """Whether TensorFlow, Keras or another installed package raised an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return is_tensorflow_error(error) or bool(frames and "site-packages" in frames[-1].filename)
 
 
 def _source_line(filename: str, line: int) -> str:
@@ -296,13 +306,28 @@ def user_code_error(
     frames = user_frames(error, root)
     message = message_of(error)
     name = type(error).__name__
+    known = explain(error, message)
+    if known is not None:
+        message = message.partition(". ")[0]
+    what = f"{action} {name}: {message}" if message else f"{action} {name}"
+    if known is not None and known.meaning:
+        what = f"{_find_owner(error, root) or 'the model'} {known.meaning}"
     return EdlError(
         code,
-        f"{action} {name}: {message}" if message else f"{action} {name}",
+        what,
         where=str(frames[-1]) if frames else place,
-        remedy=remedy,
+        remedy=known.remedy if known is not None else remedy,
         detail=user_traceback(error, frames),
     )
+
+
+def _find_owner(error: BaseException, root: Path) -> str:
+    """Return the class whose method raised an error, of those in files below ``root``."""
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(str(root) + os.sep) and "self" in frame.f_locals:
+            found = type(frame.f_locals["self"]).__name__
+    return found
 
 
 def trial_error(
@@ -315,8 +340,9 @@ def trial_error(
     Args:
         labels: of the minibatch, if the function got them.
     """
-    about_shapes = isinstance(error, ValueError) or is_tensorflow_error(
-        error, "InvalidArgumentError"
+    is_known = explain(error, message_of(error)) is not None
+    about_shapes = not is_known and (
+        isinstance(error, ValueError) or is_tensorflow_error(error, "InvalidArgumentError")
     )
     found = user_code_error(
         error,
@@ -333,7 +359,7 @@ def trial_error(
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += "; the labels are strings"
         found.remedy = NUMBERS_AS_LABELS
-    elif found is not error and found.detail and not about_shapes:
+    elif found is not error and found.detail and not about_shapes and not is_known:
         found.remedy += " The detail has a traceback."
     return found
 

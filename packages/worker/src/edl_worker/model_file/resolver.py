@@ -14,6 +14,7 @@ from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.forms.selection import candidates, model_definition
+from edl_worker.model_file.known_errors import did_you_mean
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module
 
@@ -133,6 +134,7 @@ def find_definition(
     option: str,
     dotted: str,
     is_known: KnownName,
+    suggest: Callable[[Role, str], str | None],
 ) -> Definition:
     """Return the definition that an option such as ``--loss shared.losses.focal`` names.
 
@@ -141,6 +143,7 @@ def find_definition(
 
     Args:
         is_known: tells names of Keras.
+        suggest: returns a sentence with the names of Keras that are nearest to one.
 
     Raises:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT.
@@ -162,6 +165,10 @@ def find_definition(
     if role in _NAMED_ROLES and (names := _known_names(role, dotted, is_known)):
         return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
+    suggestion = None
+    if "." not in dotted:
+        own = [name for module in model.modules() for name in vars(module)]
+        suggestion = suggest(role, dotted) or did_you_mean(dotted, own)
     raise EdlError(
         ErrorCode.MODEL_NOT_FOUND,
         f"{option} {dotted}: the model zoo has no such module"
@@ -169,9 +176,12 @@ def find_definition(
         else f"{option} {dotted}: the model file has no such name"
         + (", and neither has Keras" if role in _NAMED_ROLES else ""),
         where=f"{option} {dotted}, --model-zoo {zoo.root}",
-        remedy=f"Did you mean {near[0]}.{parts[-1]}?"
-        if near
-        else "Write module.name of a function in the model zoo.",
+        remedy=suggestion
+        or (
+            f"Did you mean {near[0]}.{parts[-1]}?"
+            if near
+            else "Write module.name of a function in the model zoo."
+        ),
     )
 
 

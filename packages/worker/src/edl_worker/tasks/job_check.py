@@ -57,13 +57,15 @@ def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tup
     With data it has done all that a worker does before it joins, and what its tasks will do.
     """
     if not job.data:
-        return framework.check(job), ()
+        summary = framework.check(job)
+        return summary, summary.warnings
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""}, framework)
     warnings = run_trial(loaded)
     if loaded.steps is not None:
         warnings += loaded.steps.describe().warnings
         warnings += loaded.exporter.expected_warnings(traces=True)
-    return loaded.engine.summarize(), warnings
+    summary = loaded.engine.summarize()
+    return summary, (*summary.warnings, *warnings)
 
 
 def _answer(summary: ModelSummary | None, errors: Sequence[EdlError]) -> dict[str, Any]:

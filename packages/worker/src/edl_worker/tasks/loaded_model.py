@@ -79,8 +79,9 @@ class LoadedModel:
         if self.steps is None:
             return ModelDescription()
         described = self.steps.describe()
-        warnings = self.exporter.expected_warnings() if self.job.output else ()
-        return replace(described, warnings=(*described.warnings, *warnings))
+        lacks = self.exporter.expected_warnings() if self.job.output else ()
+        hardly_meant = self.engine.summarize().warnings
+        return replace(described, warnings=(*hardly_meant, *described.warnings, *lacks))
 
     def read(self, records: RecordRange) -> Iterator[list[bytes]]:
         """Yield the records of a range, in order, in blocks; a changed file is an error."""

@@ -106,4 +106,5 @@ def summarize(file: ModelFile) -> ModelSummary:
         loss_place=file.loss_place,
         input_place=file.input_place,
         input_shapes=getattr(model, "inputs", None),
+        warnings=file.warnings,
     )

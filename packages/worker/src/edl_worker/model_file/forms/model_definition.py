@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import itertools
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
@@ -34,6 +36,29 @@ _MODULE_NAMES: tuple[tuple[Role, tuple[str, ...]], ...] = (
     ("outputs_processor", ("PredictionOutputsProcessor",)),
     ("custom_data_reader", ("custom_data_reader",)),
 )
+
+
+OPTIONAL_ROLES: tuple[Role, ...] = (
+    *("eval_metrics_fn", "weighted_metrics", "loss_weights", "class_weight", "callbacks"),
+    "learning_rate_scheduler",
+)
+"""Roles that a model file may lack, so that a misspelled definition is easily overlooked."""
+
+_OTHER_NAMES = {"criterion": "loss", "opt": "optimizer", "optim": "optimizer"}
+_AFFIXES = re.compile(r"^(?:get|make|create|build|my)_|_(?:fn|func|function|list)$")
+
+
+def similar_name(role: Role, name: str) -> str | None:
+    """Return the name of a definition of this role that another name was probably meant for."""
+    known = {
+        _AFFIXES.sub("", each): each
+        for of, names in _MODULE_NAMES
+        if of == role
+        for each in reversed(names)
+    }
+    bare = _AFFIXES.sub("", name.lower())
+    near = difflib.get_close_matches(_OTHER_NAMES.get(bare, bare), known, n=1, cutoff=0.8)
+    return known[near[0]] if near else None
 
 
 class ModelDefinition(ABC):
@@ -133,7 +158,9 @@ def keras_3_model(definition: Definition, value: Any) -> Any:
     if not is_model_class(type(model)):
         raise definition.error(
             f"returned {type_with_article(value)}, not a Keras model",
-            "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
+            "End it with `return model`."
+            if value is None
+            else "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
         )
     return model
 

@@ -103,7 +103,9 @@ def test_a_loss_with_an_unusable_result(zoo: ZooFolder, body: str, said: str) ->
 def test_the_place_of_a_loss_of_keras_is_in_the_model_file(zoo: ZooFolder, value: str) -> None:
     written = f"tf.keras.{value}" if "." in value else f"tf.keras.losses.{value}"
     write(zoo, loss=f"loss = {written}")
-    assert zoo.load("mine").loss_place == f"{zoo.root}/mine.py, loss"
+    assert (
+        zoo.load("mine").loss_place == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'loss =')}, loss"
+    )
 
 
 def test_a_loss_that_raises_names_its_line(zoo: ZooFolder) -> None:
@@ -324,3 +326,46 @@ def test_the_detail_of_an_error_ends_with_its_sentence(tmp_path: Path) -> None:
         "    raise ValueError('first\\n' + 50 * 'noise\\n')",
         "ValueError: first",
     ]
+
+
+def test_a_model_function_without_return_is_the_only_error(zoo: ZooFolder) -> None:
+    model = "def build_model():\n    tf.keras.Sequential([]).compile(loss='mse', optimizer='sgd')"
+    write(zoo, model=model, loss="", optimizer="")
+    (error,) = errors(zoo)
+    assert "build_model() returned None" in error.what
+    assert error.remedy == "End it with `return model`."
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted"),
+    [
+        ({"loss": "loss = 'sparse_categorical_crossentrop'"}, "sparse_categorical_crossentropy"),
+        ({"optimizer": "optimizer = 'adamm'"}, "adam or nadam"),
+        ({"eval_metrics_fn": "metrics = ['acuracy']"}, "accuracy"),
+        ({"dataset_fn": "def dataset_func(dataset, mode):\n    return dataset"}, "dataset_fn"),
+        ({"loss": "def loss_fn(labels, predictions):\n    return predictions"}, "loss"),
+    ],
+)
+def test_the_nearest_name_is_suggested(zoo: ZooFolder, part: dict[str, str], wanted: str) -> None:
+    write(zoo, **part)
+    (error,) = errors(zoo)
+    assert f"Did you mean {wanted}?" in error.remedy
+
+
+def test_a_misspelled_option_is_a_warning(zoo: ZooFolder) -> None:
+    write(zoo, eval_metrics_fn="def eval_metric_fn():\n    return ['accuracy']")
+    (warning,) = zoo.load("mine").warnings
+    assert "eval_metric_fn is not used; did you mean eval_metrics_fn?" in warning
+
+
+def test_a_layer_that_is_created_in_call(zoo: ZooFolder) -> None:
+    model = (
+        "class Net(tf.keras.Model):\n    def call(self, x):\n"
+        "        x = tf.keras.layers.Flatten()(x)\n        return tf.keras.layers.Dense(10)(x)\n"
+    )
+    write(zoo, model=model)
+    (error,) = build_errors(zoo)
+    assert error.code == ErrorCode.MODEL_CONTRACT
+    assert "Net creates a layer or variable in call" in error.what
+    assert error.where.endswith(", call")
+    assert "in __init__" in error.remedy

@@ -240,16 +240,17 @@ def test_what_keras_does_not_have_is_refused(
     (error,) = caught.value.errors
     assert error.what.startswith(f"{where} ")
     assert what in error.what
-    assert error.where.endswith(f".py, {where}")
+    line = zoo.line("mine.py", f"{where} =")
+    assert error.where == f"{zoo.root}/mine.py:{line}, {where}"
 
 
 @pytest.mark.parametrize(
     ("source", "place"),
     [
-        (TWO_OUTPUTS + "model.compile('adam', loss='msee')", "compile(loss=…)"),
+        (TWO_OUTPUTS + "model.compile('adam', loss='msee')", ":22, compile(loss=…)"),
         (
             SUBCLASSED_OUTPUTS.replace("    def call", "    default_loss = 'msee'\n    def call"),
-            "default_loss",
+            ", default_loss",
         ),
     ],
 )
@@ -259,7 +260,7 @@ def test_a_name_in_compile_or_in_a_class_has_the_file_in_its_error(
     with pytest.raises(ContractErrors) as caught:
         load(zoo, source)
     (error,) = caught.value.errors
-    assert error.where == f"{zoo.root}/mine.py, {place}"
+    assert error.where == f"{zoo.root}/mine.py{place}"
 
 
 @pytest.mark.parametrize("outputs", [TWO_OUTPUTS, UNNAMED_OUTPUTS])
@@ -268,7 +269,7 @@ def test_a_loss_for_an_output_that_the_model_lacks_is_refused(zoo: ZooFolder, ou
         load(zoo, outputs + "loss = {'size': 'mse', 'sort': 'mse'}")
     (error,) = caught.value.errors
     assert error.what == "loss names 'sort', but the outputs of the model are size, kind"
-    assert error.where == f"{zoo.root}/mine.py, loss"
+    assert error.where == f"{zoo.root}/mine.py:{zoo.line('mine.py', 'loss =')}, loss"
 
 
 def test_weights_need_a_loss_for_each_example(zoo: ZooFolder) -> None:

@@ -96,6 +96,7 @@ class ModelFileDescription:
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.
         layer_states: the layers that have taken state from data or files, such as vocabularies.
+        warnings: of definitions that nothing uses, though they were probably meant.
     """
 
     zoo_root: Path
@@ -114,6 +115,7 @@ class ModelFileDescription:
     outputs_processors: tuple[OutputsProcessor, ...] = ()
     record_readers: tuple[RecordReader, ...] = ()
     layer_states: LayerStates = field(default_factory=LayerStates)
+    warnings: tuple[str, ...] = ()
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:
         """Return a MODEL_CONTRACT error; its place is the model's unless another one is given."""

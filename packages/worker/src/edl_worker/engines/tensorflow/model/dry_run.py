@@ -19,8 +19,9 @@ from edl_worker.engines.tensorflow.model.broadcast_check import Measure, broadca
 from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluation
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
+from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
-from edl_worker.model_file.errors import trial_error
+from edl_worker.model_file.errors import trial_error, user_frames
 from edl_worker.model_file.zoo import compatibility
 
 _SAMPLE_RECORDS = 4
@@ -108,6 +109,25 @@ class DryRun:
                 "call(self, inputs).",
             )
         model.built = True
+
+    def check_loss_fits(self, batch: Batch, outputs: Any) -> tuple[str, ...]:
+        """Check that a loss of Keras can be meant for these labels and outputs.
+
+        Args:
+            outputs: what ``trace_forward`` returned.
+
+        Returns:
+            Warnings of a loss that can hardly be meant.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, with the loss that fits.
+        """
+        loss = self._description.loss
+        assert loss is not None, "the loss is tried"
+        error, warnings = find_misfit(loss, self._description.model, batch.labels, outputs)
+        if error is not None:
+            raise error
+        return warnings
 
     def trace_step(self, batch: Batch) -> None:
         """Trace the forward pass, the loss and the gradients.
@@ -314,7 +334,9 @@ class DryRun:
     def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
-        return self._error(error, f"{loss.signature} raised", labels, loss.place)
+        frames = user_frames(error, self._description.zoo_root)
+        found = explain_raised(error, str(frames[-1]) if frames else loss.place)
+        return found or self._error(error, f"{loss.signature} raised", labels, loss.place)
 
     def _error(
         self, error: Exception, action: str, labels: Any = None, place: str = ""

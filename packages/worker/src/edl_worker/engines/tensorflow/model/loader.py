@@ -16,7 +16,7 @@ from edl_worker.engines.tensorflow.internals import compile_arguments
 from edl_worker.engines.tensorflow.model.adapters.callbacks import adapt_callbacks
 from edl_worker.engines.tensorflow.model.adapters.columns import adapt_columns
 from edl_worker.engines.tensorflow.model.adapters.input_function import adapt_input_function
-from edl_worker.engines.tensorflow.model.adapters.keras_names import is_known_to_keras
+from edl_worker.engines.tensorflow.model.adapters.keras_names import is_known_to_keras, suggest_name
 from edl_worker.engines.tensorflow.model.adapters.learning_rate import (
     adapt_version_schedule,
     rate_of_callbacks,
@@ -43,6 +43,7 @@ from edl_worker.engines.tensorflow.model.model_file import ModelFile
 from edl_worker.engines.tensorflow.model.refused_training import refuse_training
 from edl_worker.engines.tensorflow.model.required_roles import (
     USED_ROLES,
+    find_unused_definitions,
     missing_errors,
     not_compiled_error,
     required_roles,
@@ -157,7 +158,10 @@ def describe_model_file(
     missing = missing_errors(model, used, required_roles(keras_model, purpose))
     if keras_model is not None and has_custom_train_step(keras_model):
         missing = [not_compiled_error(model, keras_model, error) for error in missing]
-    errors.prepend(missing)
+    if keras_model is None:
+        errors.extend(missing)  # why there is no model comes first
+    else:
+        errors.prepend(missing)
     described = replace(_describe(model, keras_model, used, caller, errors), layer_states=states)
     return _with_custom_steps(described, purpose)
 
@@ -181,7 +185,8 @@ def _definitions(
         if dotted:
             option = f"--{name.replace('_', '-')}"
             definition = errors.attempt(
-                find_definition, zoo, model, role, option, dotted, is_known_to_keras
+                find_definition,
+                *(zoo, model, role, option, dotted, is_known_to_keras, suggest_name),
             )
             if definition is not None:
                 definitions[role] = definition
@@ -285,6 +290,7 @@ def _describe(
         callbacks=without_schedulers(callbacks or ()),
         outputs_processors=() if outputs_processor is None else (outputs_processor,),
         record_readers=() if record_reader is None else (record_reader,),
+        warnings=find_unused_definitions(model, used) if "optimizer" in used else (),
     )
 
 

@@ -48,6 +48,7 @@ class ModelFile:
         reduction: how the loss reduces a batch; final after ``build``.
         callbacks: Keras callbacks to be called at the ends of epochs.
         custom_train_step: that of the model; None if it has none or the job does not train.
+        warnings: what will train, but was hardly meant; final after ``build``.
     """
 
     def __init__(self, description: ModelFileDescription) -> None:
@@ -64,6 +65,7 @@ class ModelFile:
         self.reduction: Reduction = declared or "mean"
         self.callbacks = description.callbacks
         self.custom_train_step = description.custom_train_step
+        self.warnings = description.warnings
         self._custom_evaluation = (
             CustomEvaluation(self.model) if description.has_custom_test_step else None
         )
@@ -279,8 +281,10 @@ class ModelFile:
                 return
             if outputs is None or batch.labels is None or self._loss is None:
                 return
-            if self._description.optimizer is not None and self.custom_train_step is None:
-                dry_run.trace_step(batch)
+            if self.custom_train_step is None:
+                self.warnings += dry_run.check_loss_fits(batch, outputs)
+                if self._description.optimizer is not None:
+                    dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)
             dry_run.check_loss_pairs(sample)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import keras
 
@@ -12,7 +12,12 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
     has_custom_train_step,
 )
 from edl_worker.model_file.arguments import Definition, Role
-from edl_worker.model_file.forms.model_definition import ModelDefinition
+from edl_worker.model_file.forms.model_definition import (
+    OPTIONAL_ROLES,
+    ModelDefinition,
+    similar_name,
+)
+from edl_worker.model_file.source_lines import find_unused_names
 from elasticdl.python.common.constants import Mode
 
 # The roles that a job uses, and those of them that it cannot do without.
@@ -63,7 +68,7 @@ def required_roles(model: keras.Model | None, purpose: Mode) -> tuple[Role, ...]
     """Return the roles that a job cannot do without; a model's own steps may do without loss."""
     needed = _REQUIRED_ROLES[purpose]
     if model is None:
-        return needed
+        return ("input",)  # the model might have been compiled
     if purpose is Mode.TRAINING and has_custom_train_step(model):
         return ("input",) if model.compiled else ("input", "optimizer")
     if purpose is Mode.EVALUATION and has_custom_test_step(model):
@@ -84,10 +89,38 @@ def missing_errors(
                     ErrorCode.MODEL_CONTRACT,
                     f"the model file has no {wanted}",
                     where=f"{model.module.__file__}",
-                    remedy=f"Add one (`{example}`), or name one of another module with {option}.",
+                    remedy=_suggest_name(model, role)
+                    or f"Add one (`{example}`), or name one of another module with {option}.",
                 )
             )
     return errors
+
+
+def find_unused_definitions(
+    model: ModelDefinition, used: Mapping[Role, Definition]
+) -> tuple[str, ...]:
+    """Return warnings of what is defined under a name like one that edl looks for."""
+    return tuple(
+        f"{model.module.__file__}:{line}: {name} is not used; did you mean {wanted}?"
+        for role in OPTIONAL_ROLES
+        if role not in used
+        for name, line, wanted in _find_similar(model, role)
+    )
+
+
+def _suggest_name(model: ModelDefinition, role: Role) -> str | None:
+    """Return the remedy for a definition under another name; None if there is none like it."""
+    for name, line, wanted in _find_similar(model, role):
+        return f"Did you mean {wanted}? Line {line} defines {name}, which edl does not use."
+    return None
+
+
+def _find_similar(model: ModelDefinition, role: Role) -> Iterator[tuple[str, int, str]]:
+    """Yield name, line and probable name of unused definitions that may be meant for a role."""
+    for name, line in find_unused_names(model.module.__file__ or "").items():
+        wanted = similar_name(role, name)
+        if wanted is not None and name != model.name:
+            yield name, line, wanted
 
 
 def not_compiled_error(

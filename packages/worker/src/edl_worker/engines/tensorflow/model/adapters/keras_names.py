@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from edl_worker.model_file.arguments import Role
+from edl_worker.model_file.known_errors import did_you_mean
 
 # Role to what finds the object that a name stands for.
 _FINDERS: dict[Role, Callable[[str], Any]] = {
@@ -15,6 +16,28 @@ _FINDERS: dict[Role, Callable[[str], Any]] = {
     "optimizer": keras.optimizers.get,
     "eval_metrics_fn": keras.metrics.get,
 }
+
+
+# Role to the module with the objects, and short names of them.
+_MODULES: dict[Role, tuple[Any, tuple[str, ...]]] = {
+    "loss": (keras.losses, ("mse", "mae", "mape", "msle", "bce", "crossentropy")),
+    "optimizer": (keras.optimizers, ()),
+    "eval_metrics_fn": (keras.metrics, ("accuracy", "acc", "mse", "mae", "bce", "crossentropy")),
+}
+
+
+def suggest_name(role: Role, name: str) -> str | None:
+    """Return "Did you mean …?" for a name that Keras does not have; None: none is near."""
+    module, short = _MODULES[role]
+    is_camel = name[:1].isupper()
+    names = [
+        each
+        for each in dir(module)
+        if not each.startswith("_") and (each[0].isupper() == is_camel or role == "optimizer")
+    ]
+    if role == "optimizer" and not is_camel:
+        names = [each.lower() for each in names]
+    return did_you_mean(name, [*short, *names])
 
 
 def is_known_to_keras(role: Role, name: str) -> bool:

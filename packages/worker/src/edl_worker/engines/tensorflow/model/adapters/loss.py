@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from edl_worker.engines.tensorflow.internals import compiled_loss, convert_with_autograph
+from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
 from edl_worker.engines.tensorflow.model.description import LossFunction
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
@@ -103,7 +104,7 @@ def _keras_loss(
             keras.losses.get(each)
         except ValueError:
             what = f"names {each!r}, a loss that Keras does not have"
-            raise written.error(what, _NAMES) from None
+            raise written.error(what, suggest_name("loss", each) or _NAMES) from None
     unknown = set(value) - set(output_names) if isinstance(value, Mapping) else ()
     if output_names and unknown:
         raise written.error(

@@ -10,6 +10,7 @@ import keras
 
 from edl_worker.engines.tensorflow.internals import compiled_metrics
 from edl_worker.engines.tensorflow.model.adapters.integer_labels import with_wide_labels
+from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
 from edl_worker.engines.tensorflow.model.adapters.output_metrics import (
     is_by_output,
     metrics_by_output,
@@ -120,7 +121,8 @@ def _by_name(definition: Definition, name: str) -> Any:
         return keras.metrics.get(name)
     except ValueError:
         raise definition.error(
-            f"names {name!r}, a metric that Keras does not have", _NAMES
+            f"names {name!r}, a metric that Keras does not have",
+            suggest_name("eval_metrics_fn", name) or _NAMES,
         ) from None
 
 

@@ -8,6 +8,7 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.internals import learning_rate_of
+from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
@@ -120,7 +121,7 @@ def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:
         raise _unsupported_error(
             f"{definition.signature} names {name!r}, which Keras does not have",
             definition.place,
-            f"Use one of {_KNOWN_NAMES}.",
+            suggest_name("optimizer", name) or f"Use one of {_KNOWN_NAMES}.",
         ) from None
     return optimizer
 

@@ -1,0 +1,67 @@
+"""What people often get wrong in a model file has a remedy of its own."""
+
+from __future__ import annotations
+
+import keras
+import pytest
+
+from edl_worker.model_file.forms.model_definition import similar_name
+from edl_worker.model_file.known_errors import did_you_mean, explain
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("'SymbolicTensor' object has no attribute 'numpy'", "tf.py_function"),
+        ("Iterating over a symbolic `tf.Tensor` is not allowed", "tf.cond"),
+        ("Using a symbolic `tf.Tensor` as a Python `bool` is not allowed", "tf.cond"),
+        ("'z' must also be initialized in the else branch", "Give z a value before the if"),
+        ("tf.function only supports singleton tf.Variables created on", "once, in __init__"),
+        ("You cannot add new elements of state (variables or sub-layers)", "once, in __init__"),
+        ("Argument could not be lifted out of a `tf.function`", "once, in __init__"),
+        ("Received: <tf_keras.src.layers.core.dense.Dense object>", "tf_keras (Keras 2)"),
+        ("A KerasTensor cannot be used as input to a TensorFlow function", "keras.ops"),
+        ("division by zero", None),
+    ],
+)
+def test_messages_that_have_a_remedy_of_their_own(message: str, remedy: str | None) -> None:
+    found = explain(ValueError(message), message)
+    assert (found is None) if remedy is None else (found is not None and remedy in found.remedy)
+
+
+def test_a_misspelled_attribute_and_import() -> None:
+    with pytest.raises(AttributeError) as attribute:
+        keras.layers.Dens  # noqa: B018  (raises)
+    found = explain(attribute.value, str(attribute.value))
+    assert found is not None
+    assert found.remedy.startswith("Did you mean Dense")
+    with pytest.raises(ImportError) as imported:
+        exec("from keras.layers import BatchNormalisation")
+    found = explain(imported.value, str(imported.value))
+    assert found is not None
+    assert found.remedy == "Did you mean BatchNormalization?"
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "wanted"),
+    [
+        ("loss", "loss_fn", "loss"),
+        ("loss", "criterion", "loss"),
+        ("optimizer", "get_optimiser", "optimizer"),
+        ("input", "dataset_func", "dataset_fn"),
+        ("input", "make_dataset", "dataset_fn"),
+        ("eval_metrics_fn", "eval_metric_fn", "eval_metrics_fn"),
+        ("eval_metrics_fn", "metric", "metrics"),
+        ("callbacks", "callback_list", "callbacks"),
+        ("class_weight", "class_weights", "class_weight"),
+        ("loss", "model", None),
+        ("callbacks", "learning_rate", None),
+    ],
+)
+def test_a_name_like_one_that_edl_looks_for(role: str, name: str, wanted: str | None) -> None:
+    assert similar_name(role, name) == wanted  # type: ignore[arg-type]  # plain texts are shorter
+
+
+def test_suggestions_keep_the_case_of_the_known_name() -> None:
+    assert did_you_mean("adm", ["Adam", "SGD"]) == "Did you mean Adam?"
+    assert did_you_mean("zebra", ["Adam", "SGD"]) is None
