@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conftest import Edl, eventually
+from conftest import ROOT, Edl, eventually
 from counting import check, event_kinds
 from held_loading import HeldLoading
 
@@ -68,3 +70,29 @@ def test_a_job_whose_workers_load_comes_back_though_nobody_looks(
     check(output, TOTAL, EPOCHS)
     assert "CheckpointRestored" not in event_kinds(edl, "early")
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
+
+
+def test_the_timer_revives_a_job_of_which_no_process_is_left(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    """Killed before its workers run, where nobody but the operating system could help."""
+    unit = (ROOT / "deploy" / "systemd" / "edl-jobs.service").read_text()
+    (command,) = re.findall(r"^ExecStart=/usr/bin/env (edl .*)$", unit, re.M)
+    output = tmp_path / "model"
+    loading = HeldLoading(edl, tmp_path)
+    edl(
+        *loading.train(numbered(TOTAL), TOTAL, output, epochs=EPOCHS),
+        *("--name", "gone", "--detach"),
+    )
+    job_dir = edl.job_dir("gone")
+    overseer = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
+    os.kill(overseer, signal.SIGKILL)
+    while left := edl.processes():
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    loading.release()
+    assert supervision.supervisor_pid(job_dir) in (None, overseer), "nothing revived it"
+    edl.shell(command, tmp_path)
+    eventually(lambda: "JobSucceeded" in event_kinds(edl, "gone"), "nobody looks any more")
+    check(output, TOTAL, EPOCHS)
