@@ -66,8 +66,8 @@ def test_parts_of_a_large_file_are_sent_at_the_same_time(
     server: StoreServer, proxy: StoreProxy, tmp_path: Path
 ) -> None:
     local, content = large_file(tmp_path / "large")
-    together = threading.Barrier(uploads.PARTS)
-    first = iter(range(uploads.PARTS))
+    together = threading.Barrier(uploads.CONCURRENT_PARTS)
+    first = iter(range(uploads.CONCURRENT_PARTS))
 
     def fault(method: str, path: str) -> None:
         if is_part(method, path) and next(first, None) is not None:
@@ -130,7 +130,7 @@ def test_files_of_a_folder_are_sent_at_the_same_time_and_not_all_of_them(
         with lock:
             now += 1
             most = max(most, now)
-        if now == uploads.FILES:
+        if now == uploads.CONCURRENT_FILES:
             meet.set()
         meet.wait(WAIT_S)
         with lock:
@@ -138,7 +138,7 @@ def test_files_of_a_folder_are_sent_at_the_same_time_and_not_all_of_them(
 
     proxy.fault = fault
     send(server, tmp_path, "folder")
-    assert most == uploads.FILES
+    assert most == uploads.CONCURRENT_FILES
     there = server.system.find(f"{BUCKET}/folder")
     assert there == sorted(f"{BUCKET}/folder/{name}" for name in names)
     assert server.system.cat_file(f"{BUCKET}/folder/b/c/3") == b"b/c/3"

@@ -26,7 +26,6 @@ BUDGETS = {
     "builder": 6,
     "master": 3,
     "proto": 0,
-    "recordio": 26,
     "runtime": 9,
     "testing": 4,
 }

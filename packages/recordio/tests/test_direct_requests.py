@@ -108,7 +108,7 @@ def test_a_server_that_ignores_ranges_is_not_read_to_its_end(server: Server) -> 
 def test_a_server_that_refused_is_asked_again_after_a_while_with_a_new_signature(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_requests, "_KEPT_S", 0.1)
+    monkeypatch.setattr(direct_requests, "_VALID_S", 0.1)
     addresses = iter(("http://127.0.0.1:1/expired", f"http://127.0.0.1:{server.server_port}/new"))
     requests = DirectRequests(lambda: (next(addresses), {}))
     monkeypatch.setattr(direct_requests, "proxy_bypass", lambda host: False)

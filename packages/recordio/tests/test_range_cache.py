@@ -154,8 +154,8 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert left == {new}
 
 
-def test_what_else_is_in_the_folder_is_never_removed(tmp_path: Path) -> None:
-    """Somebody may name a folder that has other files in it."""
+def test_other_files_in_the_folder_are_never_removed(tmp_path: Path) -> None:
+    """The user may name a folder that contains other files."""
     others = ["letter.txt", "photos/1.jpg", "ab/notes.tmp", "ab/cd", "abc/" + "0" * 38]
     for name in others:
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -11,12 +11,12 @@ from recordio.storage.store_errors import is_transient, reason_of, remedy_of
 
 
 def of(module: str, name: str, *above: type[Exception]) -> type[Exception]:
-    """An exception of a client that these tests do without."""
+    """Return the type of an exception of a client that need not be installed."""
     return type(name, above or (Exception,), {"__module__": module})
 
 
 class Answer(OSError):
-    """What botocore raises, or a client makes of it."""
+    """An error of botocore, or of a client that translates it."""
 
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)

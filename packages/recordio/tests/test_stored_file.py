@@ -20,7 +20,7 @@ import recordio
 from recordio.formats.chunks import HEADER, LENGTH, MAGIC
 from recordio.storage import stored_file
 from recordio.storage.files import reading
-from recordio.storage.stored_file import DEPTH, LARGEST_PART, LOOK, MOST
+from recordio.storage.stored_file import DEPTH, MAX_DEPTH, MAX_PART_BYTES, MAX_PROBE_BYTES
 
 NUMBER = 40_000
 
@@ -52,13 +52,13 @@ fsspec.register_implementation("unsteady", Unsteady, clobber=True)
 @pytest.fixture(autouse=True)
 def steady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(stored_file, "_FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(stored_file, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(stored_file, "_MAX_PAUSE_S", 0.001)
     Unsteady.before = staticmethod(lambda start, end: None)
     yield
     Unsteady.store.clear()
 
 
-def stored(name: str, records: list[bytes]) -> str:
+def put(name: str, records: list[bytes]) -> str:
     uri = f"unsteady://{name}.recordio"
     with recordio.Writer(uri, chunk_bytes=20_000, compressor="none") as writer:
         for record in records:
@@ -83,18 +83,18 @@ class ServerError(Exception):
 @pytest.mark.parametrize(
     "error", [ConnectionResetError("reset"), TimeoutError(), ServerError(), OSError(16, "SlowDown")]
 )
-def test_a_store_that_is_out_of_order_is_asked_again(error: Exception) -> None:
+def test_a_failing_store_is_asked_again(error: Exception) -> None:
     records = rows(NUMBER)
-    uri = stored("again", records)
+    uri = put("again", records)
     Unsteady.before = staticmethod(failing(error, 30))
     assert list(recordio.open_source(uri).read(0, NUMBER)) == records
 
 
-def test_a_store_that_stays_out_of_order_is_an_error_in_the_end(
+def test_a_store_that_keeps_failing_is_an_error_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stored_file, "RETRY_S", 0.02)
-    uri = stored("never", rows(10))
+    uri = put("never", rows(10))
     Unsteady.before = staticmethod(failing(ConnectionResetError("reset by peer"), 10**9))
     with pytest.raises(recordio.UnreadableFile, match=rf"{uri}.*reset by peer"):
         recordio.open_source(uri).count()
@@ -108,8 +108,8 @@ def test_a_store_that_stays_out_of_order_is_an_error_in_the_end(
         (ValueError("odd"), "denied.recordio: odd$"),
     ],
 )
-def test_what_will_not_pass_is_not_tried_again(error: Exception, told: str) -> None:
-    uri = stored("denied", rows(10))
+def test_a_permanent_error_is_not_retried(error: Exception, told: str) -> None:
+    uri = put("denied", rows(10))
     Unsteady.before = staticmethod(failing(error, 1))
     with pytest.raises(recordio.UnreadableFile, match=told):
         recordio.open_source(uri).count()
@@ -125,7 +125,7 @@ def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> Non
             together += 1
             most, large = max(most, together), max(large, end - start)
         if start > 100 << 20:
-            if together == MOST:
+            if together == MAX_DEPTH:
                 meet.set()
             meet.wait(300)  # hangs, and fails, unless as many as may be are on their way
         elif start > 0:
@@ -141,13 +141,13 @@ def test_ranges_are_fetched_at_the_same_time_and_no_more_than_that_many() -> Non
         assert most == 1, "a look at one place costs one request"
         while file.read(1 << 20):
             pass
-    assert most == MOST
-    assert large <= LARGEST_PART
+    assert most == MAX_DEPTH
+    assert large <= MAX_PART_BYTES
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_only_a_reader_that_waits_has_more_than_a_few_parts_held_for_it(is_known: bool) -> None:
-    """What is held is what has been asked for beyond the reader's place, fetched or not."""
+def test_only_a_reader_that_waits_has_more_than_a_few_parts_requested(is_known: bool) -> None:
+    """The bytes ahead are those requested beyond the reader's position, fetched or not."""
     size, last = 400 << 20, 0
     lock = threading.Lock()
     waits = threading.Event()
@@ -160,8 +160,8 @@ def test_only_a_reader_that_waits_has_more_than_a_few_parts_held_for_it(is_known
             return
         time.sleep(0.02)
 
-    def held(file: Any, nbytes: int) -> int:
-        """Read on, and return the most that was held meanwhile."""
+    def read_on(file: Any, nbytes: int) -> int:
+        """Read on, and return the largest number of bytes that were ahead meanwhile."""
         most = 0
         for _ in range(nbytes >> 20):
             file.read(1 << 20)
@@ -174,13 +174,15 @@ def test_only_a_reader_that_waits_has_more_than_a_few_parts_held_for_it(is_known
     fsspec.filesystem("unsteady").pipe_file("/large", bytes(size))
     Unsteady.before = staticmethod(before)
     with reading("unsteady://large", wanted=(0, size) if is_known else (0, 0)) as (file, _):
-        held(file, 120 << 20)
-        assert held(file, 32 << 20) <= DEPTH * LARGEST_PART, "parts are there before it needs them"
+        read_on(file, 120 << 20)
+        assert read_on(file, 32 << 20) <= DEPTH * MAX_PART_BYTES, (
+            "parts are there before it needs them"
+        )
         waits.set()
-        most = held(file, 64 << 20)
-        assert DEPTH * LARGEST_PART < most <= MOST * LARGEST_PART
+        most = read_on(file, 64 << 20)
+        assert DEPTH * MAX_PART_BYTES < most <= MAX_DEPTH * MAX_PART_BYTES
         waits.clear()
-        held(file, 140 << 20)
+        read_on(file, 140 << 20)
         assert file._depth == DEPTH, "it gives up what it does not need"
 
 
@@ -198,9 +200,9 @@ def test_a_record_that_is_longer_than_its_chunk_is_found_wherever_its_request_en
                 list(recordio.open_source("unsteady://bad").read(0, 2, hint=(0, 0), end=end))
 
 
-def test_a_range_whose_end_is_known_is_fetched_at_once_and_nothing_beyond_it() -> None:
+def test_a_range_of_known_end_is_fetched_at_once_and_nothing_beyond_it() -> None:
     records = rows(NUMBER)
-    uri = stored("known", records)
+    uri = put("known", records)
     index = recordio.open_source(uri).index()
     start, stop = NUMBER // 4, NUMBER // 2
     hint, end = index.block(start), index.end(stop)
@@ -248,8 +250,11 @@ def test_a_task_reads_its_range_and_looks_at_the_beginning_of_a_file_once(
         asked.clear()
         assert list(source.read(start, stop, hint=hint, end=end)) == records[start:stop]
         looked = [part for part in asked if part[0] < hint[1]]
-        assert looked == ([] if number else [(0, LOOK)])
-        assert sum(after - begin for begin, after in asked) == LOOK * len(looked) + end - hint[1]
+        assert looked == ([] if number else [(0, MAX_PROBE_BYTES)])
+        assert (
+            sum(after - begin for begin, after in asked)
+            == MAX_PROBE_BYTES * len(looked) + end - hint[1]
+        )
         assert len(asked) <= DEPTH + len(looked)
 
 
@@ -266,7 +271,7 @@ def test_a_gzip_file_is_read_whole_whatever_range_of_it_is_wanted() -> None:
 
 def test_an_end_that_is_too_early_changes_no_record() -> None:
     records = rows(NUMBER)
-    uri = stored("early", records)
+    uri = put("early", records)
     for end in (1, 50_000):
         found = recordio.open_source(uri).read(0, NUMBER, hint=(0, 0), end=end)
         assert list(found) == records
@@ -274,7 +279,7 @@ def test_an_end_that_is_too_early_changes_no_record() -> None:
 
 @pytest.mark.parametrize("stop", [1, 19, 20, 21, NUMBER])
 def test_the_end_of_a_range_is_that_of_its_last_block(stop: int) -> None:
-    uri = stored("ends", rows(NUMBER))
+    uri = put("ends", rows(NUMBER))
     index = recordio.open_source(uri).index()
     first, offset = index.block(stop - 1)
     assert first < stop
@@ -283,7 +288,7 @@ def test_the_end_of_a_range_is_that_of_its_last_block(stop: int) -> None:
     assert index.end(stop) == index.nbytes or index.block(stop)[1] <= index.end(stop)
 
 
-def test_any_place_is_right() -> None:
+def test_reads_at_any_offset_are_right() -> None:
     content = bytes(i * 7 % 251 for i in range(1 << 20))
     fsspec.filesystem("unsteady").pipe_file("/places", content)
     with reading("unsteady://places", ahead=1000) as (file, _):
@@ -295,7 +300,7 @@ def test_any_place_is_right() -> None:
 
 def test_an_answer_that_is_cut_short_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     records = rows(1000)
-    uri = stored("short", records)
+    uri = put("short", records)
     whole, calls = Unsteady.cat_file, count()
 
     def cut(self: Unsteady, path: str, start: Any = None, end: Any = None) -> bytes:
@@ -306,10 +311,10 @@ def test_an_answer_that_is_cut_short_is_fetched_again(monkeypatch: pytest.Monkey
 
 
 def test_a_source_reads_one_version_only() -> None:
-    uri = stored("changed", rows(10))
+    uri = put("changed", rows(10))
     source = recordio.open_source(uri)
     index = source.index()
-    stored("changed", [bytes(len(record)) for record in rows(10)])
+    put("changed", [bytes(len(record)) for record in rows(10)])
     for reader in (source, recordio.open_source(uri, version=source.version)):
         with pytest.raises(recordio.UnreadableFile, match=rf"{uri} has changed"):
             list(reader.read(0, 5, hint=index.block(0)))

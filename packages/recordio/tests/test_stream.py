@@ -11,7 +11,7 @@ from recordio.storage.stream import streaming
 
 
 @pytest.mark.parametrize("name", ["plain", "packed.gz"])
-def test_nobody_skips_beyond_the_end(tmp_path: Path, name: str) -> None:
+def test_a_skip_ends_at_the_end_of_the_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"0123456789") if name.endswith(".gz") else b"0123456789")
     with streaming(str(path)) as stream:

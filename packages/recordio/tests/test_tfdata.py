@@ -156,7 +156,7 @@ def test_an_iteration_that_is_given_up_closes_the_blocks() -> None:
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> tuple[str, list[bytes]]:
+def damaged_file(tmp_path: Path) -> tuple[str, list[bytes]]:
     records = rows(1_000)
     path = tmp_path / "a.recordio"
     with recordio.Writer(str(path), chunk_bytes=2_000) as writer:
@@ -171,9 +171,9 @@ def damaged(tmp_path: Path) -> tuple[str, list[bytes]]:
 
 @pytest.mark.parametrize("how", ["as it is", "batched", "mapped", "swallowed"])
 def test_the_readers_own_error_reaches_the_consumer(
-    damaged: tuple[str, list[bytes]], how: str
+    damaged_file: tuple[str, list[bytes]], how: str
 ) -> None:
-    path, records = damaged
+    path, records = damaged_file
     relay = tfdata.ErrorRelay()
     dataset = tfdata.dataset([path], relay=relay)
     match how:

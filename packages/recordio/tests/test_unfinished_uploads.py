@@ -14,7 +14,7 @@ import recordio
 
 
 class RefusalError(Exception):
-    """As the clients of some stores have them: no ``OSError``."""
+    """An error like those of some stores' clients, which is no ``OSError``."""
 
 
 class Upload(AbstractBufferedFile):

@@ -46,13 +46,13 @@ def test_the_file_appears_when_it_is_whole(place: Path, make: Make) -> None:
 def test_an_exception_leaves_nothing(place: Path, make: Make) -> None:
     place.write_bytes(b"as it was")
 
-    def interrupted() -> None:
+    def interrupt() -> None:
         with make(str(place)) as writer:
             writer.write(b"one")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        interrupt()
     assert place.read_bytes() == b"as it was"
     assert list(place.parent.iterdir()) == [place]
 
@@ -97,7 +97,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(place: Path, make: Make) -> 
         writer._file = Full()
     with pytest.raises(OSError, match="No space left"):
         writer.write(b"x" * 100)
-    # Whoever goes on all the same must not get half a file.
+    # A caller that ignores the error must not get half a file.
     with pytest.raises(recordio.RecordError, match="closed"):
         writer.write(b"y")
     writer.close()
@@ -193,7 +193,7 @@ def test_a_record_over_the_format_is_refused_and_the_rest_is_kept(tmp_path: Path
     path = str(tmp_path / "x.rio")
     with recordio.Writer(path) as writer:
         writer.write(b"a")
-        # Zeros that nobody touches take no memory.
+        # Zeros that are never read take no memory.
         with pytest.raises(recordio.RecordError, match="4294967292 bytes exceeds the format"):
             writer.write(bytes(2**32 - 4))
         writer.write(b"b")

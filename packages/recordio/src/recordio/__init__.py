@@ -1,4 +1,7 @@
-"""Files of records: RecordIO, and TFRecord and CSV behind the same reader port.
+"""Files of records: RecordIO, TFRecord and CSV behind one reader port, on disks and in stores.
+
+Code that reads or writes such files, and that needs to know nothing about jobs, belongs here.
+Conversion between formats does not: that is in edl-convert.
 
 with recordio.Writer("a.recordio") as writer:
     writer.write(b"one record")

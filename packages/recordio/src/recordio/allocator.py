@@ -23,7 +23,7 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
     """Undo TensorFlow's change of the allocator, unless the user has configured the allocator.
 
     Args:
-        environ: variables of the process.
+        environ: the environment variables of the process.
 
     Returns:
         Whether the allocator was changed.

@@ -35,11 +35,11 @@ class DamagedFile(RecordError):
 
     Attributes:
         uri: the file.
-        chunk: number of the chunk (RecordIO) or record (TFRecord, CSV), from 0; None if the
-            damage is in none, or the number is unknown.
+        chunk: the number of the chunk (RecordIO) or record (TFRecord, CSV), from 0; None if the
+            damage is outside of all, or the number is unknown.
         offset: where that chunk or record begins, in bytes of the plain content.
-        reason: what was found.
-        unit: ``chunk`` or ``record``: what ``chunk`` counts.
+        reason: the kind of damage, for messages.
+        unit: the unit that ``chunk`` counts: ``chunk`` or ``record``.
     """
 
     def __init__(

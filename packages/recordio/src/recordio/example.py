@@ -35,8 +35,8 @@ _INT64 = range(-(2**63), 2**63)
 _FLOAT = struct.Struct("<f")
 _FLOAT_HEAD = _HEADS[FLOATS][_FLOAT.size + 2] + _HEADS[1][_FLOAT.size]
 """The bytes before the octets of a list of one float."""
-_FEW = 16
-"""Up to this many numbers, a loop is faster than numpy."""
+_MAX_LOOPED = 16
+"""The number of values up to which a loop is faster than numpy."""
 
 
 class _Malformed(Exception):
@@ -176,7 +176,7 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
                 raise _Malformed("a number is truncated")
             parts.append(part)
     packed = b"".join(parts)
-    if len(packed) <= _FEW:
+    if len(packed) <= _MAX_LOOPED:
         at, found = 0, []
         while at < len(packed):
             value, at = _varint(packed, at)
@@ -190,10 +190,10 @@ def _integers(content: bytes) -> np.ndarray[Any, Any]:
     if widest > MAX_VARINT_BYTES:
         raise _Malformed(f"a number has more than {MAX_VARINT_BYTES} bytes")
     values = np.zeros(len(ends), dtype=np.uint64)
-    for place in range(widest):
-        longer = widths > place
-        bits = (octets[begins[longer] + place] & 0x7F).astype(np.uint64)
-        values[longer] |= bits << np.uint64(7 * place)
+    for position in range(widest):
+        longer = widths > position
+        bits = (octets[begins[longer] + position] & 0x7F).astype(np.uint64)
+        values[longer] |= bits << np.uint64(7 * position)
     return values.astype(np.int64)
 
 
@@ -211,7 +211,7 @@ def _encode_varint(value: int) -> bytes:
 def _encode_varints(values: np.ndarray[Any, Any]) -> bytes:
     """Encode 64-bit numbers as varints, one after another."""
     bits = values.astype(np.int64).view(np.uint64)
-    if len(bits) <= _FEW:
+    if len(bits) <= _MAX_LOOPED:
         return b"".join(map(_encode_varint, bits.tolist()))
     return encode_varints(values)[0]
 
@@ -221,13 +221,13 @@ def encode_varints(values: np.ndarray[Any, Any]) -> tuple[bytes, list[int]]:
     bits = values.astype(np.int64).view(np.uint64)
     octets = np.empty((len(bits), MAX_VARINT_BYTES), dtype=np.uint8)
     widths = np.ones(len(bits), dtype=np.int64)
-    for place in range(MAX_VARINT_BYTES):
-        octets[:, place] = (bits & np.uint64(0x7F)).astype(np.uint8) | 0x80
+    for position in range(MAX_VARINT_BYTES):
+        octets[:, position] = (bits & np.uint64(0x7F)).astype(np.uint8) | 0x80
         bits = bits >> np.uint64(7)
         widths += bits > 0
-    places = np.arange(MAX_VARINT_BYTES)
+    positions = np.arange(MAX_VARINT_BYTES)
     octets[np.arange(len(octets)), widths - 1] &= 0x7F
-    return octets[places < widths[:, None]].tobytes(), np.cumsum(widths).tolist()
+    return octets[positions < widths[:, None]].tobytes(), np.cumsum(widths).tolist()
 
 
 def _with_length(number: int, content: bytes) -> bytes:

@@ -29,9 +29,9 @@ class Group:
     """Records whose features have the same names, kinds and numbers of values.
 
     Attributes:
-        positions: of the records in the batch.
-        features: by name: float32 or int64 values as an array of a row for each record, bytes as a
-            list for each record.
+        positions: the positions of the records in the batch.
+        features: the values by name: float32 or int64 values as an array with a row for each
+            record, bytes as a list for each record.
     """
 
     positions: Array
@@ -130,7 +130,7 @@ def _single(records: Sequence[bytes], position: int) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class _Feature:
-    """The place of a feature's values in a record."""
+    """The position of a feature's values in a record."""
 
     name: str
     kind: int
@@ -142,7 +142,7 @@ class _Template:
 
     Args:
         record: one with this layout.
-        features: of the record.
+        features: the features of the record.
     """
 
     def __init__(self, record: bytes, features: list[_Feature]) -> None:

@@ -14,7 +14,8 @@ from recordio.storage.files import local_path
 from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem, is_uri
 
-_LISTED = 6
+_MAX_LISTED = 6
+"""The number of files that a message lists."""
 
 
 def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
@@ -27,12 +28,12 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
 
     Args:
         patterns: one pattern, or several.
-        retry_s: how long a store may be out of order.
+        retry_s: how long requests to a failing store are repeated, in seconds.
 
     Raises:
-        NoSuchData: a pattern matches nothing; the message says what is there instead.
-        UnreadableFile: a URI whose scheme is unknown or not installed, or whose store cannot be
-            asked.
+        NoSuchData: a pattern matches nothing; the message lists what its folder has instead.
+        UnreadableFile: the scheme of a URI is unknown, its package is not installed, or its store
+            cannot be reached.
     """
     found: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -51,11 +52,11 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
 
 def _data_files(paths: Iterable[str]) -> list[str]:
     """Return the files of a directory that hold data."""
-    shown = sorted(path for path in paths if _describe(path))
-    return [path for path in shown if named_format(path)] or shown
+    visible = sorted(path for path in paths if _is_visible(path))
+    return [path for path in visible if named_format(path)] or visible
 
 
-def _describe(path: str) -> bool:
+def _is_visible(path: str) -> bool:
     return not os.path.basename(path.rstrip("/")).startswith((".", "_"))
 
 
@@ -73,7 +74,7 @@ def _local(pattern: str) -> list[str]:
     if os.path.lexists(pattern):
         return [pattern]
     matches = sorted(glob.glob(pattern, recursive=True))
-    files = [path for path in matches if _describe(path) and not os.path.isdir(path)]
+    files = [path for path in matches if _is_visible(path) and not os.path.isdir(path)]
     if not files:
         raise NoSuchData(f"{pattern}: nothing matches; {_nearest(os.path.dirname(pattern))}")
     return files
@@ -92,9 +93,9 @@ def _nearest(directory: str) -> str:
 
 def _contents(directory: str, names: Iterable[str]) -> str:
     names = sorted(name for name in names if not name.startswith("."))
-    listed = ", ".join(names[:_LISTED])
-    if len(names) > _LISTED:
-        listed += f" and {len(names) - _LISTED} more"
+    listed = ", ".join(names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        listed += f" and {len(names) - _MAX_LISTED} more"
     return f"{directory} holds {listed}" if names else f"{directory} is empty"
 
 
@@ -108,7 +109,7 @@ def _remote(pattern: str) -> list[str]:
     elif any(sign in path for sign in "*?["):
         found = system.glob(path, detail=True).items()
         files = sorted(
-            name for name, info in found if info["type"] != "directory" and _describe(name)
+            name for name, info in found if info["type"] != "directory" and _is_visible(name)
         )
     else:
         files = []
@@ -119,12 +120,12 @@ def _remote(pattern: str) -> list[str]:
 
 def _nearest_remote(system: Any, path: str) -> str:
     try:
-        return _found_remote(system, path)
-    except Exception:  # who may read an object need not be allowed to list what is next to it
+        return _list_remote(system, path)
+    except Exception:  # a user who may read an object need not be allowed to list its folder
         return "the contents of its folder cannot be listed"
 
 
-def _found_remote(system: Any, path: str) -> str:
+def _list_remote(system: Any, path: str) -> str:
     while path and not system.isdir(path):
         parent = str(system._parent(path))
         if parent == path:

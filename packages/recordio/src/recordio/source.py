@@ -13,14 +13,14 @@ Hint = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The places of a file's blocks; a block is the smallest unit of reading.
+    """The positions of a file's blocks; a block is the smallest unit of reading.
 
     Attributes:
-        records: in the whole file.
-        nbytes: size of the file; of its plain content if it is gzip as a whole.
-        first_records: number of each block's first record, ascending.
-        offsets: where each block begins, in bytes of the same.
-        checksum: of the content, or of the checksums that the format keeps of all of it.
+        records: the number of records in the whole file.
+        nbytes: the size of the file; of its plain content if it is gzip as a whole.
+        first_records: the number of each block's first record, ascending.
+        offsets: where each block begins, in bytes of the same content.
+        checksum: a checksum of the content, or of the checksums that the file has of all of it.
     """
 
     records: int
@@ -69,7 +69,7 @@ class Source(Protocol):
         """Return the number of records."""
 
     def index(self) -> Index:
-        """Return the places of the blocks; made once, as cheaply as the format allows."""
+        """Return the index of the blocks; it is made once, as cheaply as the format allows."""
 
     def read(
         self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
@@ -82,10 +82,11 @@ class Source(Protocol):
         """Yield the records of a range in lists, which is faster than one by one.
 
         Args:
-            hint: from ``index().block(start)``, also of another process; then the file need not
-                be indexed here.
-            end: from ``index().end(stop)``: all bytes up to there are fetched from a store at the
-                same time, and none beyond. 0: as many as the reading shows to be needed.
+            start, stop: the range.
+            hint: the result of ``index().block(start)``, perhaps from another process; with it,
+                this process need not index the file.
+            end: the result of ``index().end(stop)``: all bytes up to there are fetched from a
+                store at the same time, and none beyond. With 0, reading ahead adapts to the reader.
             exact: whether it is an error that the file ends before ``stop``.
 
         Raises:

@@ -1,9 +1,9 @@
 """Records as a ``tf.data.Dataset`` of strings; the only module that needs TensorFlow.
 
 Blocks of about a mebibyte cross from Python to TensorFlow at a time, and a thread of TensorFlow's
-reads ahead while the last ones are used. The op underneath is the one that
-``Dataset.from_generator`` is made of, used directly: nothing is trace for a dataset, an
-iteration starts in a third of the time, and nothing stays behind when a dataset is gone.
+reads ahead while the last ones are used. The underlying op is that of ``Dataset.from_generator``,
+used directly: no function is traced for a dataset, an iteration starts in a third of the time, and
+nothing stays in memory after a dataset is freed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from recordio.formats.detection import open_source
 from recordio.source import Hint, Source
 
 BLOCK_BYTES = 1 << 20
-"""The bytes that go to TensorFlow at once: fewer cost calls, more do not fit the caches."""
+"""The size of a block: smaller ones cost more calls, larger ones exceed the processor's caches."""
 
 _MAX_BLOCK_RECORDS = 1 << 16
 
 Range = tuple[str | Source, int, int] | tuple[str | Source, int, int, Hint | None]
-"""A file or an open source, its first record, the record after its last, and where its block is."""
+"""A file or an open source, the first record, the record after the last, and the first block."""
 
 
 class ErrorRelay:
-    """Keeps the error that ended a reading inside ``tf.data``, which hides it.
+    """Keeps the error that ended reading inside ``tf.data``, which hides it.
 
     Attributes:
-        error: what the reader raised; None as long as all is well.
+        error: the reader's error; None if there was none.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class ErrorRelay:
         """Yield the elements of a dataset that was made from the records.
 
         Raises:
-            DamagedFile: or whatever else the reader raised, in place of TensorFlow's error, and
-                also where the dataset swallowed it (``ignore_errors``).
+            DamagedFile: or any other error of the reader, instead of TensorFlow's error, and even
+                if the dataset ignored it (``ignore_errors``).
         """
         iterator = iter(dataset)
         while True:
@@ -71,9 +71,9 @@ def dataset(ranges: Iterable[str | Source | Range], *, relay: ErrorRelay | None 
     """Make a dataset of the records of files or ranges of files, as scalar strings.
 
     Args:
-        ranges: paths, URIs or sources (the whole of each), or ranges of them. A range that its
-            file does not hold to the end is an error.
-        relay: as for ``from_blocks``.
+        ranges: paths, URIs or sources (the whole of each), or ranges of them. A range beyond the
+            end of its file is an error.
+        relay: keeps an error of a reader; see ``from_blocks``.
     """
     parts = list(ranges)
 
@@ -88,8 +88,8 @@ def _blocks_of(part: str | Source | Range) -> Iterator[list[bytes]]:
     if not isinstance(part, tuple):
         source = open_source(part) if isinstance(part, str) else part
         return source.read_blocks(0, source.count(), exact=True)
-    place, start, stop, hint = (*part, None)[:4]
-    source = open_source(place) if isinstance(place, str) else place
+    origin, start, stop, hint = (*part, None)[:4]
+    source = open_source(origin) if isinstance(origin, str) else origin
     return source.read_blocks(start, stop, hint=hint, exact=True)
 
 
@@ -102,12 +102,12 @@ def from_blocks(
     """Make a dataset of the records of all blocks in order, as scalar strings.
 
     Args:
-        blocks: called for each iteration over the dataset, from a thread of TensorFlow's; gives
-            lists of records. So one dataset, with what is mapped and batched on it, can serve
-            one range after another and is trace once.
+        blocks: called for each iteration over the dataset, in a thread of TensorFlow's; yields
+            lists of records. So one dataset, with the maps and batches on top of it, can serve one
+            range after another, and is traced only once.
         relay: keeps an exception of ``blocks``. Iterate with its ``iterate``, or call
             ``reraise`` when an iteration ends in an error of TensorFlow's.
-        ahead: blocks of about a mebibyte that are read before they are asked for.
+        ahead: the number of blocks, of about a mebibyte each, that are read ahead.
     """
     import tensorflow as tf
 
@@ -142,8 +142,8 @@ class _Feed:
         return _rebatch(self.blocks())
 
 
-# TensorFlow keeps every Python function that it was given for ever. So it gets these three, once,
-# and datasets and their iterations are numbers.
+# TensorFlow never frees a Python function that it was given. So it gets only these three, once, and
+# datasets and their iterations are passed to them as numbers.
 _numbers = itertools.count()
 _feeds: dict[int, _Feed] = {}
 _iterations: dict[int, _Iteration] = {}
@@ -190,7 +190,7 @@ def _begin(feed: Any) -> Any:
 
 def _step(iteration: Any) -> Any:
     block = _iterations[int(iteration)].next()
-    # Not np.array(block): that would look into each record for a sequence.
+    # np.array(block) would examine each record as a possible sequence.
     array = np.empty(len(block), dtype=object)
     array[:] = block
     return array
@@ -241,7 +241,7 @@ def _rebatch(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
                         yield waiting
                         waiting, nbytes = [], 0
         except Exception:
-            # The records before the damage are whole.
+            # The records before the damage are good.
             if waiting:
                 yield waiting
             raise

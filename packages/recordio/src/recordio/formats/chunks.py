@@ -28,7 +28,8 @@ MAX_EXPANDED_BYTES = 1 << 30
 """A compressed payload that expands beyond this is refused as a decompression bomb."""
 
 _MAX_COMPRESSED_BYTES = 256 << 20
-"""Longer payloads are written plain: that is far from the limit above, and faster to read."""
+"""A longer payload is written uncompressed, which keeps far from the limit above, and reads
+faster."""
 
 
 class Compressor(IntEnum):
@@ -45,12 +46,15 @@ _MAX_RATIO = {Compressor.NONE: 1, Compressor.SNAPPY: 32, Compressor.GZIP: 1032}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A chunk's header, and the chunk's place in its file.
+    """A chunk's header, and the chunk's position in its file.
 
     Attributes:
-        number: of the chunk in the file; None if reading did not begin at the first.
-        offset: of the header, in bytes.
-        size: of the payload as it is stored, in bytes.
+        number: the number of the chunk in the file; None if reading did not begin at the first.
+        offset: the offset of the header in bytes.
+        crc: the checksum of the stored payload.
+        compressor: the compression of the payload.
+        size: the size of the stored payload in bytes.
+        records: the number of records.
     """
 
     number: int | None
@@ -80,28 +84,28 @@ def parse_header(
         DamagedFile: it is truncated, not a header, or announces an impossible payload.
     """
 
-    def damaged(reason: str) -> DamagedFile:
+    def error(reason: str) -> DamagedFile:
         return DamagedFile(uri, number, offset, reason)
 
     if len(content) < HEADER.size:
-        raise damaged(f"the file ends within a header, after {len(content)} of 20 bytes")
+        raise error(f"the file ends within a header, after {len(content)} of 20 bytes")
     magic, crc, compressor, size, records = HEADER.unpack(content)
     if magic != MAGIC:
-        raise damaged(f"this is not a RecordIO chunk (magic 0x{magic:08x})")
+        raise error(f"this is not a RecordIO chunk (magic 0x{magic:08x})")
     room = file_size - offset - HEADER.size
     if compressor > max(Compressor):
         # The older layout: magic, number of records, CRC-32C, compressor from 1, size.
         if size in (1, 2, 3) and records <= room:
-            raise damaged(
+            raise error(
                 "this is the older, incompatible RecordIO layout; write the file again with a "
                 "current writer"
             )
-        raise damaged(f"unknown compressor {compressor}; 0, 1 and 2 are known")
+        raise error(f"unknown compressor {compressor}; 0, 1 and 2 are known")
     if size > room:
-        raise damaged(f"the file ends within a chunk: {room} of {size} bytes are left")
+        raise error(f"the file ends within a chunk: {room} of {size} bytes are left")
     header = Header(number, offset, crc, Compressor(compressor), size, records)
     if records and LENGTH.size * records > size * _MAX_RATIO[header.compressor]:
-        raise damaged(f"a chunk of {size} bytes cannot hold {records} records")
+        raise error(f"a chunk of {size} bytes cannot hold {records} records")
     return header
 
 

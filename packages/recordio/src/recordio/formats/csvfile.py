@@ -12,11 +12,11 @@ from recordio.source import Hint, Index
 from recordio.storage.range_cache import RangeCache
 from recordio.storage.stream import WINDOW, Stream, streaming
 
-_EVERY = 1024
-"""The number of records of a block."""
+_BLOCK_RECORDS = 1024
+"""The number of records in a block."""
 
-_HEADER = 64 << 10
-"""The number of bytes that are fetched at first for the header line."""
+_HEADER_BYTES = 64 << 10
+"""The size of the first request for the header line."""
 
 _MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -52,35 +52,35 @@ class CsvSource(RangeReader):
                 comes twice, or all are numbers.
         """
         if self._header and self._columns is None:
-            with streaming(self.uri, pin=self._pin, wanted=(0, _HEADER)) as stream:
+            with streaming(self.uri, pin=self._pin, wanted=(0, _HEADER_BYTES)) as stream:
                 _, line = next(self._lines(stream, -1), (0, b""))
             self._columns = self._names(line)
         return self._columns
 
     def _names(self, line: bytes) -> tuple[str, ...]:
-        def damaged(reason: str) -> DamagedFile:
+        def header_error(reason: str) -> DamagedFile:
             return DamagedFile(self.uri, None, 0, f"the first line {reason}")
 
         try:
             text = line.decode()
         except UnicodeDecodeError:
             if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise damaged("is UTF-16 text; convert the file to UTF-8") from None
-            raise damaged("is not UTF-8 text") from None
+                raise header_error("is UTF-16 text; convert the file to UTF-8") from None
+            raise header_error("is not UTF-8 text") from None
         if is_json(line):
-            raise damaged("is JSON, not the names of columns")
+            raise header_error("is JSON, not the names of columns")
         try:
             names = tuple(name.strip() for name in next(csv.reader([text]), []))
         except csv.Error as error:
-            raise damaged(f"cannot be read: {error}") from error
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if "" in names or twice:
-            raise damaged(
-                "must name each column once: "
-                + (f"{', '.join(map(repr, twice))} twice" if twice else "a name is missing")
+            raise header_error(f"cannot be read: {error}") from error
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if "" in names or duplicates:
+            repeated = f"{', '.join(map(repr, duplicates))} twice"
+            raise header_error(
+                "must name each column once: " + (repeated if duplicates else "a name is missing")
             )
         if names and all(map(_is_number, names)):
-            raise damaged("must name the columns, but holds only numbers")
+            raise header_error("must name the columns, but holds only numbers")
         return names
 
     def _scan(self) -> Index:
@@ -89,7 +89,7 @@ class CsvSource(RangeReader):
         with streaming(self.uri, pin=self._pin) as stream:
             stream.checksum = 0
             for offset, _ in self._records(stream, 0, 0):
-                if records % _EVERY == 0:
+                if records % _BLOCK_RECORDS == 0:
                     first.append(records)
                     offsets.append(offset)
                 records += 1
@@ -105,7 +105,7 @@ class CsvSource(RangeReader):
                 for _, line in self._records(stream, at, offset):
                     if at >= start:
                         block.append(line)
-                        if len(block) == _EVERY:
+                        if len(block) == _BLOCK_RECORDS:
                             yield block
                             block = []
                     at += 1
@@ -130,17 +130,17 @@ class CsvSource(RangeReader):
         """Yield offset and content of each line that is not empty; the header is line -1."""
         offset = begun = stream.offset
         rest = b""
-        parts: list[bytes] = []  # of a line whose quoted field continues
-        length = 0  # of these
+        parts: list[bytes] = []  # the lines so far of a quoted field that continues
+        length = 0  # their total length
         last = False
         while not last:
             window = stream.read(WINDOW)
             last = not window
             lines = (rest + window).split(b"\n")
-            # What is after the last line end is whole only at the end of the file.
+            # The bytes after the last line end are a whole line only at the end of the file.
             rest = lines.pop() if not last else b""
             if length + len(rest) > _MAX_LINE:
-                raise self._endless(number, begun)
+                raise self._endless_line(number, begun)
             for line in lines:
                 if offset == 0 and line.startswith(_BOM):
                     line = line[len(_BOM) :]
@@ -150,7 +150,7 @@ class CsvSource(RangeReader):
                     parts.append(line)
                     length += len(line) + 1
                     if length > _MAX_LINE:
-                        raise self._endless(number, begun)
+                        raise self._endless_line(number, begun)
                     continue
                 if parts:
                     line = b"\n".join((*parts, line))
@@ -161,9 +161,9 @@ class CsvSource(RangeReader):
                     number += 1
                 begun = offset
         if parts:
-            raise self._endless(number, begun)
+            raise self._endless_line(number, begun)
 
-    def _endless(self, number: int, offset: int) -> DamagedFile:
+    def _endless_line(self, number: int, offset: int) -> DamagedFile:
         record = None if number < 0 else number
         reason = "a line or quoted field does not end"
         return DamagedFile(self.uri, record, offset, reason, "record")
@@ -178,7 +178,8 @@ def ends_quoted(line: bytes, within: bool) -> bool:
     """Tell whether a line ends within a quoted field.
 
     Args:
-        within: whether it begins in one.
+        line: the line.
+        within: whether it begins within a quoted field.
     """
     at = 0
     while True:

@@ -23,15 +23,16 @@ def open_source(
     """Open a file of records.
 
     Args:
-        uri: path or URI.
-        format: recordio, tfrecord or csv; None: by name and content.
+        uri: the path or URI.
+        format: recordio, tfrecord or csv; None to detect it by name and content.
         csv_header: whether the first line of a CSV file names its columns.
-        version: that the file must have; empty: the one that is read first.
-        cache: keeps what is read of a store on this machine.
+        version: the version that the file must have; if empty, the source keeps to the version
+            that it reads first.
+        cache: keeps ranges of stores on this machine.
 
     Raises:
-        UnreadableFile: it cannot be opened.
-        RecordError: unknown format.
+        UnreadableFile: the file cannot be opened.
+        RecordError: the format is unknown.
     """
     match format or sniff(uri):
         case "recordio":
@@ -44,8 +45,8 @@ def open_source(
             raise RecordError(f"{uri}: unknown format {other!r}; use recordio, tfrecord or csv")
 
 
-_SNIFFED = 4096
-"""The number of bytes that show the format of a file."""
+_SNIFF_BYTES = 4096
+"""The number of bytes by which the format of a file is detected."""
 
 _BY_NAME = {
     ".recordio": "recordio",
@@ -73,10 +74,10 @@ def sniff(uri: str) -> str:
     named = named_format(uri)
     if named is not None and not (named == "recordio" and uri.lower().endswith(".gz")):
         return named
-    with streaming(uri, lambda _, start: is_gzip("", start), wanted=(0, _SNIFFED)) as stream:
-        packed = stream.remaining is None
-        start = stream.read(_SNIFFED)
-    if start[:4] == magic and packed:
+    with streaming(uri, lambda _, start: is_gzip("", start), wanted=(0, _SNIFF_BYTES)) as stream:
+        compressed = stream.remaining is None
+        start = stream.read(_SNIFF_BYTES)
+    if start[:4] == magic and compressed:
         raise RecordError(
             f"{uri} is a gzipped RecordIO file; unpack it (in RecordIO, gzip compresses each "
             "chunk by itself)"
@@ -99,7 +100,7 @@ def _is_text(start: bytes) -> bool:
     """Tell whether bytes are the beginning of a UTF-8 text."""
     control = set(start) & (set(range(32)) - set(b"\t\n\r\f"))
     try:
-        # A character may be cut at the end of what was read.
+        # The last bytes may be a part of a character.
         start[: max(len(start) - 3, 1)].decode()
     except UnicodeDecodeError as error:
         return not control and error.end >= len(start) - 3

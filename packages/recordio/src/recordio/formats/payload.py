@@ -1,7 +1,7 @@
 """Reads the records of a chunk: checks, expands and splits its payload.
 
-Memory is kept from chunk to chunk: fresh memory for each would cost more in page faults than
-all the rest of the reading.
+Memory is reused for the next chunk: the page faults of fresh memory would cost more than the rest
+of the reading.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from recordio.formats.crc32c import masked_crc
 from recordio.storage.stored_file import StoredFile
 
 _PIECE = 256 << 10
-_KEPT = 64 << 20
-"""A larger buffer is freed after its chunk."""
+_MAX_KEPT_BYTES = 64 << 20
+"""The size of a buffer that is reused; a larger one is freed after its chunk."""
 
 _SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"
 _SNAPPY_BLOCK = 1 << 16
@@ -37,8 +37,8 @@ class PayloadReader:
     """Reads the payloads of chunks, one at a time.
 
     Args:
-        uri: of the file, for messages.
-        file: open at the first byte of a payload whenever a method is called.
+        uri: the file, for messages.
+        file: the open file, which is at the first byte of a payload when a method is called.
     """
 
     def __init__(self, uri: str, file: IO[bytes]) -> None:
@@ -58,38 +58,39 @@ class PayloadReader:
         """
         stop = min(stop, header.records)
         if header.compressor is Compressor.NONE:
-            if (held := self._held(header)) is not None:
-                found = self._split(header, io.BytesIO(held[0]), held[1], header.size, stop)
+            if (part := self._read_in_place(header)) is not None:
+                found = self._split(header, io.BytesIO(part[0]), part[1], header.size, stop)
                 return found[start:] if start else found
-            nbytes = self._plain(header)
+            nbytes = self._read_plain(header)
         else:
             payload = self._file.read(header.size)
             check_crc(header, payload, self._uri)
             if stop < header.records and header.size > _PIECE:
-                nbytes = self._prefix(header, payload, stop)
+                nbytes = self._expand_prefix(header, payload, stop)
             elif header.compressor is Compressor.SNAPPY:
-                nbytes = self._snappy(header, payload)
+                nbytes = self._expand_snappy(header, payload)
             else:
                 nbytes = self._fill(inflate_whole(header, payload, self._uri))
         found = self._split(header, self._buffer, 0, nbytes, stop)
-        if self._capacity > _KEPT:
+        if self._capacity > _MAX_KEPT_BYTES:
             self._buffer, self._capacity = io.BytesIO(), 0
         return found[start:] if start else found
 
-    def _held(self, header: Header) -> tuple[bytes, int] | None:
+    def _read_in_place(self, header: Header) -> tuple[bytes, int] | None:
         """Return the buffer of a store's answer that holds an uncompressed payload, and its offset.
 
-        One more byte must be there, so that reading past the end shows.
+        The buffer holds one more byte, so that reading past the end is noticed.
         """
         if not isinstance(self._file, StoredFile):
             return None
-        held = self._file.held(header.size, beyond=1)
-        if held is not None:
-            with memoryview(held[0]) as view:
-                check_crc(header, view[held[1] : held[1] + header.size], self._uri)
-        return held
+        part = self._file.read_in_place(header.size, beyond=1)
+        if part is not None:
+            content, at = part
+            with memoryview(content) as view:
+                check_crc(header, view[at : at + header.size], self._uri)
+        return part
 
-    def _plain(self, header: Header) -> int:
+    def _read_plain(self, header: Header) -> int:
         """Read an uncompressed payload into the buffer."""
         self._reserve(header.size)
         at = 0
@@ -102,7 +103,8 @@ class PayloadReader:
             check_crc(header, view[:at], self._uri)
         return header.size
 
-    def _snappy(self, header: Header, payload: bytes) -> int:
+    def _expand_snappy(self, header: Header, payload: bytes) -> int:
+        """Expand a whole snappy stream into the buffer, and return its plain size."""
         nbytes = sum(size for _, _, size in frames(header, payload, self._uri))
         self._reserve(nbytes)
         if nbytes:
@@ -110,15 +112,15 @@ class PayloadReader:
                 try:
                     got = cramjam.snappy.decompress_into(payload, view)
                 except cramjam.DecompressionError as error:
-                    raise self._cannot(header, error) from error
+                    raise self._expansion_error(header, error) from error
             if got != nbytes:
                 raise damage(header, self._uri, "the snappy stream of the payload is incomplete")
         return nbytes
 
-    def _prefix(self, header: Header, payload: bytes, stop: int) -> int:
-        """Expand a payload up to the end of record ``stop``."""
+    def _expand_prefix(self, header: Header, payload: bytes, stop: int) -> int:
+        """Expand the first ``stop`` records of a payload into the buffer; return its plain size."""
         if header.compressor is Compressor.SNAPPY:
-            pieces = self._expand_snappy(header, payload)
+            pieces = self._expand_frames(header, payload)
         else:
             pieces = inflate(header, payload, self._uri)
         plain = bytearray()
@@ -134,7 +136,7 @@ class PayloadReader:
                 break
         return self._fill(plain)
 
-    def _expand_snappy(self, header: Header, payload: bytes) -> Iterator[bytes]:
+    def _expand_frames(self, header: Header, payload: bytes) -> Iterator[bytes]:
         """Expand the frames of a snappy stream one by one."""
         for kind, at, size in frames(header, payload, self._uri):
             length = int.from_bytes(payload[at + 1 : at + 4], "little")
@@ -144,7 +146,7 @@ class PayloadReader:
                 try:
                     content = bytes(cramjam.snappy.decompress_raw(content))
                 except cramjam.DecompressionError as error:
-                    raise self._cannot(header, error) from error
+                    raise self._expansion_error(header, error) from error
             if len(content) != size or masked_crc(content) != crc:
                 raise damage(header, self._uri, "a frame of the snappy stream is damaged")
             yield content
@@ -166,16 +168,16 @@ class PayloadReader:
     def _split(
         self, header: Header, buffer: io.BytesIO, begin: int, nbytes: int, stop: int
     ) -> list[bytes]:
-        """Split off the first ``stop`` records of a payload that begins somewhere in a buffer."""
+        """Return the first ``stop`` records of a payload that begins at ``begin`` in a buffer."""
         buffer.seek(begin)
         read, unpack = buffer.read, LENGTH.unpack
         try:
             records = [read(unpack(read(4))[0]) for _ in range(stop)]
         except struct.error:
-            records, past = [], True
+            records, is_past_end = [], True
         else:
-            past = buffer.tell() > begin + nbytes
-        if past:
+            is_past_end = buffer.tell() > begin + nbytes
+        if is_past_end:
             raise damage(
                 header,
                 self._uri,
@@ -188,12 +190,12 @@ class PayloadReader:
             )
         return records
 
-    def _cannot(self, header: Header, error: Exception) -> Exception:
+    def _expansion_error(self, header: Header, error: Exception) -> Exception:
         return damage(header, self._uri, f"the payload cannot be decompressed: {error}")
 
 
 def frames(header: Header, payload: bytes, uri: str) -> list[tuple[int, int, int]]:
-    """Yield the data frames of a snappy stream: kind (0 compressed, 1 plain), offset, plain size.
+    """Return the data frames of a snappy stream: kind (0 compressed, 1 plain), offset, plain size.
 
     Raises:
         DamagedFile: it is not a snappy stream, or expands too far.

@@ -31,8 +31,8 @@ class RangeReader(ABC):
 
         Args:
             start, stop: the range.
-            hint: a block at or before its start.
-            end: the byte after its last block; 0: not known.
+            hint: a block at or before the start of the range.
+            end: the byte after its last block; 0 if that is unknown.
         """
 
     def _open_again(self) -> RangeReader:
@@ -76,11 +76,12 @@ class RangeReader(ABC):
                 f"record {start}"
             )
         blocks = self._blocks(start, stop, hint, end)
-        return self._complete(blocks, start, stop) if exact else blocks
+        return self._check_end(blocks, start, stop) if exact else blocks
 
-    def _complete(
+    def _check_end(
         self, blocks: Iterator[list[bytes]], start: int, stop: int
     ) -> Iterator[list[bytes]]:
+        """Yield the blocks, and raise an error if they end before ``stop``."""
         found = start
         for block in blocks:
             found += len(block)

@@ -30,7 +30,7 @@ class RecordIOSource(RangeReader):
         self._headers: tuple[Header, ...] | None = None
 
     def headers(self) -> tuple[Header, ...]:
-        """Yield the header of every chunk; no payload is read."""
+        """Return the headers of all chunks; no payload is read."""
         if self._headers is None:
             with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 self._headers = tuple(_headers(self.uri, file, size, 0, 0))
@@ -67,14 +67,14 @@ class RecordIOSource(RangeReader):
                 raise
 
     def _with_number(self, error: DamagedFile) -> DamagedFile:
-        """Complete an error by the number of its chunk, which is unknown after a hint."""
+        """Return an error with the number of its chunk, which is unknown after a hint."""
         try:
             with reading(self.uri, ahead=_HEADERS_AHEAD, pin=self._pin) as (file, size):
                 for header in _headers(self.uri, file, size, 0, 0):
                     if header.stop == error.offset and header.number is not None:
                         return DamagedFile(self.uri, header.number + 1, error.offset, error.reason)
         except DamagedFile:
-            pass  # an earlier chunk is damaged too, or the hint was of another file
+            pass  # an earlier chunk is damaged, too, or the hint belonged to another file
         return error
 
 
@@ -83,7 +83,7 @@ def _headers(
 ) -> Iterator[Header]:
     """Yield the headers from an offset on; the file is then at the payload if it has records.
 
-    No caller reads a chunk without records, so that it really has none is checked here.
+    No caller reads a chunk without records, so its payload is checked here.
     """
     while offset < size:
         file.seek(offset)

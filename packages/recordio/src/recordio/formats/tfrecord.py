@@ -24,10 +24,10 @@ from recordio.storage.stream import WINDOW, Stream, is_gzip, streaming
 
 _LENGTH = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-_AROUND = _LENGTH.size + _CRC.size
-_EVERY = 1024
-"""The number of records of a block of the index."""
-_KNOWN = 1 << 14
+_OVERHEAD = _LENGTH.size + _CRC.size
+_BLOCK_RECORDS = 1024
+"""The number of records in a block of the index."""
+_MAX_KNOWN_LENGTHS = 1 << 14
 """The number of lengths that are remembered as checked."""
 
 
@@ -40,7 +40,7 @@ def looks_like_tfrecord(start: bytes) -> bool:
 
 
 def _is_gzip(uri: str, start: bytes) -> bool:
-    # A record of 35,615 bytes begins as gzip does.
+    # A record of 35,615 bytes begins with the same bytes as gzip.
     return is_gzip(uri, start) and not looks_like_tfrecord(start)
 
 
@@ -53,31 +53,31 @@ class TFRecordSource(RangeReader):
     def _scan(self) -> Index:
         first, offsets, records, checksum = [], [], 0, 0
         with streaming(self.uri, _is_gzip, self._pin) as stream:
-            walk = _RecordScanner(self.uri, stream, 0)
-            while walk.ready():
-                if records % _EVERY == 0:
+            scanner = _RecordScanner(self.uri, stream, 0)
+            while scanner.advance():
+                if records % _BLOCK_RECORDS == 0:
                     first.append(records)
-                    offsets.append(walk.offset)
-                checksum = int(zlib.crc32(walk.skip(), checksum))
+                    offsets.append(scanner.offset)
+                checksum = int(zlib.crc32(scanner.skip(), checksum))
                 records += 1
-            return Index(records, walk.offset, tuple(first), tuple(offsets), checksum)
+            return Index(records, scanner.offset, tuple(first), tuple(offsets), checksum)
 
     def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         first, offset = hint
         with streaming(self.uri, _is_gzip, self._pin, (offset, end)) as stream:
             stream.skip_to(offset)
-            walk = _RecordScanner(self.uri, stream, first)
+            scanner = _RecordScanner(self.uri, stream, first)
             for _ in range(start - first):
-                if not walk.ready():
+                if not scanner.advance():
                     return
-                walk.skip()
+                scanner.skip()
             wanted = stop - start
             while wanted > 0:
                 block: list[bytes] = []
                 try:
-                    walk.fill(block, wanted)
+                    scanner.fill(block, wanted)
                 except DamagedFile:
-                    # What is before the damage is whole.
+                    # The records before the damage are good.
                     if block:
                         yield block
                     raise
@@ -91,7 +91,8 @@ class _RecordScanner:
     """Goes from record to record through a window of the stream.
 
     Attributes:
-        number, offset: of the next record.
+        number: the number of the next record.
+        offset: the offset of the next record in the plain content.
     """
 
     def __init__(self, uri: str, stream: Stream, number: int) -> None:
@@ -104,9 +105,9 @@ class _RecordScanner:
         self.offset = stream.offset
         self._length = 0
 
-    def ready(self) -> bool:
-        """Tell whether there is another record; its length is read and checked."""
-        if len(self._window) - self._at < _LENGTH.size and not self._more(_LENGTH.size):
+    def advance(self) -> bool:
+        """Read and check the length of the next record; tell whether there is one."""
+        if len(self._window) - self._at < _LENGTH.size and not self._read_more(_LENGTH.size):
             if len(self._window) == self._at:
                 return False
             raise self._damage("the file ends within a record's length")
@@ -116,13 +117,13 @@ class _RecordScanner:
             length, crc = _LENGTH.unpack(head)
             if masked_crc(head[:8]) != crc:
                 raise self._damage("the CRC of a record's length does not match")
-            if len(self._known) < _KNOWN:
+            if len(self._known) < _MAX_KNOWN_LENGTHS:
                 self._known[head] = length
         left = self._stream.remaining
         room = MAX_EXPANDED_BYTES if left is None else left + len(self._window) - self._at
-        if length + _AROUND > room:
+        if length + _OVERHEAD > room:
             raise self._damage(
-                f"the file ends within a record: {room} of {length + _AROUND} bytes are left"
+                f"the file ends within a record: {room} of {length + _OVERHEAD} bytes are left"
                 if left is not None
                 else f"a compressed record of {length} bytes exceeds the limit of {room}"
             )
@@ -132,23 +133,23 @@ class _RecordScanner:
     def fill(self, block: list[bytes], wanted: int) -> None:
         """Append up to ``wanted`` records, as many as a window holds; none at the end."""
         nbytes = 0
-        while len(block) < wanted and nbytes < WINDOW and self.ready():
-            need = self._length + _AROUND
-            if len(self._window) - self._at < need and not self._more(need):
+        while len(block) < wanted and nbytes < WINDOW and self.advance():
+            need = self._length + _OVERHEAD
+            if len(self._window) - self._at < need and not self._read_more(need):
                 raise self._damage("the file ends within a record")
             begun = self._at
             self._take(block, wanted)
             nbytes += self._at - begun
 
     def _take(self, block: list[bytes], wanted: int) -> None:
-        """Append records that lie whole in the window, the first of which is ready.
+        """Append the records that lie in the window as a whole; the first one's length was read.
 
         This is the inner loop of reading, so it makes no unnecessary call.
         """
         window, known = self._window, self._known
         begun, at, last = self._at, self._at, len(window) - _CRC.size
         length: int | None = self._length
-        found, fits = len(block), True
+        found, is_intact = len(block), True
         while length is not None and len(block) < wanted:
             begin = at + _LENGTH.size
             end = begin + length
@@ -156,21 +157,24 @@ class _RecordScanner:
                 break
             record = window[begin:end]
             if masked_crc(record) != _CRC.unpack_from(window, end)[0]:
-                fits = False
+                is_intact = False
                 break
             block.append(record)
             at = end + _CRC.size
-            # Lengths repeat: one that is known has been checked.
+            # Lengths repeat, and a known one has been checked.
             length = known.get(window[at : at + _LENGTH.size])
         self.number += len(block) - found
         self.offset += at - begun
         self._at = at
-        if not fits:
+        if not is_intact:
             raise self._damage("the CRC of a record does not match its bytes")
 
     def skip(self) -> bytes:
-        """Skip the record that is ready, if possible without reading it; return its checksum."""
-        need = self._length + _AROUND
+        """Skip the record whose length was read, and return its checksum.
+
+        If possible, the record itself is not read.
+        """
+        need = self._length + _OVERHEAD
         if self._at + need > len(self._window):
             end = self.offset + need
             self._stream.skip_to(end - _CRC.size)
@@ -180,17 +184,14 @@ class _RecordScanner:
             self._window, self._at = b"", 0
             self.number, self.offset = self.number + 1, end
         else:
-            self._pass(need)
+            self._at += need
+            self.offset += need
+            self.number += 1
             checksum = self._window[self._at - _CRC.size : self._at]
         return checksum
 
-    def _pass(self, nbytes: int) -> None:
-        self._at += nbytes
-        self.offset += nbytes
-        self.number += 1
-
-    def _more(self, need: int) -> bool:
-        """Fill the window until it holds ``nbytes``; tell whether that succeeded."""
+    def _read_more(self, need: int) -> bool:
+        """Fill the window until it holds ``need`` bytes; tell whether that succeeded."""
         parts = [self._window[self._at :]]
         held = len(parts[0])
         while held < need and (part := self._stream.read(max(WINDOW, need - held))):
@@ -204,16 +205,16 @@ class _RecordScanner:
 
 
 class TFRecordWriter:
-    """Writes a TFRecord file that appears, whole, when the writer is closed.
+    """Writes a TFRecord file, which appears when the writer is closed.
 
     Args:
-        place: path or URI; gzip if it ends in .gz.
+        uri: the path or URI; the file is gzip if it ends in .gz.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = str(place)
-        self._atomic: AtomicFile | None = AtomicFile(self._place)
-        gz = self._place.lower().endswith(".gz")
+    def __init__(self, uri: str) -> None:
+        self._uri = str(uri)
+        self._atomic: AtomicFile | None = AtomicFile(self._uri)
+        gz = self._uri.lower().endswith(".gz")
         self._file: IO[bytes] = (
             cast(IO[bytes], gzip.GzipFile(fileobj=self._atomic.file, mode="wb", mtime=0))
             if gz
@@ -228,7 +229,7 @@ class TFRecordWriter:
             RecordError: the writer is closed.
         """
         if self._atomic is None:
-            raise RecordError(f"{self._place}: the writer is closed")
+            raise RecordError(f"{self._uri}: the writer is closed")
         record = bytes(record)
         length = struct.pack("<Q", len(record))
         try:
@@ -241,7 +242,7 @@ class TFRecordWriter:
         self.records += 1
 
     def close(self) -> None:
-        """Let the file appear. A second call does nothing."""
+        """Complete the file, which then appears. A second call does nothing."""
         if self._atomic is None:
             return
         atomic, self._atomic = self._atomic, None

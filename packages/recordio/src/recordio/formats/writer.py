@@ -22,18 +22,19 @@ CHUNK_BYTES = 1 << 20
 
 
 class Writer:
-    """Writes records to a file that appears, whole, when the writer is closed.
+    """Writes records to a file, which appears when the writer is closed.
 
     Args:
-        place: path or URI.
-        compressor: of each chunk.
-        chunk_bytes: plain bytes after which a chunk is closed. A longer record has one of its own.
-        chunk_records: records after which a chunk is closed; None for no such limit.
+        uri: the path or URI.
+        compressor: the compression of each chunk.
+        chunk_bytes: the plain bytes after which a chunk is closed. A longer record gets a chunk of
+            its own.
+        chunk_records: the records after which a chunk is closed; None for no such limit.
     """
 
     def __init__(
         self,
-        place: str,
+        uri: str,
         *,
         compressor: Literal["none", "snappy", "gzip"] = "snappy",
         chunk_bytes: int = CHUNK_BYTES,
@@ -49,10 +50,10 @@ class Writer:
             raise RecordError("chunk_bytes and chunk_records must be at least 1")
         self._chunk_bytes = chunk_bytes
         self._chunk_records = chunk_records
-        self._place = str(place)
+        self._uri = str(uri)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._file: AtomicFile | None = AtomicFile(self._place)
+        self._file: AtomicFile | None = AtomicFile(self._uri)
         self.records = 0
 
     def write(self, record: bytes) -> None:
@@ -62,7 +63,7 @@ class Writer:
             RecordError: the writer is closed, or the record is over 4 GiB.
         """
         if self._file is None:
-            raise RecordError(f"{self._place}: the writer is closed")
+            raise RecordError(f"{self._uri}: the writer is closed")
         check_length(record)
         if self._pending and self._pending_bytes + len(record) + 4 > self._chunk_bytes:
             self._flush()
@@ -73,7 +74,10 @@ class Writer:
             self._flush()
 
     def close(self) -> None:
-        """Write what is pending, and let the file appear. A second call does nothing."""
+        """Write the pending records and complete the file, which then appears.
+
+        A second call does nothing.
+        """
         if self._file is None:
             return
         self._flush()
@@ -114,23 +118,23 @@ class Writer:
             self.discard()
 
 
-def _chunks(place: str) -> Iterator[tuple[bytes, bytes, int]]:
+def _chunks(uri: str) -> Iterator[tuple[bytes, bytes, int]]:
     """Yield the chunks of a file: header, payload, and number of records.
 
     As this is a generator, an error of the writer is not mistaken for one of this file.
     """
-    with reading(place) as (file, size):
+    with reading(uri) as (file, size):
         offset, number = 0, 0
         while offset < size:
             content = file.read(HEADER.size)
-            header = parse_header(content, place, number, offset, size)
+            header = parse_header(content, uri, number, offset, size)
             payload = file.read(header.size)
-            check_crc(header, payload, place)
+            check_crc(header, payload, uri)
             yield content, payload, header.records
             offset, number = header.stop, number + 1
 
 
-def concatenate(places: Sequence[str], output: str) -> int:
+def concatenate(uris: Sequence[str], output: str) -> int:
     """Join RecordIO files into one, chunk by chunk; return the number of records.
 
     The output appears when it is complete.
@@ -141,8 +145,8 @@ def concatenate(places: Sequence[str], output: str) -> int:
     joined = AtomicFile(output)
     records = 0
     try:
-        for place in places:
-            for header, payload, found in _chunks(place):
+        for uri in uris:
+            for header, payload, found in _chunks(uri):
                 joined.file.write(header)
                 joined.file.write(payload)
                 records += found

@@ -1,4 +1,4 @@
-"""The bytes of files and of objects in stores: reading ahead, gzip, and files that appear whole.
+"""The bytes of files and of objects in stores: reading ahead, gzip, and atomic writing.
 
-Formats do not belong here.
+The formats of the content do not belong here.
 """

@@ -1,8 +1,8 @@
-"""Ranges of objects over HTTP in the threads that want them, past the clients of stores.
+"""Fetches ranges of objects over HTTP in the calling thread, without the clients of stores.
 
 The clients of S3 and of Google Cloud Storage receive through one event loop, which costs several
 times the processor time of a plain download. They still find objects, credentials and signatures,
-and explain errors: what does not come at once here is asked of them.
+and explain errors: a range that cannot be fetched here at once is requested through them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 Address = Callable[[], tuple[str, Mapping[str, str]]]
-"""Gives the URL of an object and the headers of a request, signed for an hour at least."""
+"""Returns the URL of an object and the headers of a request, signed for an hour at least."""
 
-_KEPT_S = 300.0
-"""How long a signature is used, and a refusal remembered: credentials change, and proxies."""
+_VALID_S = 300.0
+"""How long a signature is used and a refusal is remembered: credentials and proxies may change."""
 
-_PASSING = frozenset((408, 429, 500, 502, 503, 504))
+_TRANSIENT_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
 _CONNECT_S, _READ_S = 10.0, 60.0
-_CONNECTIONS = 32
-"""To one server, kept for the next requests."""
+_MAX_IDLE = 32
+"""The number of idle connections to one server."""
 
 
 class _Connections:
-    """Connections that wait for a request, by scheme and address of the server.
+    """Idle connections, by scheme and address of the server.
 
-    The standard library's client takes half the processor time of urllib3 for each request.
+    They are of the standard library, which takes half the processor time of urllib3 per request.
     """
 
     def __init__(self) -> None:
@@ -40,20 +40,20 @@ class _Connections:
         self._lock = threading.Lock()
 
     def take(self, server: tuple[str, str]) -> http.client.HTTPConnection | None:
-        """One that the server has not closed; None without one."""
+        """Return a connection that the server has not closed; None if there is none."""
         while True:
             with self._lock:
                 idle = self._idle.get(server)
                 connection = idle.pop() if idle else None
-            if connection is None or not _has_something_to_say(connection):
+            if connection is None or not _has_input(connection):
                 return connection
             connection.close()
 
     def give_back(self, server: tuple[str, str], connection: http.client.HTTPConnection) -> None:
-        """After an answer was read to its end."""
+        """Give back a connection whose last answer was read to its end."""
         with self._lock:
             idle = self._idle.setdefault(server, [])
-            if connection.sock is not None and len(idle) < _CONNECTIONS:
+            if connection.sock is not None and len(idle) < _MAX_IDLE:
                 idle.append(connection)
                 return
         connection.close()
@@ -67,8 +67,8 @@ def _connect(scheme: str, address: str) -> http.client.HTTPConnection:
     return connection
 
 
-def _has_something_to_say(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server has closed a connection, or sent what nobody asked for."""
+def _has_input(connection: http.client.HTTPConnection) -> bool:
+    """Return whether the server has closed an idle connection, or sent unrequested bytes."""
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -78,7 +78,7 @@ _connections = _Connections()
 
 
 def _forget_connections() -> None:
-    """A child process must not read what its parent has asked for."""
+    """Forget all connections in a child process, which must not read its parent's answers."""
     global _connections
     _connections = _Connections()
 
@@ -87,11 +87,11 @@ os.register_at_fork(after_in_child=_forget_connections)
 
 
 class DirectRequests:
-    """Asks for ranges of one version of an object.
+    """Requests ranges of one version of an object.
 
     Args:
-        address: of this version: the store refuses it once the object has changed.
-        etag: that answers have; empty: the address names the version.
+        address: returns the address of this version, which the store refuses for any other one.
+        etag: the ETag that answers must have; empty if the address names the version.
     """
 
     def __init__(self, address: Address, etag: str = "") -> None:
@@ -101,56 +101,56 @@ class DirectRequests:
         self._refused_at: float | None = None
 
     def fetch(self, start: int, stop: int) -> bytes | None:
-        """The bytes from an offset to another one; None if the client of the store must be asked.
+        """Return the bytes between two offsets; None if the store's client must fetch them.
 
-        Whatever fails, fails again there, or does not.
+        Errors lead to None, too: the store's client retries them, or explains them.
         """
         if self._refused_at is not None:
-            if time.monotonic() - self._refused_at < _KEPT_S:
+            if time.monotonic() - self._refused_at < _VALID_S:
                 return None
             self._refused_at = self._signed = None
         try:
             url, headers = self._sign()
-            asked = {**headers, "Range": f"bytes={start}-{stop - 1}"}
-            content = self._ask(urlsplit(url), asked, start, stop)
-        except Exception:  # of the client, which signs, or of the network
+            range_headers = {**headers, "Range": f"bytes={start}-{stop - 1}"}
+            content = self._request(urlsplit(url), range_headers, start, stop)
+        except Exception:  # of the store's client, which signs, or of the network
             return None
         return content if content is not None and len(content) == stop - start else None
 
-    def _ask(
+    def _request(
         self, url: SplitResult, headers: Mapping[str, str], start: int, stop: int
     ) -> bytes | None:
-        """What a server answers, if it is the range."""
+        """Return the server's answer; None if it is not the range."""
         server = url.scheme, url.netloc
         target = url._replace(scheme="", netloc="").geturl()
         connections = _connections
 
-        def ask(connection: http.client.HTTPConnection) -> bytes | None:
+        def request(connection: http.client.HTTPConnection) -> bytes | None:
             content = None
             try:
                 connection.request("GET", target, headers=headers)
                 answer = connection.getresponse()
                 content = self._content(answer, start, stop)
             finally:
-                # What is not read to its end is of no use to anybody else.
+                # A connection can be used again only after the whole answer was read.
                 if content is None or not answer.isclosed():
                     connection.close()
                 else:
                     connections.give_back(server, connection)
             return content
 
-        while (kept := connections.take(server)) is not None:
-            # The server may close it in this very moment.
+        while (idle := connections.take(server)) is not None:
+            # The server may be closing it at this moment.
             with contextlib.suppress(ConnectionError):
-                return ask(kept)
-        return ask(_connect(*server))
+                return request(idle)
+        return request(_connect(*server))
 
     def _content(self, answer: http.client.HTTPResponse, start: int, stop: int) -> bytes | None:
-        """What an answer brings; no more of it than was asked for is read.
+        """Read the content of an answer, up to the requested size; None if it is not the range.
 
-        It is received into the bytes that are returned, without a copy.
+        It is received into the returned bytes, without a copy.
         """
-        if answer.status != 206 and answer.status not in _PASSING:
+        if answer.status != 206 and answer.status not in _TRANSIENT_STATUSES:
             self._refused_at = time.monotonic()
         if (
             answer.status == 206
@@ -162,11 +162,11 @@ class DirectRequests:
 
     def _sign(self) -> tuple[str, Mapping[str, str]]:
         now = time.monotonic()
-        if self._signed is None or now - self._signed[0] > _KEPT_S:
+        if self._signed is None or now - self._signed[0] > _VALID_S:
             url, headers = self._address()
             parts = urlsplit(url)
             if parts.scheme in getproxies() and not proxy_bypass(parts.hostname or ""):
                 self._refused_at = now
-                raise ConnectionError("the client of the store knows the proxy")
+                raise ConnectionError("only the client of the store supports proxies")
             self._signed = now, url, headers
         return self._signed[1:]

@@ -1,4 +1,4 @@
-"""Files by path or URI: read at an offset, and written whole or not at all."""
+"""Files by path or URI, which are read at any offset and written atomically."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from recordio.storage.stored_file import StoredFile, retry_transient
 from recordio.storage.stores import filesystem, is_uri, open_object
 
 AHEAD = 1 << 20
-"""Bytes that are fetched at first from a store: a request costs as much as about this many."""
+"""The size of the first request to a store: the fixed cost of a request equals about so many
+bytes."""
 
 
-def local_path(place: str) -> str:
+def local_path(location: str) -> str:
     """Return the path of a plain path or ``file://`` URI."""
-    return place.removeprefix("file://")
+    return location.removeprefix("file://")
 
 
 def is_regular(path: str) -> bool:
     """Tell whether a file is regular: reading it ends, and waits for no other process.
 
-    Some of the kernel's files call themselves regular, though reading them may take forever:
-    ``/proc/kmsg``. They say that they are empty, and are not.
+    Some files of the kernel, such as ``/proc/kmsg``, have the type and size of empty regular
+    files, but reading them may take forever.
 
     Raises:
-        OSError: it is not there, or cannot be opened.
+        OSError: the file does not exist, or cannot be opened.
     """
     about = os.stat(path)
     if not stat.S_ISREG(about.st_mode) or about.st_size:
@@ -45,7 +46,7 @@ def is_regular(path: str) -> bool:
         # It may also have grown since.
         return not os.read(descriptor, 1) or os.fstat(descriptor).st_size > 0
     except OSError as error:
-        return not isinstance(error, BlockingIOError)  # who reads it will be told why
+        return not isinstance(error, BlockingIOError)  # its reader gets any other error
     finally:
         os.close(descriptor)
 
@@ -61,9 +62,10 @@ def reading(
     """Open a file for reading at offsets: ``(file, size in bytes)``.
 
     Args:
-        ahead: bytes that are fetched at first, if the file is in a store.
-        pin: of the version that it must have.
-        wanted: first byte of what will be read as a whole, and the byte after it.
+        uri: the path or URI of the file.
+        ahead: the size of the first request in bytes, if the file is in a store.
+        pin: the version that the file must have.
+        wanted: the range that will be read as a whole: its first byte, and the byte after it.
 
     Raises:
         UnreadableFile: it cannot be opened, is a directory, a pipe or a device, or has changed;
@@ -71,17 +73,17 @@ def reading(
     """
     try:
         if is_uri(uri):
-            stored = pin.found if pin is not None else None
+            stored = pin.opened if pin is not None else None
             if stored is None:
                 stored = retry_transient(lambda: open_object(uri), uri)
             if pin is not None:
                 pin.hold(stored)
-                if pin.kept is not None:
-                    stored = replace(stored, fetch=partial(pin.kept, stored))
+                if pin.fetch_cached is not None:
+                    stored = replace(stored, fetch=partial(pin.fetch_cached, stored))
             size = stored.size
             file: Any = StoredFile(stored, ahead, wanted)
         else:
-            # Not to wait for ever where a pipe has no writer.
+            # Opening a pipe without a writer would wait forever.
             path = local_path(uri)
             if not os.path.isdir(path) and not is_regular(path):
                 raise UnreadableFile(f"{uri}: the path is not a regular file")
@@ -123,7 +125,7 @@ class AtomicFile:
             self.file = self._system.open(self._temporary, "wb")
 
     def commit(self) -> None:
-        """Let the file appear; if that fails, nothing is left of it."""
+        """Publish the file under its name; if that fails, discard it."""
         try:
             self.file.flush()
             if self._system is None:
@@ -140,7 +142,7 @@ class AtomicFile:
         self._open = False
 
     def discard(self) -> None:
-        """Remove what was written. Raises nothing: the error before it says more."""
+        """Remove what was written. It raises no error, as that would hide the one before it."""
         self._open = False
         if self._system is not None:
             self._discard_upload()
@@ -152,11 +154,11 @@ class AtomicFile:
 
     def _discard_upload(self) -> None:
         file: Any = self.file
-        # A store's client has errors of its own.
+        # A store's client has error types of its own.
         with contextlib.suppress(Exception):
             file.discard()  # ends the upload
         with contextlib.suppress(Exception):
-            file.closed = True  # to close it, also when it is freed, would complete the upload
+            file.closed = True  # closing it, as when it is freed, would complete the upload
         with contextlib.suppress(Exception):
             self._system.rm_file(self._temporary)
 
@@ -170,17 +172,17 @@ class AtomicFile:
             self.discard()
 
 
-def _rename_object(system: Any, source: str, to: str) -> None:
+def _rename_object(system: Any, source: str, target: str) -> None:
     if not glob.has_magic(source):
-        system.mv(source, to)
+        system.mv(source, target)
         return
     # ``mv`` would take the name for a pattern.
-    system.cp_file(source, to)
+    system.cp_file(source, target)
     system.rm_file(source)
 
 
 def _sync_directory(path: str) -> None:
-    """Let a rename survive a power cut, where the file system can promise that."""
+    """Make a rename survive a power failure, if the file system supports that."""
     with contextlib.suppress(OSError):
         directory = os.open(path, os.O_RDONLY)
         try:

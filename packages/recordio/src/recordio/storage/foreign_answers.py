@@ -1,8 +1,8 @@
-"""Answers that are no store's: redirects to other servers, and pages for browsers.
+"""Refuses answers that do not come from a store: redirects to other servers, and web pages.
 
-aiohttp, which the clients of stores use, would follow redirects with the names and the content of
-objects, and with the token of a session of S3, which another server could use. A page that a proxy
-or a network with a login sends instead would pass for the content of an object.
+aiohttp, which the clients of stores use, would follow redirects, and so disclose names and content
+of objects and S3's session token, which another server could use. A web page that a proxy or a
+captive portal sends instead would pass for the content of an object.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _SILENCE_S = 30.0
-"""How long a server may say nothing to a request of gcsfs, which then tries it five times more."""
+"""How long a server may be silent after a request of gcsfs, which then repeats it five times."""
 
-_OF_STORES = ("etag", "x-amz", "x-goog", "x-guploader")
-"""Beginnings of headers, one of which comes with every object of S3 and Google Cloud Storage."""
+_STORE_HEADERS = ("etag", "x-amz", "x-goog", "x-guploader")
+"""Prefixes of headers: every object of S3 and Google Cloud Storage has such a header."""
 
 
 class ForeignAnswer(OSError):
-    """What answers there is no store, or sends requests on to another server."""
+    """The server is not a store, or redirects requests to another server."""
 
 
 class RedirectRefused(ForeignAnswer):
-    """A store, or what answers in its place, sends requests on to another server."""
+    """A server redirects requests to another server."""
 
 
 def google_options(configured: dict[str, Any]) -> dict[str, Any]:
-    """Arguments for gcsfs; none if it is not installed.
+    """Return the arguments for gcsfs; none if its HTTP client is not installed.
 
-    Equal ones for equal ones: fsspec keeps a client, with its connections, for each.
+    Equal settings lead to equal arguments: fsspec keeps a client, with its connections, for each.
 
     Args:
-        configured: those that the user has set for gcsfs.
+        configured: the arguments that the user has set for gcsfs.
     """
     try:
         from aiohttp import ClientTimeout
     except ModuleNotFoundError:
         return {}
-    # It sets none of its own, and would wait for a silent server for ever.
+    # gcsfs sets no timeout, and would wait for a silent server forever.
     timeout = ClientTimeout(sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
     session = {"trace_configs": [_google_trace()], **configured.get("session_kwargs", {})}
     return {
@@ -59,27 +59,27 @@ def _google_trace() -> Any:
 
 
 def refusal(answer: Any) -> RedirectRefused:
-    """The error for an answer of aiohttp that is a redirect."""
+    """Return the error for an answer of aiohttp that is a redirect."""
     from yarl import URL
 
-    place = answer.url.join(URL(answer.headers.get("Location", "")))
-    return RedirectRefused(f"it sends requests on to {place.host}")
+    target = answer.url.join(URL(answer.headers.get("Location", "")))
+    return RedirectRefused(f"it sends requests on to {target.host}")
 
 
 def refuse_page(answer: Any) -> None:
-    """Refuse what is no store's answer.
+    """Refuse an answer that is a web page instead of an object.
 
-    The pages of errors pass: a proxy in front of a store sends them while the store is away.
+    Error pages pass: a proxy in front of a store sends them during an outage of the store.
 
     Args:
-        answer: of aiohttp; it is closed where it is refused.
+        answer: the answer of aiohttp, which is closed if it is refused.
 
     Raises:
-        ForeignAnswer: it is a page for browsers, and no object.
+        ForeignAnswer: it is a web page.
     """
     if answer.status >= 400 or answer.content_type != "text/html":
         return
-    if not any(name.lower().startswith(_OF_STORES) for name in answer.headers):
+    if not any(name.lower().startswith(_STORE_HEADERS) for name in answer.headers):
         answer.close()
         raise ForeignAnswer("it sends pages for browsers")
 
@@ -88,8 +88,8 @@ async def _refuse_redirect(session: Any, context: Any, redirect: Any) -> None:
     from yarl import URL
 
     answer = redirect.response
-    place = answer.url.join(URL(answer.headers.get("Location", "")))
-    if place.origin() != answer.url.origin():
+    target = answer.url.join(URL(answer.headers.get("Location", "")))
+    if target.origin() != answer.url.origin():
         answer.close()
         raise refusal(answer)
 

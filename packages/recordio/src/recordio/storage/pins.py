@@ -1,9 +1,9 @@
-"""The version of a file that all who read it see: of an object in a store, or of a local file.
+"""Pins the version of a file, an object in a store or a local file, for all of its readers.
 
-The version of a local file is size, time of change and, once it is indexed, the checksum of its
-content. If only the time differs, the content decides: a copy on another machine, or a file that
-was copied back, is the same file. Numbers of inodes are not compared, as they differ between the
-machines that share some file systems.
+The version of a local file consists of its size, its time of modification and, once it is indexed,
+the checksum of its content. If only the time differs, the content decides: a copy on another
+machine, or a file that was copied back, is the same file. Inode numbers are not compared, as with
+some file systems they differ between the machines that share them.
 """
 
 from __future__ import annotations
@@ -18,52 +18,55 @@ from recordio.storage.stores import StoredObject
 
 
 class Pin:
-    """Remembers the version of a file, so that all who read it see the same content.
+    """Remembers the version of a file, so that all its readers see the same content.
 
     Args:
-        checksum: scans a local file anew for the checksum of its content.
+        checksum: returns the checksum of a local file's content, for which it scans the file.
 
     Attributes:
-        version: empty until it is known, and where a store has none.
-        gzip: whether this version is gzip as a whole; None until it is known.
-        kept: fetches a range of an object, as ``RangeCache`` does; None: the store does, each time.
-        found: the object, if no look at the store is needed to know that it is this version.
+        version: the version; empty until it is known, and if a store has none.
+        gzip: whether this version is gzip as a whole; None until that is known.
+        fetch_cached: fetches a range of an object through a cache, as ``RangeCache`` does; None if
+            every range comes from the store.
     """
 
     def __init__(
         self,
         version: str = "",
-        kept: Callable[[StoredObject, int, int], bytes] | None = None,
+        fetch_cached: Callable[[StoredObject, int, int], bytes] | None = None,
         checksum: Callable[[], int] | None = None,
     ) -> None:
         self.version = version
-        self.kept = kept
+        self.fetch_cached = fetch_cached
         self.gzip: bool | None = None
         self._checksum = checksum
         self._same: set[str] = set()  # versions without checksum that have the same content
-        self._found: tuple[int, StoredObject] | None = None
+        self._opened: tuple[int, StoredObject] | None = None
 
     @property
-    def found(self) -> StoredObject | None:
+    def opened(self) -> StoredObject | None:
+        """The object if it was opened before, and its version need not be checked again."""
         # No client survives a fork.
-        return self._found[1] if self._found is not None and self._found[0] == os.getpid() else None
+        if self._opened is None or self._opened[0] != os.getpid():
+            return None
+        return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": None}
+        return {**self.__dict__, "_opened": None}
 
     def hold(self, stored: StoredObject) -> None:
-        """Remember this version, if none is known.
+        """Remember the version of an object, or check that it is the known one.
 
         Raises:
-            ChangedFile: it is another one.
+            ChangedFile: the object has another version.
         """
         if self.version and stored.version != self.version:
             raise ChangedFile(stored.uri)
         self.version = stored.version
-        self._found = (os.getpid(), stored) if stored.fixed else None
+        self._opened = (os.getpid(), stored) if stored.fixed else None
 
     def hold_local(self, uri: str, facts: os.stat_result) -> None:
-        """Remember the version of a local file, if none is known.
+        """Remember the version of a local file, or check that it is the known one.
 
         Raises:
             ChangedFile: the file has another content.
@@ -82,18 +85,18 @@ class Pin:
         self._same.add(found)
 
     def complete(self, checksum: int) -> None:
-        """Add the checksum of its content to the version of a local file, if it lacks it."""
+        """Add the checksum of the content to the version of a local file, if it has none."""
         if self.version.count("-") == 1:
             self.version = f"{self.version}-{checksum:08x}"
 
 
 class PinnedFile(io.FileIO):
-    """A local file whose every read returns bytes of the pinned version.
+    """A local file of which only bytes of the pinned version are read.
 
-    The version is compared after each read: a writer changes the time before the content.
+    The version is compared after each read, as a writer changes the time before the content.
 
     Raises:
-        ChangedFile: from a read or the opening.
+        ChangedFile: the file has changed; reading raises it, too.
     """
 
     def __init__(self, path: str, uri: str, pin: Pin) -> None:

@@ -1,9 +1,9 @@
 """A cache of ranges of objects, in a folder of this machine, for all of its processes.
 
-A range that is read again, as in the next epoch of a job, comes from there. Every range has a file
-of its own, named after object, version and place, so that no process waits for another one, and
-what has changed in the store is never found. A file appears whole; one that a crash of the machine
-has damaged is read from the store again.
+It serves ranges that are read again, as in the next epoch of a job. Every range has a file of its
+own, named after object, version and offsets. So no process waits for another one, and content that
+has changed in the store is never served. Files are written atomically; one that a crash of the
+machine has damaged is detected, and its range is read from the store again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from zlib_ng import zlib_ng as zlib
 from recordio.storage.stores import StoredObject
 
 _CHECKSUM = 4
-_SHARE = 64
-"""A process looks how full the folder is when it has written this part of the limit."""
-_LEFT = 0.9
-"""Of the limit: what stays when the folder is over it."""
+_CHECKS = 64
+"""A process checks the size of the folder each time it has written this fraction of the limit."""
+_KEPT_PART = 0.9
+"""The part of the limit that is kept when the folder exceeds it."""
 _ABANDONED_S = 3600.0
 _TEMPORARY = ".tmp"
 _OWN_FOLDER, _OWN_FILE = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}|[0-9a-f]{32}\.tmp")
@@ -36,17 +36,17 @@ _OWN_FOLDER, _OWN_FILE = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}|[
 
 
 class RangeCache:
-    """Reads ranges from the folder, or from the store if they are not there.
+    """Reads ranges from the folder, or else from the store.
 
     Args:
-        folder: is made when it is needed, for this user alone.
-        nbytes: that it may hold. Each process may exceed this by a 64th until it looks again.
+        folder: the folder, which is created on first use, for this user alone.
+        nbytes: the size limit. Each process may exceed it by a 64th until it checks the size again.
     """
 
     def __init__(self, folder: str, nbytes: int) -> None:
         self._folder = Path(folder)
         self._nbytes = nbytes
-        self._unseen = 0
+        self._unchecked = 0
         self._lock = threading.Lock()
 
     def fetch(self, stored: StoredObject, start: int, stop: int) -> bytes:
@@ -57,7 +57,7 @@ class RangeCache:
         content = _read(path, stop - start)
         if content is None:
             content = bytes(stored.fetch(start, stop))
-            # A disk that is full, or read-only, costs speed, and not the job.
+            # A full or read-only disk must only cost speed.
             with contextlib.suppress(OSError):
                 if len(content) == stop - start:
                     self._write(path, content)
@@ -90,18 +90,18 @@ class RangeCache:
 
     def _make_room(self, written: int) -> None:
         with self._lock:
-            self._unseen += written
-            if self._unseen * _SHARE < self._nbytes:
+            self._unchecked += written
+            if self._unchecked * _CHECKS < self._nbytes:
                 return
-            self._unseen = 0
+            self._unchecked = 0
         files = list(_files(self._folder))
         total = sum(size for _, size in files)
         if total <= self._nbytes:
             return
-        # Jobs go through their data in turn: to drop what was not used for longest would drop
-        # each range just before it is wanted.
+        # Eviction is random: jobs read their data in turn, so evicting the least recently used
+        # ranges would evict each one just before its next use.
         random.shuffle(files)
-        while files and total > self._nbytes * _LEFT:
+        while files and total > self._nbytes * _KEPT_PART:
             path, size = files.pop()
             Path(path).unlink(missing_ok=True)
             total -= size
@@ -156,7 +156,7 @@ def _own_content(path: Path) -> bytes:
 
 
 def _is_own(facts: os.stat_result) -> bool:
-    """Tell whether this user owns a file, and only users with an explicit right may change it.
+    """Tell whether this user owns a file, and not everyone may change it.
 
     Kubernetes gives the group of a pod the right to write to its volumes.
     """

@@ -1,4 +1,4 @@
-"""The HTTP session of the client of S3, which takes no other server's answer for the store's."""
+"""The HTTP session of S3's client, which refuses answers of servers other than the store."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _REGION = "x-amz-bucket-region"
 
 
 class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
-    """As the synchronous client's session: S3's own redirect is an answer, which the client reads.
+    """A session that returns S3's own redirects, as the synchronous client's does.
 
-    It names the region of a bucket, and the client signs a new request for this region.
+    Such a redirect names the region of a bucket, for which the client signs a new request.
     """
 
     async def send(self, request: Any) -> Any:
         try:
             return await super().send(request)
         except HTTPClientError as error:
-            # In this disguise, it would be asked for again and again.
+            # The client would repeat the request after an ``HTTPClientError``.
             foreign = error.kwargs.get("error")
             if isinstance(foreign, ForeignAnswer):
                 raise foreign from None
@@ -35,7 +35,7 @@ class S3Session(AIOHTTPSession):  # type: ignore[misc]  # it has no types
 
 
 class _WithoutRedirects:
-    """A session of aiohttp, as far as it is used here."""
+    """The part of aiohttp's session that the client uses."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -50,10 +50,10 @@ class _WithoutRedirects:
 
 
 def s3_options(configured: dict[str, Any]) -> dict[str, Any]:
-    """Arguments for s3fs.
+    """Return the arguments for s3fs.
 
     Args:
-        configured: those that the user has set for s3fs.
+        configured: the arguments that the user has set for s3fs.
     """
     if "http_session_cls" not in inspect.signature(AioConfig.__init__).parameters:
         return {}

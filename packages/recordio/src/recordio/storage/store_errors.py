@@ -1,4 +1,4 @@
-"""What goes wrong with stores, in words for people: never the names of a client's exceptions."""
+"""Explains errors of stores to users, without the names of a client's exceptions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ANY = "Check the name and your access; s3:// needs the package s3fs, gs:// the 
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether a store may answer when it is asked again: 429, 5xx, resets, timeouts."""
-    if _name(type(error)) in _LASTING:
+    """Return whether a repeated request may succeed: after 429, 5xx, resets and timeouts."""
+    if _name(type(error)) in _PERMANENT:
         return False
     if isinstance(error, ConnectionError | TimeoutError):
         return True
@@ -38,34 +38,34 @@ def is_transient(error: Exception) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a store's client says, as a sentence without a full stop."""
-    return _explained(error)[0]
+    """Return the reason for an error of a store's client: a sentence without a full stop."""
+    return _explain(error)[0]
 
 
 def remedy_of(error: BaseException) -> str:
-    """What a person can do about it."""
-    return _explained(error)[1]
+    """Return what a user can do about an error of a store's client."""
+    return _explain(error)[1]
 
 
-def _explained(error: BaseException) -> tuple[str, str]:
-    """Reason and remedy."""
+def _explain(error: BaseException) -> tuple[str, str]:
+    """Return the reason for an error, and a remedy."""
     if isinstance(error, RecordError) and error.__cause__ is not None:
-        return _explained(error.__cause__)
+        return _explain(error.__cause__)
     text = _text(error)
     code = next(filter(None, map(_code, _chain(error))), "")
     if isinstance(error, FileNotFoundError):
         what = "bucket" if code == "NoSuchBucket" else "object or bucket"
         return f"there is no such {what}", _NAME
-    if code == _BARE:
+    if code == _BARE_REFUSAL:
         return "the store refuses the request, as it does with expired credentials", _ACCESS
     if _is_refused(error, text, code):
         return _with("the store denies access", text), _ACCESS
-    return _of_surroundings(error, text)
+    return _explain_failure(error, text)
 
 
-def _of_surroundings(error: BaseException, text: str) -> tuple[str, str]:
-    """Reason and remedy of an error that is no answer to a request."""
-    if _name(type(error)) in _LASTING:
+def _explain_failure(error: BaseException, text: str) -> tuple[str, str]:
+    """Return reason and remedy of an error that is not the store's answer to a request."""
+    if _name(type(error)) in _PERMANENT:
         return "the object has changed since it was opened", _LATER
     if _name(type(error)) in _CREDENTIALS:
         return _with("no credentials for the store were found", text), _KEYS
@@ -77,7 +77,7 @@ def _of_surroundings(error: BaseException, text: str) -> tuple[str, str]:
         return _with("what answers there is no store", text), _NETWORK
     if (text and isinstance(error, KeyError)) or _is_one_of(error, _NO_STORE):
         return "what answers there is no store", _NETWORK
-    if isinstance(error, ConnectionError) or _is_one_of(error, _UNREACHED):
+    if isinstance(error, ConnectionError) or _is_one_of(error, _UNREACHABLE):
         return _with("the store cannot be reached", text), _NETWORK
     if isinstance(error, TimeoutError):
         return text or "the store does not answer in time", _LATER
@@ -95,27 +95,27 @@ def _is_refused(error: BaseException, text: str, code: str) -> bool:
         isinstance(error, PermissionError)
         or text.startswith("Forbidden")
         or code in _REFUSALS
-        or _is_one_of(error, _REFUSED)
+        or _is_one_of(error, _REFUSAL_ERRORS)
     )
 
 
 def _text(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error in one line."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else error
-    text = " ".join(str(message)[:_READ].split())
+    text = " ".join(str(message)[:_MAX_READ].split())
     text = _NOISE.sub("", _PAGE.sub("(a page for browsers)", text)).strip("., ")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it was made from."""
+    """Yield an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def _code(error: BaseException) -> str:
-    """The store's own name or number of an error; empty without one."""
+    """Return the store's own code of an error; empty if there is none."""
     answer: Any = getattr(error, "response", None)
     if isinstance(answer, dict):
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
@@ -128,19 +128,19 @@ def _is_one_of(error: BaseException, names: frozenset[str]) -> bool:
 
 
 def _name(kind: type) -> str:
-    """Clients are optional, so their errors are known by name."""
+    """Return the name of a type of errors: those of clients, which may not be installed."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_LONGEST, _READ = 300, 100_000
-"""Characters of a store's own words: that are shown, and that are looked at."""
+_MAX_SHOWN, _MAX_READ = 300, 100_000
+"""The numbers of characters of a store's message that are shown, and that are read."""
 _PAGE = re.compile(r"<(!doctype )?html\b.*", re.I)
 _NO_STORE = frozenset(("botocore.parsers.ResponseParserError", "json.decoder.JSONDecodeError"))
 _NOISE = re.compile(
     r"^An HTTP Client raised an unhandled exception: |(?<=^Forbidden): \S+"
     r"|^An error occurred \(\) when calling the \w+ operation:?"
 )
-_LASTING = frozenset(("s3fs.utils.FileExpired",))
+_PERMANENT = frozenset(("s3fs.utils.FileExpired",))
 _TRANSIENT = frozenset(
     (
         "aiohttp.client_exceptions.ClientError",
@@ -152,7 +152,7 @@ _TRANSIENT = frozenset(
         "requests.exceptions.RequestException",
     )
 )
-_UNREACHED = frozenset(
+_UNREACHABLE = frozenset(
     (
         "aiohttp.client_exceptions.ClientConnectionError",
         "botocore.exceptions.ConnectionError",
@@ -168,10 +168,10 @@ _CREDENTIALS = frozenset(
         "google.auth.exceptions.DefaultCredentialsError",
     )
 )
-_BARE = "400"
-"""Of S3, where the question was for the head of an object: such an answer has no text."""
+_BARE_REFUSAL = "400"
+"""The code of S3's answer to a HEAD request, which has no text."""
 
-_REFUSED = frozenset(("google.auth.exceptions.RefreshError",))
+_REFUSAL_ERRORS = frozenset(("google.auth.exceptions.RefreshError",))
 _REFUSALS = frozenset(("401", "403", "AccessDenied", "ExpiredToken", "InvalidToken"))
 _TRANSIENT_CODES = frozenset(("408", "429", "500", "502", "503", "504"))
 _TRANSIENT_ERRNOS = frozenset((errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT))

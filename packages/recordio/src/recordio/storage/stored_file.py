@@ -1,9 +1,9 @@
-"""An object of a store as a file: ranges are fetched at the same time, and ahead of need.
+"""An object of a store as a file: its parts are fetched concurrently, ahead of the reader.
 
-Where it is known how far a reading goes, all of that is fetched at once, up to ``DEPTH`` of the
-largest parts, and nothing beyond it. Otherwise how far ahead grows while a file is read from front
-to back, so that a look at one place costs one small request. While the reader has to wait, more is
-asked for, up to ``MOST``: a line that is long and wide is not filled otherwise.
+If the range to be read is known, all of it is fetched at once, in up to ``DEPTH`` parts, and
+nothing beyond it. Otherwise the read-ahead grows while a file is read sequentially, so that reading
+at one offset costs one small request. While the reader has to wait, more parts are requested, up to
+``MAX_DEPTH``: a fast connection of high latency would not be filled otherwise.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from recordio.storage.stores import StoredObject
 
 T = TypeVar("T")
 
-LARGEST_PART = 4 << 20
-"""Bytes of a request: beyond that, a request costs next to nothing per byte."""
+MAX_PART_BYTES = 4 << 20
+"""The size of a request: larger ones would hardly be cheaper per byte."""
 
 DEPTH = 6
-"""Parts that are held or on their way, of a reader that does not wait for them."""
+"""The number of parts that are held or requested while the reader does not wait for them."""
 
-MOST = 16
-"""The same, of one that waits: 64 MiB."""
+MAX_DEPTH = 16
+"""The number of parts while the reader waits for them: 64 MiB."""
 
-LOOK = 4 << 10
-"""Most bytes of a first request outside of the range that will be read as a whole."""
+MAX_PROBE_BYTES = 4 << 10
+"""The size of a first request outside of the range that will be read as a whole."""
 
 RETRY_S = 300.0
-"""How long a store may be out of order."""
+"""How long requests to a failing store are repeated."""
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.25, 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class StoredFile(io.BufferedIOBase):
 
     Args:
         stored: the object.
-        first_part: bytes of the first request after every jump; at most ``LOOK`` where it is known
-            what will be read as a whole.
-        wanted: first byte of what will be read as a whole, and the byte after it.
+        first_part: the bytes of the first request after every jump; at most ``MAX_PROBE_BYTES`` if
+            ``wanted`` is given.
+        wanted: the range that will be read as a whole: its first byte, and the byte after it.
     """
 
     def __init__(
@@ -65,15 +65,17 @@ class StoredFile(io.BufferedIOBase):
         self._stored = stored
         self._begin, self._end = wanted[0], min(wanted[1], stored.size)
         share = -(-(self._end - self._begin) // DEPTH)
-        self._share = min(max(share, first_part), LARGEST_PART)
-        self._first_part = min(first_part, LOOK) if self._begin < self._end else first_part
+        self._share = min(max(share, first_part), MAX_PART_BYTES)
+        self._first_part = (
+            min(first_part, MAX_PROBE_BYTES) if self._begin < self._end else first_part
+        )
         self._part = self._first_part
         self._depth = 1
         self._unwaited = 0
         self._parts: deque[_Part] = deque()
         self._position = 0
         self._closing = threading.Event()
-        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="store")
+        self._threads = ThreadPoolExecutor(MAX_DEPTH, thread_name_prefix="store")
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._stored.size}
@@ -90,26 +92,26 @@ class StoredFile(io.BufferedIOBase):
         return True
 
     def read(self, nbytes: int | None = -1, /) -> bytes:
-        """The next bytes; fewer only at the end.
+        """Read the next bytes; fewer only at the end.
 
         Raises:
-            UnreadableFile: the object has changed or gone, or its store does not serve.
+            UnreadableFile: the object has changed or is gone, or its store fails.
         """
         left = max(0, self._stored.size - self._position)
         wanted = left if nbytes is None or nbytes < 0 else min(nbytes, left)
-        if wanted and (found := self.held(wanted)) is not None:
-            return found[0][found[1] : found[1] + wanted]
+        if wanted and (part := self.read_in_place(wanted)) is not None:
+            return part[0][part[1] : part[1] + wanted]
         content = bytearray(wanted)
         self.readinto(content)
         return bytes(content)
 
-    def held(self, nbytes: int, beyond: int = 0) -> tuple[bytes, int] | None:
-        """Read the next bytes without a copy: what holds them all, and where in it they begin.
+    def read_in_place(self, nbytes: int, beyond: int = 0) -> tuple[bytes, int] | None:
+        """Read the next bytes without a copy: return a part that holds them, and their offset.
 
-        None if one request does not bring them all, and some bytes beyond; then nothing is read.
+        If no part holds all of them and ``beyond`` more bytes, return None and read nothing.
 
         Raises:
-            UnreadableFile: as for ``read``.
+            UnreadableFile: the object has changed or is gone, or its store fails.
         """
         if self._position >= self._stored.size:
             return None
@@ -121,7 +123,7 @@ class StoredFile(io.BufferedIOBase):
         return part.content.result(), at
 
     def readinto(self, buffer: Any, /) -> int:
-        """As ``read``, into a buffer; returns the number of bytes."""
+        """Read the next bytes into a buffer, and return their number."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view) and self._position < self._stored.size:
@@ -152,7 +154,7 @@ class StoredFile(io.BufferedIOBase):
         else:
             while parts and parts[0].stop <= position:
                 parts.popleft()
-            self._part = min(2 * self._part, LARGEST_PART)
+            self._part = min(2 * self._part, MAX_PART_BYTES)
             begun = True
         if begun or known:
             self._adapt(waits=not parts or not parts[0].content.done())
@@ -166,12 +168,16 @@ class StoredFile(io.BufferedIOBase):
         return parts[0]
 
     def _adapt(self, waits: bool) -> None:
-        """Hold more parts for a reader that waits, and fewer again once it has not for a while."""
+        """Request more parts ahead while the reader waits, and fewer after it has not for a while.
+
+        Args:
+            waits: whether the reader has to wait for the next part.
+        """
         self._unwaited = 0 if waits else self._unwaited + 1
         if waits or self._depth < DEPTH:
-            self._depth = min(2 * self._depth, MOST if waits else DEPTH)
+            self._depth = min(2 * self._depth, MAX_DEPTH if waits else DEPTH)
         elif self._unwaited > self._depth:
-            # Nor for any of those that were on their way when it last did.
+            # It did not wait for any part that was requested since it last did.
             self._depth, self._unwaited = max(self._depth // 2, DEPTH), 0
 
     def _fetch(self, start: int, stop: int) -> bytes:
@@ -195,16 +201,16 @@ def retry_transient(
     stop: threading.Event | None = None,
     retry_s: float | None = None,
 ) -> T:
-    """Ask a store, and again while it is out of order.
+    """Call a function that makes a request, and repeat it while the store fails.
 
     Args:
-        act: what is done.
-        uri: for messages.
-        stop: nobody waits for the answer any more.
-        retry_s: how long it may be out of order; None: ``RETRY_S``.
+        act: the function.
+        uri: the URI, for messages.
+        stop: set when the result is no longer needed.
+        retry_s: how long the call is repeated; None: for ``RETRY_S``.
 
     Raises:
-        UnreadableFile: asking again does not help, or has not helped for so long.
+        UnreadableFile: the error is permanent, or has lasted for that time.
     """
     until = time.monotonic() + (RETRY_S if retry_s is None else retry_s)
     pause = _FIRST_PAUSE_S
@@ -212,12 +218,12 @@ def retry_transient(
     while True:
         try:
             return act()
-        except Exception as error:  # a store's client has errors of its own
+        except Exception as error:  # a store's client has error types of its own
             late = time.monotonic() + pause > until
             if isinstance(error, RecordError):
                 raise
             if late or not is_transient(error) or stop.is_set():
                 raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
-        # At random, so that not all readers call a store at the moment when it comes back.
+        # The pauses are random, so that not all readers call a recovering store at the same time.
         stop.wait(pause * random.uniform(0.5, 1.5))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        pause = min(2 * pause, _MAX_PAUSE_S)

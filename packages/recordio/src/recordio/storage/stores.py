@@ -14,13 +14,13 @@ from recordio.storage.direct_requests import DirectRequests
 from recordio.storage.store_errors import reason_of
 
 _SILENT = logging.NullHandler()
-_LOGGED = 1_000
-"""Limit on the characters of a client's log line, which may hold all of a store's answer."""
+_MAX_LOG_CHARACTERS = 1_000
+"""The length of a client's log line, which could otherwise hold all of a store's answer."""
 
 
-def is_uri(place: str) -> bool:
-    """Tell whether a place needs fsspec; plain paths and ``file://`` do not."""
-    return "://" in place and not place.startswith("file://")
+def is_uri(location: str) -> bool:
+    """Tell whether a location is in a store and needs fsspec: no plain path and no ``file://``."""
+    return "://" in location and not location.startswith("file://")
 
 
 def filesystem(uri: str) -> tuple[Any, str]:
@@ -33,29 +33,29 @@ def filesystem(uri: str) -> tuple[Any, str]:
     import fsspec
 
     for client in ("gcsfs", "s3fs"):
-        # What it logs of an error would stand beside our message.
+        # Its log lines about an error would only repeat our message.
         logging.getLogger(client).addHandler(_SILENT)
         logging.getLogger(client).addFilter(_shorten)
     try:
         options = _options(uri.lower(), fsspec.config.conf)
         system, path = fsspec.core.url_to_fs(uri, **options)
         if type(system).__name__ == "ExtendedGcsFileSystem":
-            # Who imported gcsfs before us has chosen the client that ``_google_options`` avoids.
+            # gcsfs was imported before ``_google_options`` could choose the other client.
             from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # no types
 
             system = GCSFileSystem(*system.storage_args, **system.storage_options)
-    except Exception as error:  # a store's client has errors of its own
+    except Exception as error:  # a store's client has error types of its own
         raise UnreadableFile(f"{uri}: {reason_of(error)}") from error
-    # Clients keep listings for ever, but other processes have written since this one looked.
+    # Clients cache listings without limit, but other processes may have written meanwhile.
     system.invalidate_cache()
     return system, path
 
 
 def _shorten(record: logging.LogRecord) -> bool:
-    """Cut a line of a client's log, for programs that log to handlers of their own."""
+    """Shorten a line of a client's log, for programs with log handlers of their own."""
     text = record.getMessage()
-    if len(text) > _LOGGED:
-        record.msg, record.args, record.exc_info = f"{text[:_LOGGED]}…", (), None
+    if len(text) > _MAX_LOG_CHARACTERS:
+        record.msg, record.args, record.exc_info = f"{text[:_MAX_LOG_CHARACTERS]}…", (), None
     return True
 
 
@@ -74,8 +74,8 @@ def _options(uri: str, configured: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _google_options(configured: dict[str, Any]) -> dict[str, Any]:
-    # It would keep channels of gRPC, which no fork survives, and ask for the kind of each bucket,
-    # which needs a permission of its own.
+    # With it, gcsfs keeps gRPC channels, which do not survive a fork, and requests the kind of each
+    # bucket, which needs another permission.
     os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
     if "token" in configured:
         return {}
@@ -90,11 +90,12 @@ class StoredObject:
     """An object as it was when it was opened.
 
     Attributes:
-        size: in bytes.
+        uri: the URI of the object.
+        size: its size in bytes.
         version: its ETag or generation, which changes with its content; empty if there is none.
-        fetch: returns the bytes from an offset to another one; an error if the object has changed,
-            where the store's client can say so.
-        fixed: whether the client can, and ``fetch`` never returns bytes of another version.
+        fetch: returns the bytes between two offsets.
+        fixed: whether ``fetch`` fails if the object has changed. Otherwise it may return bytes of
+            another version: not every store can tell.
     """
 
     uri: str
@@ -105,16 +106,17 @@ class StoredObject:
 
 
 def open_object(uri: str) -> StoredObject:
-    """Look at an object.
+    """Open an object; its content is not requested yet.
 
     Raises:
-        UnreadableFile: it is none.
-        Exception: whatever the store's client raises.
+        UnreadableFile: it is a directory.
+        Exception: any error of the store's client.
     """
     system, path = filesystem(uri)
     if uri.startswith(("s3://", "s3a://")):
         return _open_s3(uri, system, path)
-    info = _checked(uri, system.info(path))
+    info = system.info(path)
+    _check_is_object(uri, info)
     generation = info.get("generation")
     version = str(generation or info.get("ETag") or info.get("etag") or "")
     pinned = {"generation": generation} if generation else {}
@@ -130,37 +132,40 @@ def open_object(uri: str) -> StoredObject:
             system.credentials.apply(headers)
             return str(system.url(path, generation=generation)), headers
 
-        fetch = _directly(DirectRequests(address), ask)
+        fetch = _prefer_direct(DirectRequests(address), ask)
     return StoredObject(uri, int(info["size"]), version, fetch, bool(generation))
 
 
 def _open_s3(uri: str, system: Any, path: str) -> StoredObject:
-    # Of this client, only files send the ETag with every request.
+    # Only the files of this client send the ETag with every request.
     file = system.open(path, "rb", cache_type="none")
-    info = _checked(uri, file.details)
+    info = file.details
+    _check_is_object(uri, info)
     etag, fetch = str(info["ETag"]), file.cache.fetcher
     given = {**system.req_kw, **system.s3_additional_kwargs, **file.read_kw}
     if {name for name, value in given.items() if value} <= {"IfMatch"}:
-        # Without keys of the user's own, and not at the user's cost: signing an address does.
+        # Signed URLs carry neither the user's own encryption keys nor the consent to pay for the
+        # request, so there must be none.
 
         def address() -> tuple[str, dict[str, str]]:
             return str(system.url(path, expires=3600)), {"If-Match": etag}
 
-        fetch = _directly(DirectRequests(address, etag), fetch)
+        fetch = _prefer_direct(DirectRequests(address, etag), fetch)
     return StoredObject(uri, int(info["size"]), etag, fetch, bool(etag))
 
 
-def _checked(uri: str, info: dict[str, Any]) -> dict[str, Any]:
+def _check_is_object(uri: str, info: dict[str, Any]) -> None:
     if info["type"] == "directory":
         raise UnreadableFile(f"{uri} is a directory")
-    return info
 
 
-def _directly(
+def _prefer_direct(
     direct: DirectRequests, fetch: Callable[[int, int], bytes]
 ) -> Callable[[int, int], bytes]:
-    def either(start: int, stop: int) -> bytes:
+    """Return a function that fetches directly, and by the store's client where that fails."""
+
+    def fetch_either(start: int, stop: int) -> bytes:
         content = direct.fetch(start, stop)
         return fetch(start, stop) if content is None else content
 
-    return either
+    return fetch_either

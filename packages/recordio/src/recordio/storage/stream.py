@@ -27,11 +27,15 @@ class Stream:
     """Reads the uncompressed content of a file from its beginning to its end.
 
     Args:
-        end: of what is wanted, if the file is plain: a read that begins before it ends there.
+        uri: the file, for messages.
+        file: the open file.
+        size: its size in bytes.
+        gzip: whether it is gzip as a whole.
+        end: the end of the wanted range of a plain file: reads that begin before it end there.
 
     Attributes:
-        offset: of the next byte, in the plain content.
-        checksum: CRC-32 of what was read since it was set; None: it is not computed.
+        offset: the offset of the next byte in the plain content.
+        checksum: the CRC-32 of the bytes that were read since it was set; None to compute none.
     """
 
     checksum: int | None = None
@@ -85,7 +89,7 @@ class Stream:
                 parts.append(part)
                 nbytes -= len(part)
         except DamagedFile:
-            # What is before the damage is whole; the next call finds the damage again.
+            # The bytes before the damage are good; the next call finds the damage again.
             if not parts:
                 raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -104,19 +108,19 @@ class Stream:
                     self._input = self._input.lstrip(b"\0") if self.offset else self._input
                 if not self._input:
                     if self._begun:
-                        raise self._damaged("the gzip stream is truncated")
+                        raise self._damage("the gzip stream is truncated")
                     return b""
             self._begun = True
             try:
                 plain = self._inflate.decompress(self._input, nbytes)
             except zlib.error as error:  # type: ignore[misc]  # typed as Any
-                raise self._damaged(f"the file cannot be decompressed: {error}") from error
+                raise self._damage(f"the file cannot be decompressed: {error}") from error
             self._input = self._inflate.unconsumed_tail
             if plain:
                 self.offset += len(plain)
                 return plain
 
-    def _damaged(self, reason: str) -> DamagedFile:
+    def _damage(self, reason: str) -> DamagedFile:
         return DamagedFile(self._uri, None, self.offset, reason)
 
 
@@ -130,20 +134,21 @@ def streaming(
     """Open the plain content of a file.
 
     Args:
-        gzip: whether name and first bytes show that it is compressed.
-        pin: of the version that it must have.
-        wanted: as for ``reading``, if the file is plain.
+        uri: the file.
+        gzip: tells from name and first bytes whether the file is compressed.
+        pin: the version that the file must have.
+        wanted: the range that will be read as a whole if the file is plain; see ``reading``.
 
     Raises:
         UnreadableFile: it cannot be opened.
     """
-    packed = None if pin is None else pin.gzip
-    # Ranges are of plain content.
-    with reading(uri, pin=pin, wanted=(0, 0) if packed else wanted) as (file, size):
-        if packed is None:
+    compressed = None if pin is None else pin.gzip
+    # The offsets of ``wanted`` are of plain content.
+    with reading(uri, pin=pin, wanted=(0, 0) if compressed else wanted) as (file, size):
+        if compressed is None:
             start = file.read(64)
             file.seek(0)
-            packed = bool(start) and gzip(uri, start)
+            compressed = bool(start) and gzip(uri, start)
             if pin is not None and pin.version:
-                pin.gzip = packed
-        yield Stream(uri, file, size, packed, wanted[1])
+                pin.gzip = compressed
+        yield Stream(uri, file, size, compressed, wanted[1])

@@ -1,8 +1,8 @@
-"""Files and folders that go to a store: several files at a time, and large ones in parts.
+"""Uploads files and folders to a store: several files at a time, and large ones in parts.
 
 S3 joins the parts of an upload itself. Google Cloud Storage takes the bytes of an upload one after
-another, so a large file is sent there as some objects at the same time, of which the store then
-composes one.
+another, so a large file is sent there as several objects at the same time, from which the store
+then composes one.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from typing import Any
 from recordio.errors import UnreadableFile
 from recordio.storage.stored_file import retry_transient
 
-PART = 16 << 20
-"""Bytes of a request; a multiple of 256 KiB, as Google's store wants it."""
+PART_BYTES = 16 << 20
+"""The size of a request; a multiple of 256 KiB, as Google Cloud Storage demands."""
 
-PARTS = 3
-"""Parts of one file at the same time: its client would have S3 hold 500 MB per file."""
+CONCURRENT_PARTS = 3
+"""The number of parts of one file that are sent at the same time: s3fs would hold 500 MB of each
+file by default."""
 
-FILES = 4
-"""Files at the same time."""
+CONCURRENT_FILES = 4
+"""The number of files that are sent at the same time."""
 
-_READ = 1 << 20
-_S3_PARTS = 10_000
-"""That S3 takes at most."""
+_READ_BYTES = 1 << 20
+_MAX_S3_PARTS = 10_000
+"""The number of parts that S3 accepts for one object."""
 
 
 def send(system: Any, local: Path, path: str, callback: Any = None) -> None:
     """Copy a file or a folder to a store.
 
-    A file appears whole. Within the memory of a few parts, as many bytes are on their way as the
-    store's client can send at the same time; a part that fails is sent again by itself.
+    Each file appears atomically. Only a few parts are in memory at a time, and a part that fails is
+    repeated by itself.
 
     Args:
         system: the fsspec file system.
-        local: what to copy.
-        path: within the store.
-        callback: of fsspec; told of bytes that were sent. If it raises, sending ends.
+        local: the file or folder.
+        path: the path within the store.
+        callback: an fsspec callback, which gets the numbers of bytes that were sent. If it raises
+            an error, the upload ends.
 
     Raises:
-        Exception: whatever the store's client raises.
+        Exception: any error of the store's client.
     """
     from fsspec.callbacks import NoOpCallback
 
@@ -54,17 +56,22 @@ def send(system: Any, local: Path, path: str, callback: Any = None) -> None:
     elif local.is_dir():
         how = _in_parts(system, max(map(_size, _files(local)), default=0))
         if how:
-            how["batch_size"] = FILES
+            how["batch_size"] = CONCURRENT_FILES
         system.put(f"{local}/", path, recursive=True, callback=callback, **how)
     else:
         system.put_file(str(local), path, callback=callback, **_in_parts(system, _size(local)))
 
 
 def send_persistently(system: Any, local: Path, path: str) -> None:
-    """The same, and all of it again while the store is out of order, for as long as for reading.
+    """Copy a file or a folder to a store, and repeat that while the store fails.
+
+    Args:
+        system: the fsspec file system.
+        local: the file or folder.
+        path: the path within the store.
 
     Raises:
-        Exception: whatever the store's client raises.
+        Exception: any error of the store's client.
     """
     try:
         retry_transient(partial(send, system, local, path), path)
@@ -73,20 +80,20 @@ def send_persistently(system: Any, local: Path, path: str) -> None:
 
 
 def _in_parts(system: Any, nbytes: int) -> dict[str, int]:
-    """How the client of S3 sends a file of so many bytes, or smaller ones."""
+    """Return the options with which S3's client sends files of up to ``nbytes``; else none."""
     if "s3" not in _schemes(system):
         return {}
     quantum = 256 << 10
-    part = max(PART, -(-nbytes // (_S3_PARTS * quantum)) * quantum)
-    return {"chunksize": part, "max_concurrency": PARTS}
+    part = max(PART_BYTES, -(-nbytes // (_MAX_S3_PARTS * quantum)) * quantum)
+    return {"chunksize": part, "max_concurrency": CONCURRENT_PARTS}
 
 
 def _send_to_google(system: Any, local: Path, path: str, callback: Any) -> None:
     if not local.is_dir():
         _send_file(system, local, path, callback)
         return
-    _together(
-        FILES,
+    _run_concurrently(
+        CONCURRENT_FILES,
         [
             partial(
                 _send_file, system, file, f"{path}/{file.relative_to(local).as_posix()}", callback
@@ -98,18 +105,19 @@ def _send_to_google(system: Any, local: Path, path: str, callback: Any) -> None:
 
 def _send_file(system: Any, local: Path, path: str, callback: Any) -> None:
     nbytes = _size(local)
-    if nbytes < 2 * PART:
-        system.put_file(str(local), path, chunksize=PART, callback=callback.branched(local, path))
+    if nbytes < 2 * PART_BYTES:
+        branch = callback.branched(local, path)
+        system.put_file(str(local), path, chunksize=PART_BYTES, callback=branch)
         return
-    share = -(-nbytes // PARTS)
+    share = -(-nbytes // CONCURRENT_PARTS)
     ranges = [(at, min(at + share, nbytes)) for at in range(0, nbytes, share)]
     pieces = [f"{path}.edl-part-{number}" for number in range(len(ranges))]
     try:
-        _together(
-            PARTS,
+        _run_concurrently(
+            CONCURRENT_PARTS,
             [
-                partial(_send_piece, system, local, where, piece, callback)
-                for piece, where in zip(pieces, ranges, strict=True)
+                partial(_send_piece, system, local, span, piece, callback)
+                for piece, span in zip(pieces, ranges, strict=True)
             ],
         )
         system.merge(path, pieces)
@@ -118,18 +126,18 @@ def _send_file(system: Any, local: Path, path: str, callback: Any) -> None:
             _remove(system, pieces)
         raise
     _remove(system, pieces)
-    if (there := int(system.info(path)["size"])) != nbytes:
-        raise OSError(f"{path} holds {there} of the {nbytes} bytes that were sent")
+    if (stored := int(system.info(path)["size"])) != nbytes:
+        raise OSError(f"{path} holds {stored} of the {nbytes} bytes that were sent")
 
 
-def _send_piece(system: Any, local: Path, where: tuple[int, int], path: str, callback: Any) -> None:
-    at, stop = where
-    file = system.open(path, "wb", block_size=PART)
+def _send_piece(system: Any, local: Path, span: tuple[int, int], path: str, callback: Any) -> None:
+    at, stop = span
+    file = system.open(path, "wb", block_size=PART_BYTES)
     try:
         with local.open("rb") as content:
             content.seek(at)
             while at < stop:
-                part = content.read(min(_READ, stop - at))
+                part = content.read(min(_READ_BYTES, stop - at))
                 if not part:
                     raise OSError(f"{local} became shorter while it was being sent")
                 file.write(part)
@@ -145,11 +153,11 @@ def _remove(system: Any, pieces: Sequence[str]) -> None:
         with contextlib.suppress(FileNotFoundError):
             system.rm_file(piece)
 
-    _together(PARTS, [partial(remove, piece) for piece in pieces])
+    _run_concurrently(CONCURRENT_PARTS, [partial(remove, piece) for piece in pieces])
 
 
-def _together(limit: int, acts: Sequence[Callable[[], None]]) -> None:
-    """Do everything, so many at the same time; after the first error, nothing more is begun."""
+def _run_concurrently(limit: int, acts: Sequence[Callable[[], None]]) -> None:
+    """Call all functions, ``limit`` at a time; after the first error, begin no further one."""
     threads = ThreadPoolExecutor(limit, thread_name_prefix="send")
     try:
         for done in [threads.submit(act) for act in acts]:
