@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Unpack, get_type_hints
+from typing import Any, Literal, Unpack, get_type_hints
 
 from edl import codec
 from edl.api_errors import for_python
-from edl.app import job_catalog, job_submitter, track_in_background, tracker_of
+from edl.app import job_catalog, job_submitter, model_zoos, track_in_background, tracker_of
 from edl.core.job_result import JobResult, of_status
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
@@ -21,6 +21,7 @@ from edl.core.options.value_types import Flag
 from edl.ports.job_backend import JobBackend
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
+from edl.use_cases.job_resumption import resume_job
 from edl.use_cases.job_submission import JobSubmitter, announcement
 from edl.use_cases.job_tracking import BackgroundTracking
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
@@ -77,7 +78,13 @@ def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> Job
 
 
 @for_python
-def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) -> JobResult:
+def resume(
+    name: str,
+    *,
+    num_epochs: int | None = None,
+    code: Literal["", "job", "new"] = "",
+    progress: bool = False,
+) -> JobResult:
     """Continue a job that was stopped, has failed or was lost; a running one is only watched.
 
     On Kubernetes, only a job that was stopped with ``edl stop --now``, or before it began.
@@ -85,6 +92,8 @@ def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) 
     Args:
         num_epochs: how many epochs it has from now on, more than before; then a job that has
             succeeded and keeps checkpoints is continued, too.
+        code: if the model files have changed: continue with the code of the "job", or with the
+            "new" files. By default, changed files are an error.
         progress: write a line to stderr every few seconds.
 
     Raises:
@@ -93,7 +102,7 @@ def resume(name: str, *, num_epochs: int | None = None, progress: bool = False) 
     display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
     with job_catalog() as catalog:
         backend = catalog.find(name)
-        backend.continuation.resume(name, display.say, num_epochs=num_epochs)
+        resume_job(backend, model_zoos(), name, display.say, num_epochs=num_epochs, code=code)
         return _watch(backend, name, display, None)
 
 

@@ -82,8 +82,11 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """
     left, right = _flat(one), _flat(other)
     ignored = {"submitted_at", "job_dir", "image"}
+    ignored |= {f"model.code.{name}" for name in ("sha256", "folder", "copies", "change")}
     return sorted(
-        name for name in (left.keys() | right.keys()) - ignored if left.get(name) != right.get(name)
+        name.removeprefix("model.code.files.")
+        for name in (left.keys() | right.keys()) - ignored
+        if left.get(name) != right.get(name)
     )
 
 
@@ -108,6 +111,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
     has_error = message.HasField("error") and message.error.code
     return JobStatus(
         job=message.name,
+        code=message.settings.get("model.code", ""),
         verb=decode_verb(message.type),
         state=_STATES.get(message.state, JobState.STARTING),
         records_done=progress.records_done,

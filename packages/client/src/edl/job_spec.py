@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from edl.codec import JOB_TYPES
+from edl.core import model_code
 from edl.core.options import options_of
 from edl.core.options.value_types import StepRange, WorkerRange
 from edl.core.submission import HOST, Submission
@@ -40,6 +41,10 @@ def encode_spec(job: Submission, job_dir: str, submitted_at: str) -> job_pb2.Job
         value = getattr(job, option.name)
         if option.spec and value is not None:
             _set(spec, option.spec, value)
+    if job.code:
+        spec.model.code.sha256 = model_code.digest(job.code)
+        spec.model.code.files.update(job.code)
+        spec.model.code.folder = "" if job.git_source else job.model_zoo
     chosen = spec.tensorboard_dir
     start_fields(spec, spec.name, job_dir, submitted_at)
     if chosen:

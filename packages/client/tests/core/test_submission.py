@@ -47,7 +47,7 @@ def test_four_options_make_a_training_job() -> None:
 def test_every_option_has_a_place_in_the_submission() -> None:
     slots = set(Submission.__dataclass_fields__)
     assert {option.name for option in OPTIONS} <= slots
-    assert slots - {"verb", "records_image", "builder_from_project"} == {
+    assert slots - {"verb", "records_image", "builder_from_project", "code"} == {
         option.name for option in OPTIONS
     }
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from edl.adapters.git_checkout import fetch as fetch
+from edl.adapters.model_code import hash_code as hash_code
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.model_parameters import parameters
 from edl.core.parameter_values import Parameter
@@ -50,10 +51,7 @@ def check(job: Submission) -> None:
 
 def files_of(job: Submission) -> ZooFiles:
     """Return what belongs to the model of a job whose zoo is a folder of this machine."""
-    names = (
-        *(job.model_def, job.input_fn, job.dataset_fn, job.loss, job.optimizer),
-        *(job.eval_metrics_fn, job.feature_columns, job.label_columns),
-    )
+    names = (getattr(job, field) for field in zoo_files.NAMING_FIELDS)
     return zoo_files.select(Path(job.model_zoo), filter(None, names))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from edl import codec
-from edl.app import job_catalog
+from edl.app import job_catalog, model_zoos
 from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import command, option
 from edl.cli.output import (
@@ -22,10 +22,15 @@ from edl.render import terminal
 from edl.render.errors import show
 from edl.render.output_format import Format
 from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_resumption import JOB_CODE, NEW_CODE, resume_job
 from edl.use_cases.model_export import export_model
 
 
-@command("resume", examples="edl resume my-job\nedl resume my-job --num-epochs 20 --detach")
+@command(
+    "resume",
+    examples="edl resume my-job\nedl resume my-job --num-epochs 20 --detach\n"
+    "edl resume my-job --code new",
+)
 @name_argument
 @option(
     "--num-epochs",
@@ -35,11 +40,22 @@ from edl.use_cases.model_export import export_model
     help="Train until N epochs are done, more than before; also after success, with checkpoints.",
 )
 @option("--detach", "-d", is_flag=True, help="Return when the job runs; do not watch it.")
+@option(
+    "--code",
+    type=click.Choice((JOB_CODE, NEW_CODE)),
+    help="If the model files have changed: continue with the code of the job, or with the files"
+    " as they are now. Without it, changed files are an error.",
+)
 @quiet_option
 @output_option
 @finds_jobs
 def resume(
-    name: str, num_epochs: int | None, detach: bool, quiet: bool, output_format: Format | None
+    name: str,
+    num_epochs: int | None,
+    detach: bool,
+    code: str | None,
+    quiet: bool,
+    output_format: Format | None,
 ) -> None:
     """Continue a job that was stopped, has failed or was lost, from its last snapshot.
 
@@ -49,7 +65,9 @@ def resume(
         catalog = job_catalog()
         backend = catalog.find(name)
         say = silent if quiet else terminal.message
-        resumed = backend.continuation.resume(name, say, num_epochs=num_epochs)
+        resumed = resume_job(
+            backend, model_zoos(), name, say, num_epochs=num_epochs, code=code or ""
+        )
         report = backend.status(name, ask=False)
         url = report.dashboard_url or report.status.dashboard_url
         if not quiet:

@@ -121,6 +121,8 @@ class JobStatus:
     finished_at: str = ""
     dashboard_url: str = ""
     output: str = ""
+    code: str = ""
+    """SHA-256 of the model's files as they were submitted; empty if they were not recorded."""
     workers_min: int = 0
     workers_max: int = 0
     records_trained: int = 0
@@ -182,6 +184,13 @@ def is_older(status: JobStatus, age_s: float, now_s: float) -> bool:
     )
 
 
+_OF_MODEL_FILE = (
+    *("MODEL_IMPORT", "MODEL_CONTRACT", "SHAPE_MISMATCH", "OPTIMIZER_UNSUPPORTED", "NAN_LOSS"),
+    *("USER_CODE", "TASK_DEAD_LETTERED", "WORKER_CRASH_LOOP"),
+)
+"""Codes of failures that a change of the model file may remove."""
+
+
 def _is_of_options(failure: Failure) -> bool:
     """Return whether a job would fail again in the same way as long as its options are the same."""
     named = failure.code == "USAGE" and failure.where.startswith("--")
@@ -195,8 +204,20 @@ def new_submission(status: JobStatus) -> str:
     return f"A job keeps its options: edl delete {status.job}, and submit it again."
 
 
-def next_steps(status: JobStatus) -> str:
-    """Return how a person can continue with a job that is over; empty if it succeeded."""
+def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
+    """Return how a person can continue with a job that is over; empty if it succeeded.
+
+    Args:
+        takes_code: the job's code is in no image, and can be replaced.
+    """
+    steps = _resuming_steps(status)
+    of_model = status.failure is not None and status.failure.code in _OF_MODEL_FILE
+    if steps and of_model and takes_code and status.code and not new_submission(status):
+        steps += f" With a corrected model file: edl resume {status.job} --code new."
+    return steps
+
+
+def _resuming_steps(status: JobStatus) -> str:
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""

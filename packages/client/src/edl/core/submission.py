@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from edl.core import locations, names
 from edl.core.locations import absolute, scheme
+from edl.core.model_code import Listing
 from edl.core.options import Given, Option, Verb, conflicts, defaults, options_of, read
 from edl.core.options.command import CommandOptions
 from edl.core.options.data import DataOptions
@@ -45,11 +46,13 @@ class Submission(
     Attributes:
         records_image: the user asked for an image, which the trained model is to name.
         builder_from_project: a project file names the builder.
+        code: hashes of the model's files, where the client sees them.
     """
 
     verb: Verb
     records_image: bool = False
     builder_from_project: bool = False
+    code: Listing = field(default_factory=dict)
 
     @property
     def runs_in_image(self) -> bool:

@@ -164,7 +164,14 @@ class JobContinuation(Protocol):
     def next_steps(self, status: JobStatus) -> str:
         """Return what a person can do next with a job that is over; empty if nothing."""
 
-    def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
+    def resume(
+        self,
+        name: str,
+        say: Say = silent,
+        *,
+        num_epochs: int | None = None,
+        new_code: bool = False,
+    ) -> bool:
         """Continue a job that is over and has not succeeded; return when its master answers.
 
         A job that has no state yet starts again. Every process of the job's earlier life MUST have
@@ -176,6 +183,8 @@ class JobContinuation(Protocol):
             say: as that of ``JobBackend.submit``.
             num_epochs: how many epochs the job has from now on, more than before; then a job that
                 has succeeded and keeps checkpoints is continued, too.
+            new_code: continue with the model files as they are now, and record that. Only a
+                training job whose code is in no image is asked for it.
 
         Returns:
             Whether this call resumed the job; False if it runs.

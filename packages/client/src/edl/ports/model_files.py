@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from edl.core.job_status import Failure
+from edl.core.model_code import Listing
 from edl.core.submission import Submission
 from edl.core.tracking import KerasModel
 from edl_runtime.model.git_source import GitSource
@@ -29,6 +30,9 @@ class ModelZoos(Protocol):
 
     def files_of(self, job: Submission) -> ZooFiles:
         """Return what belongs to the model of a job whose zoo is a folder of this machine."""
+
+    def hash_code(self, folder: Path, names: Iterable[str]) -> Listing:
+        """Return the hashes of what belongs to the model of these names. Raises: EdlError."""
 
 
 class TrainedModels(Protocol):

@@ -317,14 +317,15 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     lines.extend(_problems(status))
-    if status.goodput > 0:
-        lines.append(f"  goodput {goodput(status)}")
-    if status.table_rows:
-        lines.append(f"  rows    {table_rows(status)}")
-    if status.dashboard_url and not status.state.is_over:
-        lines.append(f"  page    {page_link or f'edl dashboard {status.job}'}")
-    if status.output:
-        lines.append(f"  output  {status.output}")
+    has_page = status.dashboard_url and not status.state.is_over
+    facts = {
+        "goodput": goodput(status) if status.goodput > 0 else "",
+        "rows": table_rows(status) if status.table_rows else "",
+        "page": (page_link or f"edl dashboard {status.job}") if has_page else "",
+        "output": status.output,
+        "code": status.code and f"sha256 {status.code}",
+    }
+    lines.extend(f"  {name:<7} {value}" for name, value in facts.items() if value)
     lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.workers and not status.state.is_over:
         lines.append("")

@@ -14,6 +14,7 @@ from edl import codec, settings
 from edl.core import zoo_amount
 from edl.core.image_build import BuildRequest, BuildStatus, service_of
 from edl.core.job_status import JobState
+from edl.core.model_code import Listing, describe_changes
 from edl.core.options import UNUSED, Given, Verb
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission, build
@@ -26,7 +27,7 @@ from edl.use_cases import image_build, image_request
 from edl.use_cases.image_build import BuildDisplay
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.model.zoo_files import ZooFiles
+from edl_runtime.model.zoo_files import NAMING_FIELDS, ZooFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,9 @@ class JobSubmitter:
             checkout = image_request.fetch_zoo(job, self._ports.zoos)
             if checkout is not None and not job.runs_in_image:
                 job = replace(job, model_zoo=str(checkout))
+        zoo = self._files_of(replace(job, model_zoo=str(checkout)) if checkout else job)
+        if zoo is not None:
+            job = replace(job, code=self._hash_code(job, checkout))
         job, schema = self._describe_data(job, checkout)
         if job.name and self.catalog.has(job.name) and self._same_job_runs(backend, job):
             return SubmissionPlan(job, placement.describe(job), running=True)
@@ -138,7 +142,6 @@ class JobSubmitter:
             named = job.with_name(secrets.token_hex(2))
         here = replace(named, model_zoo=str(checkout)) if checkout is not None else named
         placement.check(here)
-        zoo = self._files_of(here)
         description = placement.describe(named)
         if not job.needs_image:
             return SubmissionPlan(named, description, zoo=zoo, schema=schema)
@@ -196,6 +199,8 @@ class JobSubmitter:
             )
             image = built.name
             display.say(str(built))
+            if plan.job.code:
+                self._check_unchanged(plan)
         if plan.job.image_public_key:
             self._ports.signatures.check(image, plan.job.image_public_key)
         placement = self.catalog.backend_for(plan.job).placement
@@ -292,6 +297,25 @@ class JobSubmitter:
         except Problem as problem:
             raise codec.error_of(problem) from None
         return files
+
+    def _hash_code(self, job: Submission, checkout: Path | None) -> Listing:
+        names = (getattr(job, field) for field in NAMING_FIELDS)
+        return self._ports.zoos.hash_code(checkout or Path(job.model_zoo), filter(None, names))
+
+    def _check_unchanged(self, plan: SubmissionPlan) -> None:
+        """Check that the image has the code that the job records.
+
+        Raises:
+            EdlError: MODEL_NOT_FOUND; the files have changed since.
+        """
+        now = self._hash_code(plan.job, None)
+        if changes := describe_changes(plan.job.code, now):
+            raise EdlError(
+                ErrorCode.MODEL_NOT_FOUND,
+                f"the model files have changed while their image was built: {changes}",
+                where=plan.job.model_zoo,
+                remedy="Submit the job again.",
+            )
 
 
 _NAMING_A_MODEL = {"model_zoo": "--model-zoo", "model_def": "--model-def"}

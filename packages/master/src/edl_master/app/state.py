@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edl_master.adapters import prediction_tables
@@ -24,12 +24,13 @@ from edl_master.adapters.part_files import AS_PARTS, OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
 from edl_master.config.job_config import Config
-from edl_master.core.effects import LeaseGranted
+from edl_master.core.effects import LeaseGranted, LogEvent, Severity
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
 from edl_master.recovery.restart import is_rollback
 from edl_master.recovery.restore import RestoredJob, restore_job
+from edl_master.reporting.job_settings import CODE
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, task_pb2
 from edl_runtime.local import job_directory, output_reservation
@@ -152,6 +153,7 @@ def open_state(
         chosen_length=not spec.records_per_task,
         last_seen=None if spec.export.job else last_seen,
     )
+    restored = replace(restored, notes=(*restored.notes, *_note_new_code(spec.model.code, last)))
     if spec.export.job and not restored.resumed:
         raise _nothing_to_export(spec.export)
     if not spec.export.job:
@@ -168,6 +170,14 @@ def open_state(
         started_at=started_at,
         restarts=last.master_restarts + (last_seen is not None and not is_rollback()),
     )
+
+
+def _note_new_code(code: job_pb2.ModelCode, last: job_pb2.JobStatus) -> list[LogEvent]:
+    """Return the event of a job that was resumed with other code than the last master had."""
+    if not code.change or last.settings.get(CODE) == code.sha256:
+        return []
+    message = f"Continues with new code of the model, {code.sha256[:12]}: {code.change}."
+    return [LogEvent("CodeReplaced", message, Severity.WARNING, facts={"code": code.sha256})]
 
 
 def clear_up(config: Config, status: job_pb2.JobStatus) -> None:

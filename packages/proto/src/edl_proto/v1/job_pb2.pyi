@@ -125,6 +125,7 @@ class ModelSpec(_message.Message):
     EVAL_METRICS_FN_FIELD_NUMBER: _builtins.int
     FEATURE_COLUMNS_FIELD_NUMBER: _builtins.int
     LABEL_COLUMNS_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
     model_zoo: _builtins.str
     """directory, as the worker sees it"""
     model_def: _builtins.str
@@ -139,6 +140,10 @@ class ModelSpec(_message.Message):
     eval_metrics_fn: _builtins.str
     feature_columns: _builtins.str
     label_columns: _builtins.str
+    @_builtins.property
+    def code(self) -> Global___ModelCode:
+        """absent: of an earlier version, or not seen by the client"""
+
     def __init__(
         self,
         *,
@@ -152,14 +157,75 @@ class ModelSpec(_message.Message):
         eval_metrics_fn: _builtins.str = ...,
         feature_columns: _builtins.str = ...,
         label_columns: _builtins.str = ...,
+        code: Global___ModelCode | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["code", b"code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dataset_fn", b"dataset_fn", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_fn", b"input_fn", "label_columns", b"label_columns", "loss", b"loss", "model_def", b"model_def", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "params", b"params"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "dataset_fn", b"dataset_fn", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_fn", b"input_fn", "label_columns", b"label_columns", "loss", b"loss", "model_def", b"model_def", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "params", b"params"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ModelSpec: _TypeAlias = ModelSpec  # noqa: Y015
+
+@_typing.final
+class ModelCode(_message.Message):
+    """The files that belonged to the model when the job was submitted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FilesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SHA256_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    FOLDER_FIELD_NUMBER: _builtins.int
+    COPIES_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    sha256: _builtins.str
+    """of the lines that sha256sum prints for the files, by path"""
+    folder: _builtins.str
+    """whole path of the zoo on the submitter's machine"""
+    copies: _builtins.str
+    """below it the zoo is copied, with its whole path; empty: no copy"""
+    change: _builtins.str
+    """what was replaced when the job was resumed with new code"""
+    @_builtins.property
+    def files(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """SHA-256 by path in the zoo"""
+
+    def __init__(
+        self,
+        *,
+        sha256: _builtins.str = ...,
+        files: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        folder: _builtins.str = ...,
+        copies: _builtins.str = ...,
+        change: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "copies", b"copies", "files", b"files", "folder", b"folder", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelCode: _TypeAlias = ModelCode  # noqa: Y015
 
 @_typing.final
 class TrainingSpec(_message.Message):

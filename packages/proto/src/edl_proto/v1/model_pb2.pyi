@@ -89,6 +89,7 @@ class TrainedModel(_message.Message):
     KERAS_FILENAME_FIELD_NUMBER: _builtins.int
     SAVED_MODEL_FIELD_NUMBER: _builtins.int
     LAYER_STATES_FILENAME_FIELD_NUMBER: _builtins.int
+    CODE_SHA256_FIELD_NUMBER: _builtins.int
     docker_commit_id: _builtins.str
     model_def: _builtins.str
     model_def_params: _builtins.str
@@ -116,6 +117,8 @@ class TrainedModel(_message.Message):
     """directory"""
     layer_states_filename: _builtins.str
     """JSON: vocabularies and other state that is no parameter"""
+    code_sha256: _builtins.str
+    """of the submitted code, as ModelCode has it"""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property
@@ -148,10 +151,11 @@ class TrainedModel(_message.Message):
         keras_filename: _builtins.str = ...,
         saved_model: _builtins.str = ...,
         layer_states_filename: _builtins.str = ...,
+        code_sha256: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "dataset_fn", b"dataset_fn", "docker_commit_id", b"docker_commit_id", "epochs", b"epochs", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_function", b"input_function", "job", b"job", "keras_filename", b"keras_filename", "label_columns", b"label_columns", "layer_states_filename", b"layer_states_filename", "loss", b"loss", "metrics", b"metrics", "minibatch_size", b"minibatch_size", "model_def", b"model_def", "model_def_params", b"model_def_params", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "parameter_version", b"parameter_version", "params_filename", b"params_filename", "records_trained", b"records_trained", "saved_model", b"saved_model", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_sha256", b"code_sha256", "created_at", b"created_at", "dataset_fn", b"dataset_fn", "docker_commit_id", b"docker_commit_id", "epochs", b"epochs", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_function", b"input_function", "job", b"job", "keras_filename", b"keras_filename", "label_columns", b"label_columns", "layer_states_filename", b"layer_states_filename", "loss", b"loss", "metrics", b"metrics", "minibatch_size", b"minibatch_size", "model_def", b"model_def", "model_def_params", b"model_def_params", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "parameter_version", b"parameter_version", "params_filename", b"params_filename", "records_trained", b"records_trained", "saved_model", b"saved_model", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,11 +17,18 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
 from edl_runtime.model.trained_model import TRAINED_MODEL
 from edl_runtime.model.zoo_folders import places_of
+
+NAMING_FIELDS = (
+    *("model_def", "input_fn", "dataset_fn", "loss", "optimizer"),
+    *("eval_metrics_fn", "feature_columns", "label_columns"),
+)
+"""Options of a job that name code of the zoo."""
 
 IGNORE_FILE = ".edlignore"
 REQUIREMENTS = "requirements.txt"
@@ -46,8 +53,13 @@ _SYSTEM = frozenset(("boot", "dev", "etc", "proc", "root", "run", "sys", "var"))
 """Folders of the root where no part of a zoo lies, unless the zoo lies in the same one."""
 _PRIVATE_KEY = b" PRIVATE KEY-----"
 _MAX_KEY_BYTES = 1 << 16  # octets of a file that may be one
-_MARKS_OF_NO_ZOO = (TRAINED_MODEL, "pyvenv.cfg")
-"""A folder with such a file is the result of a job, or an environment of Python."""
+_MARKS_OF_NO_ZOO = (TRAINED_MODEL, "pyvenv.cfg", "supervisor.json")
+"""A folder with such a file is a job's result or state, or an environment of Python."""
+
+_SMALL_NBYTES = 1_000_000
+_MAX_OTHERS = 500
+_MAX_OTHERS_NBYTES = 16_000_000
+"""With more than that, a folder holds other things than code."""
 
 _MAX_NAME_LENGTH = 255
 
@@ -67,13 +79,16 @@ class ZooFiles:
     secrets: tuple[str, ...]
 
 
-def select(zoo: Path, names: Iterable[str] = (), loaded: Iterable[Path] = ()) -> ZooFiles:
+def select(
+    zoo: Path, names: Iterable[str] = (), loaded: Iterable[Path] = (), *, others: bool = False
+) -> ZooFiles:
     """Select the files of a zoo that belong to a model.
 
     Args:
         zoo: an existing folder.
         names: dotted names as ``--model-def`` has them; none: those of every module of the zoo.
         loaded: files of modules that the model has imported, whichever way.
+        others: also take small files that no code names, unless there are very many.
     """
     zoo = zoo.resolve()
     verdict = _ignore_file(zoo)
@@ -85,6 +100,8 @@ def select(zoo: Path, names: Iterable[str] = (), loaded: Iterable[Path] = ()) ->
         code.add(path)
     kept = (zoo / REQUIREMENTS, zoo / IGNORE_FILE)  # a copy of the copy has the same files
     found = {path for path in (*code.modules, *code.named, *kept) if _is_regular(path)}
+    if others:
+        found.update(_small_files(zoo))
     chosen: dict[str, int] = {}
     secrets = []
     for path in found:
@@ -142,6 +159,19 @@ def _files(zoo: Path) -> Iterator[Path]:
         for name in sorted(names):
             if _is_regular(here / name):
                 yield here / name
+
+
+def _small_files(zoo: Path) -> list[Path]:
+    """Return the small files of a zoo that are not hidden; none if they are hardly a model's."""
+    small = (
+        path
+        for path in _files(zoo)
+        if path.stat().st_size <= _SMALL_NBYTES
+        and not any(part.startswith(".") for part in path.relative_to(zoo).parts)
+    )
+    found = list(islice(small, _MAX_OTHERS + 1))
+    nbytes = sum(path.stat().st_size for path in found)
+    return found if len(found) <= _MAX_OTHERS and nbytes <= _MAX_OTHERS_NBYTES else []
 
 
 def _modules(zoo: Path) -> Iterator[Path]:

@@ -114,7 +114,12 @@ def error_as_json(error: EdlError) -> dict[str, Any]:
 
 def decode_model_reference(spec: job_pb2.ModelSpec) -> ModelReference:
     """Return the place of the model file, and its parameters."""
-    return ModelReference(**{name: getattr(spec, name) for name in ModelReference.__slots__})
+    code = spec.code
+    options = {name: getattr(spec, name, "") for name in ModelReference.__slots__}
+    options.update(copies=code.copies, code_sha256=code.sha256)
+    if code.copies:
+        options["model_zoo"] = code.copies + code.folder
+    return ModelReference(**options)
 
 
 def decode_precision(precision: job_pb2.WirePrecision.ValueType) -> WirePrecision:

@@ -27,6 +27,11 @@ class ModelReference:
     """The model zoo, the model in it, and the definitions that replace the model file's own.
 
     The fields are those of ``edl.v1.ModelSpec``; an empty one means that the option is not given.
+
+    Attributes:
+        copies: folder below which the zoo is a copy, with the whole path that its user knows; empty
+            if it is no copy.
+        code_sha256: of the files that were submitted; empty if they were not recorded.
     """
 
     model_zoo: str
@@ -39,6 +44,8 @@ class ModelReference:
     eval_metrics_fn: str = ""
     feature_columns: str = ""
     label_columns: str = ""
+    copies: str = ""
+    code_sha256: str = ""
 
     def override_with(self, other: ModelReference) -> ModelReference:
         """Return these options, replaced by every option of the other that is not empty."""

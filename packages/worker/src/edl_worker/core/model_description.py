@@ -94,3 +94,4 @@ class TrainedModelDescription:
     keras_filename: str = ""
     saved_model: str = ""
     layer_states_filename: str = ""
+    code_sha256: str = ""

@@ -12,7 +12,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.monitoring import logs
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.config import Settings
-from edl_worker.core.job import JobDescription
+from edl_worker.core.job import JobDescription, ModelReference
 from edl_worker.core.tasks import (
     Leave,
     MasterReplacedError,
@@ -22,6 +22,7 @@ from edl_worker.core.tasks import (
 )
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.metrics_server import MetricsServer
+from edl_worker.model_file.submitted_files import name_submitted_files
 from edl_worker.runtime.heartbeat import Heartbeat, departure
 from edl_worker.runtime.loading_registration import keep_registered
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
@@ -54,6 +55,7 @@ class Session:
     started: float
     grace_s: float = field(default=10.0, init=False)  # until registration brings the job's own
     registrations: int = field(default=0, init=False)
+    _model: ModelReference = field(default=ModelReference("", ""), init=False)
 
     def run(self) -> None:
         """Work until there is nothing more to do.
@@ -85,6 +87,7 @@ class Session:
         self.registrations += 1
         job = registration.job
         self.grace_s = job.grace_s
+        self._model = job.model
         self.heartbeat.start(registration.heartbeat_every_s)
         logs.identify(job=job.name)
         self._log_phase("registered")
@@ -159,10 +162,15 @@ class Session:
             return "lost"
         log.error("%s failed\n%s", lease, error)
         try:
-            self.client.fail(error, ref=lease.ref, permanent=runner.is_permanent(error))
+            self.client.fail(
+                self._name_files(error), ref=lease.ref, permanent=runner.is_permanent(error)
+            )
         except EdlError as rejection:
             log.warning("the master rejected the report: %s", rejection.what)
         return "failed"
+
+    def _name_files(self, error: EdlError) -> EdlError:
+        return name_submitted_files(error, self._model)
 
     def _return(self, assignment: Assignment) -> None:
         try:
@@ -207,7 +215,7 @@ class Session:
         if not self.registrations:
             return
         try:
-            self.client.fail(error, permanent=permanent)
+            self.client.fail(self._name_files(error), permanent=permanent)
         except (EdlError, MasterReplacedError, LeavingError) as rejection:
             log.warning("the master rejected the report: %s", rejection)
 

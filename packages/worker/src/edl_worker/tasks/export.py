@@ -156,10 +156,7 @@ class Exporter:
     def _copy_zoo(self, to: Path) -> list[str]:
         """Copy what belongs to the model, and return what cannot be read now."""
         spec, zoo, warnings = self.job.model, Path(self.job.model.model_zoo), []
-        names = (
-            *(spec.model_def, spec.input_fn, spec.dataset_fn, spec.loss, spec.optimizer),
-            *(spec.eval_metrics_fn, spec.feature_columns, spec.label_columns),
-        )
+        names = (getattr(spec, field) for field in zoo_files.NAMING_FIELDS)
         to.mkdir()
         files = zoo_files.select(zoo, filter(None, names), loaded_files())
         for name in files.paths:
@@ -190,6 +187,7 @@ class Exporter:
             feature_columns=spec.feature_columns,
             label_columns=spec.label_columns,
             model_zoo=MODEL_ZOO,
+            code_sha256=spec.code_sha256,
             minibatch_size=self.job.minibatch_size,
             job=self.job.exported_job or self.job.name,
             created_at=rfc3339(time.time(), "seconds"),

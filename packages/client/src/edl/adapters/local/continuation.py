@@ -8,12 +8,13 @@ import json
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec
-from edl.adapters import storage
+from edl.adapters import model_code, storage
 from edl.adapters.local import instances
 from edl.adapters.local.job_processes import end_supervision
 from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, submission_time
@@ -22,7 +23,9 @@ from edl.adapters.local.runtime import LocalRuntime
 from edl.core import mounts, names
 from edl.core.job_status import JobState, JobStatus, check_more_epochs, next_steps
 from edl.core.locations import scheme
+from edl.core.model_code import describe_changes
 from edl.core.mounts import BindMount
+from edl.core.platforms import PLATFORMS
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
 from edl.ports.job_backend import Say, silent
@@ -51,9 +54,17 @@ class LocalContinuation:
         self._runtime = runtime
 
     def next_steps(self, status: JobStatus) -> str:
-        return next_steps(status)
+        in_image = PLATFORMS[self._runtime.platform].runs_in_image
+        return next_steps(status, takes_code=not in_image)
 
-    def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
+    def resume(
+        self,
+        name: str,
+        say: Say = silent,
+        *,
+        num_epochs: int | None = None,
+        new_code: bool = False,
+    ) -> bool:
         self._backend.status(name, ask=False)  # another backend's job is none of this one
         with _one_at_a_time(self._store.path(name)):
             stored = self._store.read(name)
@@ -65,6 +76,8 @@ class LocalContinuation:
                 raise _over(stored.status, "there is nothing to continue")
             end_job(self._runtime, stored.path, stored.master)
             self._runtime.remove(stored.path)
+            if new_code:
+                _take_new_code(stored)
             if not _reopen(stored, num_epochs):
                 raise _over(stored.status, "there is nothing to continue")
             command = self._runtime.master_command()
@@ -198,6 +211,25 @@ def _reopen(job: StoredJob, num_epochs: int | None) -> bool:
             return True
     except OSError as error:
         raise _unwritable(path, error) from error
+
+
+def _take_new_code(stored: StoredJob) -> None:
+    """Let a job that is over continue with a copy of its model files as they are now.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND or OUTPUT_UNWRITABLE.
+    """
+    spec, path = stored.spec, stored.path.absolute()
+    before = dict(spec.model.code.files)
+    try:
+        model_code.copy_code(spec.model, path, path)
+        spec.model.code.change = describe_changes(before, spec.model.code.files)
+        replace_file(path / job_directory.SPEC, codec.to_json(spec).encode(), durable=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    for former in (path / model_code.FOLDER).iterdir():
+        if str(former) != spec.model.code.copies:
+            shutil.rmtree(former, ignore_errors=True)
 
 
 def _unwritable(path: Path, error: OSError) -> EdlError:

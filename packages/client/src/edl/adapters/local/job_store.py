@@ -17,6 +17,7 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from edl import codec
+from edl.adapters import model_code
 from edl.adapters.local import job_identities
 from edl.adapters.local.instances import LocalInstance
 from edl.adapters.local.runtime import LocalRuntime
@@ -172,6 +173,10 @@ class JobStore:
                         remedy="Set EDL_HOME to a folder that only you can write, or take away"
                         f" the rights of others: chmod o-w {self.root}",
                     )
+                # An export uses the copy of its job.
+                code = spec.model.code
+                if code.files and not code.copies and not spec.HasField("containers"):
+                    model_code.copy_code(spec.model, draft, self.path(name).absolute())
                 job_identities.create(draft, spec)
                 (draft / job_directory.SPEC).write_text(codec.to_json(spec))
                 (draft / job_directory.PLATFORM).write_text(spec.platform)

@@ -29,7 +29,6 @@ from edl.core.job_status import (
     JobState,
     JobStatus,
     final_failure,
-    next_steps,
 )
 from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
@@ -158,7 +157,7 @@ class LocalJobBackend:
             return status
         if not status.state.is_final:
             status = self._end_lost_job(status)
-        return replace(status, failure=final_failure(status, next_steps(status)))
+        return replace(status, failure=final_failure(status, self.continuation.next_steps(status)))
 
     def delete(self, name: str) -> None:
         self._check(name)

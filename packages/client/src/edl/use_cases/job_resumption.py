@@ -1,0 +1,65 @@
+"""Resumes a job with the code that was submitted, or with other code if a person says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edl import codec
+from edl.core.job_status import JobState
+from edl.core.model_code import code_is_fixed, describe_changes, refuse_changed
+from edl.core.options import Verb
+from edl.core.platforms import PLATFORMS
+from edl.ports.job_backend import JobBackend, Say, StatusReport
+from edl.ports.model_files import ModelZoos
+from edl_runtime.model.zoo_files import NAMING_FIELDS
+
+JOB_CODE, NEW_CODE = "job", "new"
+"""Which code a resumed job continues with: its own, or the files as they are now."""
+
+
+def resume_job(
+    backend: JobBackend,
+    zoos: ModelZoos,
+    name: str,
+    say: Say,
+    *,
+    num_epochs: int | None = None,
+    code: str = "",
+) -> bool:
+    """Continue a job that is over; see ``JobContinuation.resume``.
+
+    Args:
+        code: JOB_CODE or NEW_CODE; empty: the job's own, if the files in its zoo are still that.
+
+    Returns:
+        Whether this call resumed the job; False if it runs.
+
+    Raises:
+        EdlError: USAGE, if the files have changed and ``code`` is empty, or if the job cannot take
+            new code; or as ``JobContinuation.resume``.
+    """
+    report = backend.status(name, ask=False)
+    if code == NEW_CODE:
+        if report.status.verb is not Verb.TRAIN or PLATFORMS[backend.platform].runs_in_image:
+            raise codec.error_of(code_is_fixed(name))
+        return backend.continuation.resume(name, say, num_epochs=num_epochs, new_code=True)
+    continues = report.is_over and (num_epochs or report.status.state is not JobState.SUCCEEDED)
+    if not code and continues:
+        _check_unchanged(report, zoos)
+    return backend.continuation.resume(name, say, num_epochs=num_epochs)
+
+
+def _check_unchanged(report: StatusReport, zoos: ModelZoos) -> None:
+    """Check that the model files are those that were submitted, if they are still there.
+
+    Raises:
+        EdlError: USAGE, naming those that differ.
+    """
+    model = report.description().get("model", {})
+    code = model.get("code", {})
+    folder = code.get("folder", "")
+    if folder and Path(folder).is_dir():
+        names = filter(None, (model.get(field, "") for field in NAMING_FIELDS))
+        now = zoos.hash_code(Path(folder), names)
+        if changes := describe_changes(code.get("files", {}), now):
+            raise codec.error_of(refuse_changed(report.status.job, changes, folder))
