@@ -108,7 +108,7 @@ class ModelSummary:
         loss_place: file, line and name of the loss; empty if there is none.
         input_place: file, line and name of the input function.
         input_shapes: a nest of what has dtype and shape, as the model takes it; None: unknown.
-        warnings: of definitions that were hardly meant as they are.
+        warnings: what is not wrong in the model file, but hardly meant, or may become wrong.
     """
 
     form: str

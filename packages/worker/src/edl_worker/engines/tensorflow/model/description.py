@@ -96,7 +96,7 @@ class ModelFileDescription:
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.
         layer_states: the layers that have taken state from data or files, such as vocabularies.
-        warnings: of definitions that nothing uses, though they were probably meant.
+        warnings: of definitions that nothing uses, and of files that the job lacks elsewhere.
     """
 
     zoo_root: Path

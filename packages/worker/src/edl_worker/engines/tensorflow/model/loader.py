@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -40,6 +41,7 @@ from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
 from edl_worker.engines.tensorflow.model.layer_states import LayerStates, note_states
 from edl_worker.engines.tensorflow.model.model_file import ModelFile
+from edl_worker.engines.tensorflow.model.opened_files import note_opened_files
 from edl_worker.engines.tensorflow.model.refused_training import refuse_training
 from edl_worker.engines.tensorflow.model.required_roles import (
     USED_ROLES,
@@ -61,6 +63,7 @@ from edl_worker.model_file.resolver import find_definition, find_model
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import open_zoo
+from edl_worker.model_file.zoo.outside_files import OutsideFiles, note_outside_files
 from edl_worker.model_file.zoo.undefined_names import undefined_names
 from elasticdl.python.common.constants import Mode
 
@@ -134,8 +137,8 @@ def describe_model_file(
         seed_globally(seed)
     errors = ErrorCollector()
     params = errors.attempt(parse_params, reference.params) or {}
-    states = LayerStates(saved)
-    with refuse_training(), note_states(states):
+    states, files = LayerStates(saved), OutsideFiles()
+    with _observe(states, files, reference):
         try:
             zoo = open_zoo(reference.model_zoo)
             model = find_model(zoo, reference.model_def)
@@ -147,7 +150,7 @@ def describe_model_file(
     all_definitions = [*model.constructors(), *definitions.values()]
     caller = DefinitionCaller(zoo.root, params, context, all_definitions)
     errors.extend(_unknown_parameters(model, caller))
-    with refuse_training(), note_states(states):
+    with _observe(states, files, reference):
         keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
         errors.attempt(states.check_complete)
@@ -162,8 +165,22 @@ def describe_model_file(
         errors.extend(missing)  # why there is no model comes first
     else:
         errors.prepend(missing)
-    described = replace(_describe(model, keras_model, used, caller, errors), layer_states=states)
+    described = _describe(model, keras_model, used, caller, errors)
+    warnings = (*described.warnings, *files.describe())
+    described = replace(described, layer_states=states, warnings=warnings)
     return _with_custom_steps(described, purpose)
+
+
+@contextmanager
+def _observe(states: LayerStates, files: OutsideFiles, reference: ModelReference) -> Iterator[None]:
+    """Observe what the model file does besides defining things while it is loaded."""
+    with (
+        refuse_training(),
+        note_states(states),
+        note_outside_files(files, reference.model_zoo),
+        note_opened_files(),
+    ):
+        yield
 
 
 def _definitions(
