@@ -347,7 +347,7 @@ def lock(session: nox.Session) -> None:
         *("uv", "export", "--all-packages", "--all-groups"),
         *("--extra", "convert", "--extra", "mlflow", "--extra", "sql"),
         *("--extra", "local", "--extra", "cpu", "--extra", "otlp"),
-        *("--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header"),
+        *("--no-emit-workspace", "--no-annotate", "--no-header"),
         *("--quiet", "--output-file", LOCK),
         external=True,
         env={"UV_NO_PROGRESS": "1", **{k: v for k, v in os.environ.items() if k == "HOME"}},
