@@ -179,7 +179,7 @@ def lease(
 ) -> task_pb2.Lease:
     return task_pb2.Lease(
         task=task_pb2.TaskKey(type=type_, round=round_, number=number),
-        records=task_pb2.RecordRange(uri=str(path), format="recordio", start=start, stop=stop),
+        records=[task_pb2.RecordRange(uri=str(path), format="recordio", start=start, stop=stop)],
         seed=1000 * round_ + number,
     )
 

@@ -15,7 +15,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow import weights
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from edl_worker.model_file.sample import first_batch
-from edl_worker.tasks.loaded_model import read
+from edl_worker.tasks.record_reading import read
 from elasticdl.python.common.constants import Mode
 
 Named = dict[str, np.ndarray[Any, Any]]

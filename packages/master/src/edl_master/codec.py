@@ -161,7 +161,7 @@ def lease_ref_to(lease: HeldLease) -> task_pb2.LeaseRef:
 def lease_to(
     lease: LeaseGranted,
     skip_minibatches: int,
-    records: task_pb2.RecordRange | None,
+    records: Sequence[task_pb2.RecordRange],
     part_path: str,
     export: task_pb2.ExportInfo | None,
 ) -> task_pb2.Lease:
@@ -179,6 +179,7 @@ def lease_to(
         export=export,
         callbacks=_call_to(lease.callbacks) if lease.callbacks is not None else None,
         learning_rate=lease.learning_rate,
+        shuffled=lease.shuffled,
     )
 
 

@@ -40,11 +40,11 @@ def test_files_are_counted_and_ranges_of_them_can_be_read_elsewhere(
     assert data.counts == (35, 7)
     assert data.records == 42
     assert data.uris == (str(tmp_path / "a.recordio"), str(tmp_path / "b.recordio"))
-    where = data.locate(Range(file=0, start=23, stop=31))
+    (where,) = data.locate([Range(file=0, start=23, stop=31)])
     assert (where.start, where.stop, where.format) == (23, 31, "recordio")
     assert where.block_first_record == 20
     assert 0 < where.block_offset < where.end_offset <= os.path.getsize(where.uri)
-    assert where.end_offset == data.locate(Range(file=0, start=30, stop=31)).end_offset
+    assert where.end_offset == data.locate([Range(file=0, start=30, stop=31)])[0].end_offset
     source = recordio.open_source(where.uri, format=where.format)
     hint = (where.block_first_record, where.block_offset)
     found = list(source.read(where.start, where.stop, hint=hint))
@@ -65,20 +65,36 @@ def test_a_changed_file_is_refused_by_the_next_master(tmp_path: Path) -> None:
     changed.check_unchanged({})  # of an earlier version of edl
 
 
+def test_parts_of_a_mixed_task_lie_within_a_block_each(tmp_path: Path) -> None:
+    write(tmp_path / "a.recordio", 35)
+    data = open_data([str(tmp_path)], "", "--data")
+    parts = data.locate([Range(0, 27, 34), Range(0, 2, 4), Range(0, 8, 20)])
+    assert [
+        (part.start, part.stop, part.block_first_record, part.block_stop_record) for part in parts
+    ] == [(27, 30, 20, 30), (30, 34, 30, 35), (2, 4, 0, 10), (8, 10, 0, 10), (10, 20, 10, 20)]
+    source = recordio.open_source(parts[0].uri)
+    for part in parts:
+        hint = (part.block_first_record, part.block_offset)
+        whole = source.read(hint[0], part.block_stop_record, hint=hint, end=part.end_offset)
+        assert list(whole) == [b"%d" % n for n in range(hint[0], part.block_stop_record)]
+
+
 def test_names_for_everybody_have_no_passwords(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 1)
     (file,) = open_data([str(tmp_path)], "", "--data")._files
     secret = replace(file, uri="https://me:p@ss@store.test/a.recordio")
     data = DataSet([secret])
     assert data.names == ("https://store.test/a.recordio",)
-    assert data.locate(Range(0, 0, 1)).uri == secret.uri
+    assert data.locate([Range(0, 0, 1)])[0].uri == secret.uri
 
 
 def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n5,6\n")
     data = open_data([str(tmp_path)], "", "--data")
     assert data.counts == (3,)
-    assert list(data.locate(Range(0, 1, 3)).columns) == ["x", "y"]
+    assert [list(part.columns) for part in data.locate([Range(0, 1, 3)])] == [["x", "y"]]
+    mixed = data.locate([Range(0, 2, 3), Range(0, 0, 1)])
+    assert [list(part.columns) for part in mixed] == [["x", "y"], []]
 
 
 def test_a_pattern_without_a_match_is_reported(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from simulation import World
 
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskType
+from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobSettings, JobType, Timings
 from edl_master.core.stall_detector import StallTimeouts
 from edl_master.core.view import TaskCounts
@@ -60,6 +61,9 @@ def world(seed: int) -> World:
         worker_crashes=10_000,
         timings=TIMINGS,
     )
+    if settings.shuffle and random.random() < 0.7:
+        mixing = Mixing(random.randrange(1, 6), random.randrange(1, 4))
+        settings = replace(settings, mixing=mixing)
     storm = random.randrange(0, 260)
     restarts = random.random() < 0.6
     if type_ is JobType.TRAIN and random.random() < 0.2:

@@ -39,6 +39,11 @@ from edl_master.core.metric_states import (
 from edl_master.core.settings import JobSettings, JobType
 
 
+def count_records(lease: fx.LeaseGranted) -> int:
+    """Return the number of records of a task."""
+    return sum(part.stop - part.start for part in lease.records)
+
+
 @dataclass
 class Plane:
     """The rules of applying minibatches, and which records are in the model."""
@@ -59,14 +64,13 @@ class Plane:
         count = self.counts.get(lease.task, AppliedCount())
         if index != count.minibatches:
             return None
-        assert lease.records is not None
-        start = lease.records.start + index * self.minibatch_size
-        stop = min(start + self.minibatch_size, lease.records.stop)
-        for record in range(start, stop):
-            self.trained[(lease.task.round, lease.records.file, record)] += 1
-        self.counts[lease.task] = AppliedCount(index + 1, count.records + stop - start)
+        numbers = [(r.file, record) for r in lease.records for record in range(r.start, r.stop)]
+        minibatch = numbers[index * self.minibatch_size :][: self.minibatch_size]
+        for file, record in minibatch:
+            self.trained[(lease.task.round, file, record)] += 1
+        self.counts[lease.task] = AppliedCount(index + 1, count.records + len(minibatch))
         self.version += 1
-        return stop - start
+        return len(minibatch)
 
     def close(self, task: TaskKey) -> None:
         assert task not in self.closed, f"{task} closed twice"
@@ -249,8 +253,9 @@ class World:
 
     def _check_barrier(self, epoch: int) -> None:
         if self.settings.epoch_barrier:
-            size = self.settings.records_per_task
-            before = epoch * sum(-(-records // size) for records in self.data)
+            size, mixing = self.settings.records_per_task, self.settings.mixing
+            data = self.data if mixing is None else (sum(self.data),)
+            before = epoch * sum(-(-records // size) for records in data)
             done = sum(task.round < epoch for task in self.plane.closed)
             assert done == before, f"epoch {epoch} begins before the one before is complete"
 
@@ -425,8 +430,7 @@ class World:
                 self._drop(process, {lease.token})  # otherwise it will say so again
 
     def _minibatches(self, lease: fx.LeaseGranted) -> int:
-        assert lease.records is not None
-        length = lease.records.stop - lease.records.start
+        length = count_records(lease)
         return -(-length // self.settings.minibatch_size)
 
     def _push(self, process: Process, *, quietly: bool = False) -> None:
@@ -454,7 +458,7 @@ class World:
 
     def _completion(self, process: Process, lease: fx.LeaseGranted) -> ev.TaskCompleted:
         held = ev.HeldLease(lease.task, lease.token)
-        length = lease.records.stop - lease.records.start if lease.records else 0
+        length = count_records(lease)
         minibatches = applied = 0
         states: MetricStates = ()
         metrics: dict[str, float] = {}

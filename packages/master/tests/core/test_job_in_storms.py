@@ -9,6 +9,7 @@ from simulation import World
 
 from edl_master.core.effects import JobPhase
 from edl_master.core.identifiers import TaskType
+from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobSettings, JobType
 
 seeds = st.integers(0, 2**32 - 1)
@@ -29,6 +30,7 @@ def rules(type_: JobType, **options: object) -> JobSettings:
     epochs=st.integers(1, 3),
     barrier=st.booleans(),
     shuffle=st.booleans(),
+    mixing=st.none() | st.builds(Mixing, st.integers(1, 6), st.integers(1, 4)),
     evaluation_steps=st.sampled_from([0, 0, 3, 7]),
     records_per_task=st.integers(1, 12),
     minibatch_size=st.integers(1, 5),
@@ -43,6 +45,7 @@ def test_every_record_trains_exactly_once_per_epoch(
     epochs: int,
     barrier: bool,
     shuffle: bool,
+    mixing: Mixing | None,
     evaluation_steps: int,
     records_per_task: int,
     minibatch_size: int,
@@ -55,6 +58,7 @@ def test_every_record_trains_exactly_once_per_epoch(
         num_epochs=epochs,
         epoch_barrier=barrier,
         shuffle=shuffle,
+        mixing=mixing if shuffle else None,
         evaluation_steps=evaluation_steps,
         records_per_task=records_per_task,
         minibatch_size=minibatch_size,

@@ -19,6 +19,7 @@ from edl_master.core.identifiers import AppliedCount, ParameterCounts, Version
 from edl_master.core.interruption import Interruption
 from edl_master.core.job import JobStateMachine
 from edl_master.core.metric_states import Addable, MetricState, array_to_json
+from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.reporting.status_codec import status_to
 
@@ -45,6 +46,7 @@ def test_a_restored_job_gives_the_same_snapshot() -> None:
         (replace(SETTINGS, minibatch_size=4), DATA, "minibatch_size"),
         (replace(SETTINGS, seed=1), DATA, "seed"),
         (replace(SETTINGS, shuffle=True), DATA, "shuffle"),
+        (replace(SETTINGS, mixing=Mixing(2)), DATA, "mixing"),
         (replace(SETTINGS, type=JobType.PREDICT), DATA, "type"),
     ],
 )
@@ -84,7 +86,7 @@ def test_examples_are_counted_beside_records_and_a_difference_is_told_once() -> 
     for examples in (4, 3, 4, 6):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
-        length = granted.records.stop - granted.records.start if granted.records else 0
+        length = sum(part.stop - part.start for part in granted.records)
         done = ev.TaskCompleted(WORKER, held, 2, 2, length, examples - 4 + length)
         effects = job.handle(done, 0.0)
         told += [e for e in effects if isinstance(e, fx.LogEvent) and e.kind == "ExamplesDiffer"]

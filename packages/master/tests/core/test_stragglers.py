@@ -48,8 +48,7 @@ def seconds_to_train(step_s: list[float], records: int) -> tuple[float, float]:
         if number in held:
             lease, index = held[number]
             pair = ev.HeldLease(lease.task, lease.token)
-            assert lease.records is not None
-            size = lease.records.stop - lease.records.start
+            size = sum(part.stop - part.start for part in lease.records)
             minibatches = -(-size // MINIBATCH)
             version += 1
             job.handle(

@@ -22,6 +22,7 @@ from edl_master.core.events import (
 )
 from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobType, choose_records_per_task
 from edl_master.core.tasks import Round, TaskPartition
 
@@ -70,8 +71,9 @@ def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:
     assert after == before
 
 
-def a_huge_job(records: int, type_: JobType = JobType.TRAIN) -> JobStateMachine:
-    return JobStateMachine(job_settings(type_, records_per_task=1000), (records - 7, 7))
+def a_huge_job(records: int, mixing: Mixing | None) -> JobStateMachine:
+    settings = job_settings(JobType.TRAIN, records_per_task=1000, mixing=mixing)
+    return JobStateMachine(settings, (records - 7, 7))
 
 
 def weigh(root: object) -> int:
@@ -100,11 +102,14 @@ def weigh(root: object) -> int:
     return total
 
 
+@pytest.mark.parametrize("mixing", [None, Mixing(16, 4)], ids=["in ranges", "mixed"])
 @pytest.mark.parametrize("tasks_done", [0, 500])
-def test_a_thousand_million_records_weigh_no_more_than_a_thousand(tasks_done: int) -> None:
+def test_a_thousand_million_records_weigh_no_more_than_a_thousand(
+    tasks_done: int, mixing: Mixing | None
+) -> None:
     weights, snapshots = [], []
     for records in (1_000_000, 1_000_000_000):
-        job = a_huge_job(records)
+        job = a_huge_job(records, mixing)
         worker, instance = WorkerId(0), InstanceId("a")
         job.handle(Tick(), 0.0)
         job.handle(WorkerRegistered(worker, instance, "host", 1), 0.0)

@@ -137,8 +137,8 @@ def tell(effect: fx.Effect) -> str:
     match effect:
         case fx.LeaseGranted(worker, task, token, records, _, frozen, version, states) as lease:
             line = f"worker {worker} gets {_held(task, token)}"
-            if records:
-                line += f": file {records.file} [{records.start}, {records.stop})"
+            for part in records:
+                line += f": file {part.file} [{part.start}, {part.stop})"
             if frozen:
                 line += f", frozen {frozen} at version {version}"
             for state in add_up(states):
@@ -320,7 +320,7 @@ class Player:
         self.job.check_invariants()
         for effect in tuple(out):
             match effect:
-                case fx.LeaseGranted(records=fx.Range() as records):
+                case fx.LeaseGranted(records=(fx.Range() as records,)):
                     self.ranges[effect.task] = records.stop - records.start
                 case fx.CountApplied(task):
                     assert self.made is not None

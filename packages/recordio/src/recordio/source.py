@@ -34,6 +34,11 @@ class Index:
         at = bisect.bisect_right(self.first_records, record) - 1
         return (self.first_records[at], self.offsets[at]) if at >= 0 else (0, 0)
 
+    def next_block(self, record: int) -> int:
+        """Return the first record after the block that holds a record."""
+        at = bisect.bisect_right(self.first_records, record)
+        return self.first_records[at] if at < len(self.first_records) else self.records
+
     def end(self, stop: int) -> int:
         """Return the byte after the block that holds the last record before ``stop``."""
         at = bisect.bisect_left(self.first_records, stop)

@@ -138,10 +138,12 @@ class FakeWorker(FakeSession):
                 self.held.pop(lease.token, None)
 
     def records(self, lease: task_pb2.Lease) -> list[bytes]:
-        where = lease.records
-        source = recordio.open_source(where.uri, format=where.format)
-        hint = (where.block_first_record, where.block_offset)
-        return list(source.read(where.start, where.stop, hint=hint))
+        found: list[bytes] = []
+        for where in lease.records:
+            source = recordio.open_source(where.uri, format=where.format)
+            hint = (where.block_first_record, where.block_offset)
+            found += source.read(where.start, where.stop, hint=hint)
+        return found
 
     def minibatches(self, lease: task_pb2.Lease) -> Iterator[tuple[int, list[int]]]:
         numbers = [int(record) for record in self.records(lease)]
@@ -169,7 +171,7 @@ class FakeWorker(FakeSession):
                 if outcome != parameters_pb2.STALE or not self.pull(lease):
                     return False
         done.minibatches = minibatch + 1
-        done.records = done.examples = lease.records.stop - lease.records.start
+        done.records = done.examples = sum(part.stop - part.start for part in lease.records)
         return True
 
     def pull(self, lease: task_pb2.Lease) -> bool:

@@ -15,7 +15,7 @@ from edl_proto.v1 import job_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.core.job import DataCacheSettings
 from edl_worker.core.tasks import RecordRange
-from edl_worker.tasks import loaded_model
+from edl_worker.tasks import record_reading
 
 LINES = [b"%d,%d" % (number, number**2) for number in range(200_000)]
 URI = "counted://bucket/numbers.csv"
@@ -49,7 +49,7 @@ def index() -> Iterator[recordio.Index]:
     fsspec.filesystem("counted").pipe_file("/bucket/numbers.csv", b"\n".join([b"a,b", *LINES]))
     yield recordio.open_source(URI).index()
     Counted.store.clear()
-    loaded_model._source.cache_clear()
+    record_reading._source.cache_clear()
 
 
 def task(index: recordio.Index, start: int, stop: int) -> RecordRange:
@@ -69,7 +69,7 @@ def task(index: recordio.Index, start: int, stop: int) -> RecordRange:
 def read(records: RecordRange, cache: DataCacheSettings) -> list[bytes]:
     """Return the records of a task; ``Counted.asked`` has what was asked for."""
     Counted.asked.clear()
-    return [each for block in loaded_model.read(records, cache) for each in block]
+    return [each for block in record_reading.read((records,), cache) for each in block]
 
 
 def test_the_beginning_of_a_file_is_looked_at_once(index: recordio.Index) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import recordio
 from edl_master.core.effects import Range
+from edl_master.core.mixing import Mixing, choose_mixing
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
 from edl_runtime.public_settings import without_passwords
 from recordio.storage.stored_file import RETRY_S
+from recordio.storage.stores import is_uri
 
 _THREADS = 16
 """More than cores: reading headers mostly waits for a disk or a store."""
@@ -78,21 +80,53 @@ class DataSet:
                     "the new file.",
                 )
 
-    def locate(self, records: Range) -> task_pb2.RecordRange:
-        """Return a range of records as a worker needs it: with the block to begin at."""
-        file = self._files[records.file]
-        first_record, offset = file.index.block(records.start)
-        return task_pb2.RecordRange(
-            uri=file.uri,
-            format=file.format,
-            start=records.start,
-            stop=records.stop,
-            block_first_record=first_record,
-            block_offset=offset,
-            columns=file.columns,
-            version=file.version,
-            end_offset=file.index.end(records.stop),
+    def choose_mixing(self, records_per_task: int) -> Mixing:
+        """Choose how finely shuffled tasks of this length are mixed: as reading allows."""
+        indexes = [file.index for file in self._files]
+        return choose_mixing(
+            records_per_task,
+            sum(index.nbytes for index in indexes) / self.records,
+            self.records / sum(len(index.offsets) for index in indexes),
+            in_store=any(map(is_uri, self.uris)),
         )
+
+    def locate(self, records: Sequence[Range]) -> list[task_pb2.RecordRange]:
+        """Return ranges of records as a worker needs them: with the blocks to begin at.
+
+        Columns are named once for each file. A part of a task of several parts lies within one
+        block, which a worker may keep.
+        """
+        parts = list(records)
+        if len(records) > 1:
+            parts = [part for one in records for part in self._within_blocks(one)]
+        found, files = [], set[int]()
+        for part in parts:
+            file = self._files[part.file]
+            index = file.index
+            first_record, offset = index.block(part.start)
+            found.append(
+                task_pb2.RecordRange(
+                    uri=file.uri,
+                    format=file.format,
+                    start=part.start,
+                    stop=part.stop,
+                    block_first_record=first_record,
+                    block_offset=offset,
+                    columns=() if part.file in files else file.columns,
+                    version=file.version,
+                    end_offset=index.end(part.stop),
+                    block_stop_record=index.next_block(part.stop - 1),
+                )
+            )
+            files.add(part.file)
+        return found
+
+    def _within_blocks(self, records: Range) -> Iterator[Range]:
+        index, start = self._files[records.file].index, records.start
+        while start < records.stop:
+            stop = min(index.next_block(start), records.stop)
+            yield Range(records.file, start, stop)
+            start = stop
 
 
 def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:

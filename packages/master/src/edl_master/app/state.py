@@ -92,10 +92,8 @@ class MasterState:
     started_at: str
     restarts: int
 
-    def locate(self, lease: LeaseGranted) -> task_pb2.RecordRange | None:
-        """Return the file and records of a lease; None for tasks without records."""
-        if lease.records is None:
-            return None
+    def locate(self, lease: LeaseGranted) -> list[task_pb2.RecordRange]:
+        """Return the files and records of a lease; none for tasks without records."""
         return self._data_of(lease.task.type).locate(lease.records)
 
     @property
@@ -127,7 +125,7 @@ def open_state(
     validation = None
     if trains and spec.validation_data:
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
-    settings = config.job_settings(data.records)
+    settings = config.job_settings(data.records, data.choose_mixing)
     output = _open_output(config, directory, data, settings.records_per_task, incarnation)
     if output is not None:
         reservation = OutputReservation(config.output, config.job_dir)

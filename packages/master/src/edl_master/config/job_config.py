@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
+from edl_master.core.mixing import Mixing
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError, ErrorCode
@@ -153,8 +154,13 @@ class Config:
             typed=typed,
         )
 
-    def job_settings(self, records: int) -> JobSettings:
+    def job_settings(
+        self, records: int, choose_mixing: Callable[[int], Mixing] | None = None
+    ) -> JobSettings:
         """Return the settings of the core, for data of ``records`` records.
+
+        Args:
+            choose_mixing: says how finely shuffled tasks of some length are mixed.
 
         Raises:
             EdlError: USAGE; a number is out of range.
@@ -163,6 +169,7 @@ class Config:
         records_per_task = spec.records_per_task or choose_records_per_task(
             records, spec.minibatch_size, self.workers_max
         )
+        shuffles = self.type is JobType.TRAIN and training.shuffle
         try:
             return JobSettings(
                 type=self.type,
@@ -177,6 +184,7 @@ class Config:
                 export_only=bool(spec.export.job),
                 seed=training.seed,
                 shuffle=training.shuffle,
+                mixing=choose_mixing(records_per_task) if shuffles and choose_mixing else None,
                 min_workers=self.workers_min,
                 max_workers=self.workers_max,
                 task_attempts=spec.failures.task_attempts,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from edl_master.core.autoscaling import WorkerCountPolicy
 from edl_master.core.effects import Effect
@@ -20,7 +21,7 @@ from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_detector import StallDetector
 from edl_master.core.tasks import TaskPartition
 from edl_master.core.worker_pool import WorkerPool
-from edl_master.core.workflow import Workflow, build_workflow
+from edl_master.core.workflow import Workflow, build_workflow, cut_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def build_components(
         scored = TaskPartition(validation, settings.records_per_task, validation_names)
     else:
         scored = main
+    cut = partial(cut_epoch, settings, data, data_names)
     ledger = Ledger(settings.timings.lease_ttl_s)
     evaluations = Evaluations(ledger, scored, emit)
     callbacks = EpochCallbacks(ledger, emit)
@@ -76,7 +78,9 @@ def build_components(
         evaluations=evaluations,
         callbacks=callbacks,
         layer_states=AgreedLayerStates(),
-        workflow=build_workflow(settings, main, ledger, evaluations, callbacks, checkpoints, emit),
+        workflow=build_workflow(
+            settings, main, cut, ledger, evaluations, callbacks, checkpoints, emit
+        ),
         progress=Progress(settings.timings.rate_window_s),
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),

@@ -100,6 +100,7 @@ class Dispatcher:
             callbacks=self._callbacks.next_call(self._evaluations.metrics) if is_call else None,
             learning_rate=self._callbacks.learning_rate,
             crashes=lease.task.crashes,
+            shuffled=key.type is TaskType.TRAINING and self._settings.mixing is not None,
         )
 
     def _why_wait(self) -> str:

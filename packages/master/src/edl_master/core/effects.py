@@ -59,7 +59,8 @@ class LeaseGranted:
     worker: WorkerId
     task: TaskKey
     token: Token
-    records: Range | None
+    records: tuple[Range, ...]
+    """None for a task that has none; several for a mixed one."""
     seed: int
     frozen: str = ""
     version: Version | None = None
@@ -70,6 +71,8 @@ class LeaseGranted:
     """What callbacks have set, for local steps; None: as the optimizer says."""
     crashes: int = 0
     """Instances that ended on their own account while they worked on this task."""
+    shuffled: bool = False
+    """Whether the holder brings the records into a random order."""
 
 
 @dataclass(frozen=True, slots=True)

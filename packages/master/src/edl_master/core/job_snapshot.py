@@ -9,10 +9,14 @@ from typing import Any
 from edl_master.core.components import JobComponents
 from edl_master.core.identifiers import ParameterCounts, TaskType
 from edl_master.core.interruption import Interruption
+from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import Round
 
-SNAPSHOT_FORMAT = 2
+SNAPSHOT_FORMAT = 3
+_OLD_FORMATS = (2,)
+"""Readable too: in these, tasks were not mixed."""
+
 _KEPT_ROUNDS = {
     JobType.TRAIN: (TaskType.TRAINING,),
     JobType.EVALUATE: (TaskType.EVALUATION, TaskType.EVALUATION_SUMMARY),
@@ -32,7 +36,19 @@ def identify(settings: JobSettings, data: tuple[int, ...]) -> dict[str, Any]:
         "minibatch_size": settings.minibatch_size,
         "seed": settings.seed,
         "shuffle": settings.shuffle,
+        "mixing": mixing_to_json(settings.mixing),
     }
+
+
+def mixing_to_json(mixing: Mixing | None) -> list[int] | None:
+    """Return JSON-able values."""
+    return [mixing.blocks, mixing.neighbours] if mixing else None
+
+
+def mixing_of(saved: Mapping[str, Any]) -> Mixing | None:
+    """Return how the tasks of a snapshot are mixed, whichever version has taken it."""
+    mixing = saved["job"].get("mixing")
+    return Mixing(*mixing) if mixing else None
 
 
 def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,10 +84,10 @@ def restore_snapshot(
     Raises:
         ValueError: it is a position in other data, in another order, or of another format.
     """
-    if saved["format"] != SNAPSHOT_FORMAT:
+    if saved["format"] not in (SNAPSHOT_FORMAT, *_OLD_FORMATS):
         raise ValueError(f"snapshot format {saved['format']} is not {SNAPSHOT_FORMAT}")
     for name, value in identity.items():
-        was = saved["job"][name]
+        was = saved["job"].get(name) if name == "mixing" else saved["job"][name]
         if was != value:
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
     rounds = []

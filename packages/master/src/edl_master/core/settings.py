@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from edl_master.core.autoscaling import WorkerCountRules
+from edl_master.core.mixing import Mixing
 from edl_master.core.stall_detector import StallTimeouts
 
 
@@ -109,13 +110,16 @@ class JobSettings:
     """Whether the parameters are exported as they were restored, without any training."""
     seed: int
     shuffle: bool
-    """Tasks of an epoch in seeded random order; False: in the order of the data."""
+    """Records of an epoch in seeded random order; False: in the order of the data."""
     min_workers: int
     max_workers: int
     allow_dead_letters: bool
     timings: Timings
     worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
     """How the number of workers between minimum and maximum is chosen."""
+    mixing: Mixing | None = None
+    """How shuffled tasks are mixed; None: they are ranges of one file, as in jobs of earlier
+    versions, and only their order is random."""
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -10,11 +10,30 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from edl_master.core.effects import Range
 from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, WorkerId
+from edl_master.core.mixing import name_ranges
 from edl_master.core.permutation import Permutation
+
+
+class Partition(Protocol):
+    """The division of data into tasks.
+
+    Attributes:
+        count: number of tasks.
+        records: of all tasks.
+    """
+
+    count: int
+    records: int
+
+    def ranges(self, number: int) -> tuple[Range, ...]:
+        """Return the records of a task."""
+
+    def place(self, number: int) -> str:
+        """Say in words which records a task has."""
 
 
 class TaskPartition:
@@ -47,12 +66,11 @@ class TaskPartition:
         start = (number - first) * self._records_per_task
         return Range(file, start, min(start + self._records_per_task, self._files[file]))
 
+    def ranges(self, number: int) -> tuple[Range, ...]:
+        return (self.range(number),)
+
     def place(self, number: int) -> str:
-        """Say in words which records a task has."""
-        records = self.range(number)
-        named = records.file < len(self._names)
-        name = self._names[records.file] if named else f"file {records.file}"
-        return f"records {records.start} to {records.stop - 1} of {name}"
+        return name_ranges(self.ranges(number), self._names)
 
 
 @dataclass(slots=True)
@@ -60,7 +78,7 @@ class OpenTask:
     """A task that has been leased at least once and is not done."""
 
     key: TaskKey
-    records: Range | None
+    records: tuple[Range, ...]
     leases: int = 0
     """How often it has been leased."""
     failures: int = 0
@@ -84,7 +102,7 @@ class OpenTask:
     @property
     def length(self) -> int:
         """Records in the task; 0 for a task without records."""
-        return self.records.stop - self.records.start if self.records else 0
+        return sum(part.stop - part.start for part in self.records)
 
     def take_over(self, count: AppliedCount) -> int:
         """Take over a count of the plane; return how many minibatches were not reported."""
@@ -106,7 +124,7 @@ class Round:
 
     type: TaskType
     number: int
-    partition: TaskPartition | None
+    partition: Partition | None
     order: Permutation | None = None
     cursor: int = 0
     """Positions of the order taken so far."""
@@ -150,7 +168,7 @@ class Round:
     def reopen(self, number: int) -> OpenTask:
         """Open the task with this number."""
         key = TaskKey(self.type, self.number, number)
-        task = OpenTask(key, self.partition.range(number) if self.partition else None)
+        task = OpenTask(key, self.partition.ranges(number) if self.partition else ())
         self.open[number] = task
         return task
 

@@ -83,7 +83,7 @@ class DeadLetter:
     """
 
     task: TaskKey
-    records: Range | None
+    records: tuple[Range, ...]
     failure: Failure
     records_trained: int = 0
 
@@ -95,10 +95,12 @@ def dead_letter_to_json(letter: DeadLetter) -> dict[str, Any]:
 
 def dead_letter_from_json(saved: Mapping[str, Any]) -> DeadLetter:
     """Undo ``dead_letter_to_json``, also after a trip through JSON."""
-    key, records = saved["task"], saved["records"]
+    key, records = saved["task"], saved["records"] or ()
+    if isinstance(records, Mapping):  # of a snapshot when tasks had one range
+        records = (records,)
     return DeadLetter(
         TaskKey(TaskType(key["type"]), key["round"], key["number"]),
-        Range(**records) if records else None,
+        tuple(Range(**part) for part in records),
         Failure(**saved["failure"]),
         saved["records_trained"],
     )

@@ -6,7 +6,7 @@ so a job restored from a snapshot continues without special cases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -26,10 +26,11 @@ from edl_master.core.evaluation import Evaluations
 from edl_master.core.identifiers import TaskType, Version, crosses
 from edl_master.core.inference_workflow import Emit, EvaluationWorkflow, PredictionWorkflow
 from edl_master.core.ledger import Ledger
+from edl_master.core.mixing import MixedPartition
 from edl_master.core.permutation import Permutation, derive_seed
 from edl_master.core.save_schedule import CheckpointSchedule
 from edl_master.core.settings import JobSettings, JobType
-from edl_master.core.tasks import Round, TaskPartition
+from edl_master.core.tasks import Partition, Round, TaskPartition
 
 
 class Workflow(Protocol):
@@ -106,6 +107,10 @@ FINAL = "final"
 """Name of the frozen version that the last evaluation and the export use."""
 
 
+EpochCut = Callable[[int], tuple[Partition, Permutation | None]]
+"""Divides the data into the tasks of an epoch."""
+
+
 class Training:
     """Epochs of training tasks with evaluations, then one final version for all that follows."""
 
@@ -114,7 +119,7 @@ class Training:
     def __init__(
         self,
         settings: JobSettings,
-        partition: TaskPartition,
+        cut: EpochCut,
         ledger: Ledger,
         evaluations: Evaluations,
         callbacks: EpochCallbacks,
@@ -124,7 +129,8 @@ class Training:
         self._callbacks = callbacks
         self._checkpoints = checkpoints
         self._settings = settings
-        self._partition = partition
+        self._cut = cut
+        self._partition, _ = cut(0)  # every epoch has as many tasks
         self._ledger = ledger
         self._evaluations = evaluations
         self._emit = emit
@@ -287,15 +293,28 @@ class Training:
             )
 
     def make_round(self, number: int) -> Round:
-        order = None
-        if self._settings.shuffle:
-            order = Permutation(self._partition.count, derive_seed(self._settings.seed, number))
-        return Round(self.main, number, self._partition, order)
+        return Round(self.main, number, *self._cut(number))
+
+
+def cut_epoch(
+    settings: JobSettings, data: tuple[int, ...], names: Sequence[str], number: int
+) -> tuple[Partition, Permutation | None]:
+    """Divide the data into the tasks of an epoch; return them, and their order if it is not theirs.
+
+    They depend on the settings and the number of the epoch alone.
+    """
+    seed = derive_seed(settings.seed, number)
+    if settings.shuffle and settings.mixing is not None:
+        mixed = MixedPartition(data, settings.records_per_task, settings.mixing, seed, names)
+        return mixed, None
+    partition = TaskPartition(data, settings.records_per_task, names)
+    return partition, Permutation(partition.count, seed) if settings.shuffle else None
 
 
 def build_workflow(
     settings: JobSettings,
     partition: TaskPartition,
+    cut: EpochCut,
     ledger: Ledger,
     evaluations: Evaluations,
     callbacks: EpochCallbacks,
@@ -305,7 +324,7 @@ def build_workflow(
     """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
-            return Training(settings, partition, ledger, evaluations, callbacks, checkpoints, emit)
+            return Training(settings, cut, ledger, evaluations, callbacks, checkpoints, emit)
         case JobType.EVALUATE:
             return EvaluationWorkflow(partition, ledger, evaluations, emit)
         case JobType.PREDICT:

@@ -34,6 +34,7 @@ from edl_master.core.identifiers import (
 )
 from edl_master.core.interruption import Interruption, WorkersSeen
 from edl_master.core.job import JobStateMachine
+from edl_master.core.job_snapshot import mixing_of
 from edl_master.core.parameters.applied_counts import AppliedCounts
 from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.core.parameters.snapshot import Snapshot, Stored
@@ -131,6 +132,8 @@ def restore_job(
     try:
         if chosen_length:
             settings = replace(settings, records_per_task=ledger["job"]["records_per_task"])
+        # The tasks of the running epoch stay what they are.
+        settings = replace(settings, mixing=mixing_of(ledger))
         interruption = _interruption(found, ledger["progress"]["elapsed_s"], last_seen)
         job = JobStateMachine.restore(
             settings,

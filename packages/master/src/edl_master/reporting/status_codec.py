@@ -170,13 +170,12 @@ def curves_from(status: job_pb2.JobStatus) -> dict[str, list[Point]]:
 def _dead_letter_to(
     letter: DeadLetter, files: Mapping[TaskType, Sequence[str]]
 ) -> job_pb2.DeadLetter:
-    records = ""
-    if letter.records is not None:
-        name = files[letter.task.type][letter.records.file]
-        records = f"{name} [{letter.records.start}, {letter.records.stop})"
+    names, places = files[letter.task.type], dict[str, list[str]]()
+    for part in sorted(letter.records, key=lambda part: (part.file, part.start)):
+        places.setdefault(names[part.file], []).append(f"[{part.start}, {part.stop})")
     return job_pb2.DeadLetter(
         task=str(letter.task),
-        records=records,
+        records="; ".join(f"{name} {' '.join(parts)}" for name, parts in places.items()),
         error=error_to(letter.failure),
         records_trained=letter.records_trained,
     )

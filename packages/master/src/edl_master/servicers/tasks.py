@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class TaskFiles:
         results: what tasks write; None for jobs that write nothing.
     """
 
-    records: Callable[[LeaseGranted], task_pb2.RecordRange | None]
+    records: Callable[[LeaseGranted], Sequence[task_pb2.RecordRange]]
     results: JobOutput | None
 
     def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:

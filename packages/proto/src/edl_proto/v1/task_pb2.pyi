@@ -114,7 +114,9 @@ Global___TaskKey: _TypeAlias = TaskKey  # noqa: Y015
 
 @_typing.final
 class RecordRange(_message.Message):
-    """A contiguous range of records of one file."""
+    """A contiguous range of records of one file. In a task of several ranges, each lies within one
+    block, and the first one of a file has its columns.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -127,6 +129,7 @@ class RecordRange(_message.Message):
     COLUMNS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    BLOCK_STOP_RECORD_FIELD_NUMBER: _builtins.int
     uri: _builtins.str
     format: _builtins.str
     """recordio, tfrecord, csv"""
@@ -144,6 +147,8 @@ class RecordRange(_message.Message):
     """
     end_offset: _builtins.int
     """The byte after the last block of the range: what is in between can be fetched at once."""
+    block_stop_record: _builtins.int
+    """The record after that block."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """CSV only: column names, in order."""
@@ -160,10 +165,11 @@ class RecordRange(_message.Message):
         columns: _abc.Iterable[_builtins.str] | None = ...,
         version: _builtins.str = ...,
         end_offset: _builtins.int = ...,
+        block_stop_record: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_first_record", b"block_first_record", "block_offset", b"block_offset", "columns", b"columns", "end_offset", b"end_offset", "format", b"format", "start", b"start", "stop", b"stop", "uri", b"uri", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_first_record", b"block_first_record", "block_offset", b"block_offset", "block_stop_record", b"block_stop_record", "columns", b"columns", "end_offset", b"end_offset", "format", b"format", "start", b"start", "stop", b"stop", "uri", b"uri", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -187,6 +193,7 @@ class Lease(_message.Message):
     EXPORT_FIELD_NUMBER: _builtins.int
     CALLBACKS_FIELD_NUMBER: _builtins.int
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    SHUFFLED_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     """fencing token; grows with every lease of a job"""
     skip_minibatches: _builtins.int
@@ -202,11 +209,15 @@ class Lease(_message.Message):
     """PREDICTION, EXPORT: output path of this lease alone"""
     learning_rate: _builtins.float
     """TRAINING, with local steps: what callbacks have set; absent: as the optimizer says."""
+    shuffled: _builtins.bool
+    """TRAINING: in a random order, within limits of memory"""
     @_builtins.property
     def task(self) -> Global___TaskKey: ...
     @_builtins.property
-    def records(self) -> Global___RecordRange:
-        """TRAINING, EVALUATION, PREDICTION"""
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordRange]:
+        """TRAINING, EVALUATION, PREDICTION. Of a shuffled training task, whose records the worker brings
+        into a random order that the seed decides, there are several, from all over the data.
+        """
 
     @_builtins.property
     def metric_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricState]:
@@ -225,7 +236,7 @@ class Lease(_message.Message):
         *,
         task: Global___TaskKey | None = ...,
         token: _builtins.int = ...,
-        records: Global___RecordRange | None = ...,
+        records: _abc.Iterable[Global___RecordRange] | None = ...,
         skip_minibatches: _builtins.int = ...,
         seed: _builtins.int = ...,
         frozen: _builtins.str = ...,
@@ -235,10 +246,11 @@ class Lease(_message.Message):
         export: Global___ExportInfo | None = ...,
         callbacks: Global___CallbackCall | None = ...,
         learning_rate: _builtins.float | None = ...,
+        shuffled: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "learning_rate", b"learning_rate", "records", b"records", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "learning_rate", b"learning_rate", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "callbacks", b"callbacks", "export", b"export", "frozen", b"frozen", "learning_rate", b"learning_rate", "metric_states", b"metric_states", "parameter_version", b"parameter_version", "part_path", b"part_path", "records", b"records", "seed", b"seed", "shuffled", b"shuffled", "skip_minibatches", b"skip_minibatches", "task", b"task", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015

@@ -86,21 +86,11 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
     Raises:
         EdlError: INTERNAL, the type of the task is unknown.
     """
-    records, export = lease.records, lease.export
+    export = lease.export
     return Lease(
         task=_decode_key(lease.task),
         token=lease.token,
-        records=RecordRange(
-            uri=records.uri,
-            format=records.format,
-            start=records.start,
-            stop=records.stop,
-            block_first_record=records.block_first_record,
-            block_offset=records.block_offset,
-            columns=tuple(records.columns),
-            version=records.version,
-            end_offset=records.end_offset,
-        ),
+        records=tuple(map(_decode_range, lease.records)),
         skip_minibatches=lease.skip_minibatches,
         seed=lease.seed,
         frozen=lease.frozen,
@@ -120,6 +110,22 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             lease.callbacks.train_end,
         ),
         learning_rate=_rate_of(lease),
+        shuffled=lease.shuffled,
+    )
+
+
+def _decode_range(records: task_pb2.RecordRange) -> RecordRange:
+    return RecordRange(
+        uri=records.uri,
+        format=records.format,
+        start=records.start,
+        stop=records.stop,
+        block_first_record=records.block_first_record,
+        block_offset=records.block_offset,
+        columns=tuple(records.columns),
+        version=records.version,
+        end_offset=records.end_offset,
+        block_stop_record=records.block_stop_record,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
@@ -75,6 +75,7 @@ class RecordRange:
         columns: names of the columns of a CSV file.
         version: that a file in a store must have.
         end_offset: the byte after the last block of the range.
+        block_stop_record: the record after that block.
     """
 
     uri: str = ""
@@ -86,10 +87,7 @@ class RecordRange:
     columns: tuple[str, ...] = ()
     version: str = ""
     end_offset: int = 0
-
-    @property
-    def count(self) -> int:
-        return self.stop - self.start
+    block_stop_record: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,8 @@ class Lease:
     """A task that this worker holds.
 
     Attributes:
-        records: of training, evaluation and prediction tasks.
+        records: of training, evaluation and prediction tasks; several ranges if the master has
+            mixed the tasks of an epoch.
         skip_minibatches: minibatches that an earlier holder has brought into the model.
         seed: of the task's input pipeline.
         frozen: name of the frozen version to use; empty: the values of the trained model.
@@ -165,11 +164,12 @@ class Lease:
         export: of an export task.
         callbacks: of a call of the callbacks.
         learning_rate: of a training task with local steps; None: the optimizer's own.
+        shuffled: the records come in a random order that the seed decides.
     """
 
     task: TaskKey
     token: int
-    records: RecordRange = field(default_factory=RecordRange)
+    records: tuple[RecordRange, ...] = ()
     skip_minibatches: int = 0
     seed: int = 0
     frozen: str = ""
@@ -178,17 +178,42 @@ class Lease:
     export: ExportInfo = field(default_factory=ExportInfo)
     callbacks: EpochLogs = field(default_factory=EpochLogs)
     learning_rate: float | None = None
+    shuffled: bool = False
 
     @property
     def ref(self) -> LeaseRef:
         return LeaseRef(self.task, self.token)
 
+    @property
+    def record_count(self) -> int:
+        """The number of records of the task."""
+        return sum(part.stop - part.start for part in self.records)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, if the records are rows of CSV."""
+        return next((part.columns for part in self.records if part.columns), ())
+
+    def joined_ranges(self) -> list[RecordRange]:
+        """Return the records with ranges that follow each other joined, to name them."""
+        joined: list[RecordRange] = []
+        for part in self.records:
+            last = joined[-1] if joined else None
+            if last is not None and (last.uri, last.stop) == (part.uri, part.start):
+                joined[-1] = replace(last, stop=part.stop)
+            else:
+                joined.append(part)
+        return joined
+
     def __str__(self) -> str:
         """Return the task for a log: ``training 1/17 file.rec[640:1280]``."""
         text = f"{self.task.type.label} {self.task.round}/{self.task.number}"
-        if self.records.uri:
-            name = self.records.uri.rsplit("/", 1)[-1]
-            text += f" {name}[{self.records.start}:{self.records.stop}]"
+        ranges = self.joined_ranges()
+        if ranges:
+            first = ranges[0]
+            text += f" {first.uri.rsplit('/', 1)[-1]}[{first.start}:{first.stop}]"
+        if len(ranges) > 1:
+            text += f" and {len(ranges) - 1} other ranges"
         return text
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import recordio
 from edl_worker.core.batch import Batch
-from edl_worker.core.job import DataCacheSettings, JobDescription
+from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, StepEngine
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
+from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
 from elasticdl.python.common.constants import Mode
-from recordio.storage.range_cache import RangeCache
-
-_KNOWN_FILES = 256
-"""Files of records whose tasks a worker remembers something of."""
 
 _MODES = {
     TaskType.TRAINING: Mode.TRAINING,
@@ -83,9 +80,9 @@ class LoadedModel:
         hardly_meant = self.engine.summarize().warnings
         return replace(described, warnings=(*hardly_meant, *described.warnings, *lacks))
 
-    def read(self, records: RecordRange) -> Iterator[list[bytes]]:
-        """Yield the records of a range, in order, in blocks; a changed file is an error."""
-        return read(records, self.job.data_cache)
+    def read(self, ranges: Sequence[RecordRange]) -> Iterator[list[bytes]]:
+        """Yield the records of some ranges, in order, in blocks; a changed file is an error."""
+        return record_reading.read(ranges, self.job.data_cache)
 
     def predict(self, batch: Batch) -> Any:
         """Return the model's outputs for a minibatch, which the model file may process too."""
@@ -103,42 +100,36 @@ class LoadedModel:
         mode = _MODES.get(lease.task.type)
         if mode is None:
             return None
-        records, source = lease.records, self.engine.source
+        source = self.engine.source
         return source.batches(
-            source.blocks(records.uri, records.start, records.stop, lambda: self.read(records)),
+            partial(self._read_task, lease),
             mode=mode,
             minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
             skip=lease.skip_minibatches,
-            columns=list(records.columns) or None,
+            columns=list(lease.columns) or None,
         )
+
+    def _read_task(self, lease: Lease) -> Iterator[list[bytes]]:
+        """Yield the records of a task, in the order in which it has them."""
+        if not lease.shuffled:
+            return self._read_in_order(lease)
+        return record_reading.shuffle(partial(self._read_in_order, lease), lease.seed)
+
+    def _read_in_order(self, lease: Lease) -> Iterator[list[bytes]]:
+        source, ranges = self.engine.source, lease.records
+        if source.reads_records:  # by the model file's own reader, which knows no blocks
+            ranges = tuple(lease.joined_ranges())
+        readers = [
+            source.blocks(part.uri, part.start, part.stop, partial(self.read, (part,)))
+            for part in ranges
+        ]
+        if len(readers) > 1 and record_reading.is_stored(ranges) and not source.reads_records:
+            return record_reading.read_at_once(readers)
+        return chain.from_iterable(reader() for reader in readers)
 
 
 def load(job: JobDescription, context: Mapping[str, Any], framework: Framework) -> LoadedModel:
     """Load the model of a job; see ``Framework.load``."""
     engine = framework.load(job, context)
     return LoadedModel(job, engine, Inference(engine), int(context["worker_id"]))
-
-
-def read(records: RecordRange, cache: DataCacheSettings) -> Iterator[list[bytes]]:
-    """Yield the records of a range; see ``LoadedModel.read``."""
-    source = _source(records.uri, records.format, records.version, cache)
-    return source.read_blocks(
-        records.start,
-        records.stop,
-        hint=(records.block_first_record, records.block_offset),
-        end=records.end_offset,
-        exact=True,
-    )
-
-
-@functools.lru_cache(maxsize=_KNOWN_FILES)
-def _source(uri: str, format: str, version: str, cache: DataCacheSettings) -> recordio.Source:
-    """Return a file of records, with what earlier tasks found out about this version of it."""
-    kept = _range_cache(cache) if cache.folder else None
-    return recordio.open_source(uri, format=format or None, version=version, cache=kept)
-
-
-@functools.cache
-def _range_cache(settings: DataCacheSettings) -> RangeCache:
-    return RangeCache(settings.folder, settings.gibibytes << 30)

@@ -21,7 +21,7 @@ from edl_worker.core.outputs import named_outputs
 from edl_worker.core.tasks import Lease, TaskResult
 from edl_worker.tasks.lookahead import Lookahead
 from edl_worker.tasks.postprocess import postprocess
-from edl_worker.tasks.task_errors import write_error
+from edl_worker.tasks.task_errors import place, write_error
 from recordio.storage.stores import is_uri
 
 
@@ -55,7 +55,7 @@ def predict(
     Raises:
         EdlError: not exactly one prediction per record, or the part cannot be written.
     """
-    wanted = lease.records.count
+    wanted = lease.record_count
     minibatches = predictions = 0
     try:
         _make_parent(lease.part_path)
@@ -139,7 +139,7 @@ def _count_error(lease: Lease, wanted: int, got: int) -> EdlError:
         f"{wanted} records gave {'more than ' if got > wanted else ''}"
         f"{min(got, wanted) if got > wanted else got} predictions; "
         "each record must give exactly one",
-        where=f"{lease.records.uri}, records [{lease.records.start}, {lease.records.stop})",
+        where=place(lease),
         remedy="In mode PREDICTION the dataset function (or input function) must keep every "
         "record: no filter, batch, repeat or flat_map.",
     )

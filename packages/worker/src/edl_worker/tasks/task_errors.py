@@ -61,8 +61,11 @@ def is_permanent(error: EdlError) -> bool:
 
 def place(lease: Lease, minibatch: int | None = None) -> str:
     """Return the records of a task, for an error message."""
-    records = lease.records
-    text = f"{records.uri}, records [{records.start}, {records.stop})" if records.uri else "the job"
+    places: dict[str, list[str]] = {}
+    for part in lease.joined_ranges():
+        places.setdefault(part.uri, []).append(f"[{part.start}, {part.stop})")
+    named = (f"{uri}, records {' '.join(parts)}" for uri, parts in places.items())
+    text = "; ".join(named) or "the job"
     return text if minibatch is None else f"{text}, minibatch {minibatch}"
 
 

@@ -126,7 +126,7 @@ class TaskRunner:
             assignment.batches,
             lambda index, batch: self._before_minibatch(assignment.lease, index, batch),
         )
-        result.records = assignment.lease.records.count
+        result.records = assignment.lease.record_count
         return result
 
     def _predict(self, assignment: Assignment) -> TaskResult:
@@ -139,7 +139,7 @@ class TaskRunner:
             assignment.batches,
             prediction.Postprocessing(
                 read_kept_features(
-                    lambda: self._loaded.read(lease.records), lease.records.columns, settings.keep
+                    lambda: self._loaded.read(lease.records), lease.columns, settings.keep
                 ),
                 settings.postprocess,
             ),

@@ -108,7 +108,7 @@ class TrainingLoop:
             wanted={},
             replied=time.perf_counter(),
         )
-        expected = prefetch_policy.expected_minibatches(lease.records.count, self.minibatch_size)
+        expected = prefetch_policy.expected_minibatches(lease.record_count, self.minibatch_size)
         try:
             while True:
                 match task.pushes.next_action():
@@ -126,7 +126,7 @@ class TrainingLoop:
                     case AwaitReply(index, count):
                         self._on_await_reply(task, index, count)
                     case FinishTask(minibatches):
-                        return TaskResult(records=lease.records.count, minibatches=minibatches)
+                        return TaskResult(records=lease.record_count, minibatches=minibatches)
         finally:
             # Whatever ended the task, no exchange is in flight when the next task begins. A worker
             # that leaves waits a little, so that its last gradient counts. If the push arrives too
