@@ -106,14 +106,14 @@ def test_more_than_memory_holds_goes_through_files(tmp_path: Path) -> None:
     made = [random.Random(number).randbytes(20) for number in range(6_000)]
     peak = 0
 
-    def watched() -> Iterator[bytes]:
+    def watch() -> Iterator[bytes]:
         nonlocal peak
         for number, record in enumerate(made):
             if number % 100 == 0:
                 peak = max(peak, len(list(tmp_path.rglob("*.tmp"))))
             yield record
 
-    order = list(shuffle(watched(), 5, tmp_path, HELD))
+    order = list(shuffle(watch(), 5, tmp_path, HELD))
     assert peak == 32, "nothing was spread over files"
     assert sorted(order) == sorted(made)
     places = {record: place for place, record in enumerate(order)}

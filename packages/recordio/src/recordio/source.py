@@ -76,6 +76,9 @@ class Source(Protocol):
     def index(self) -> Index:
         """Return the index of the blocks; it is made once, as cheaply as the format allows."""
 
+    def check_unchanged(self) -> None:
+        """Raise ``ChangedFile`` if the file has another version than this source reads."""
+
     def read(
         self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False
     ) -> Iterator[bytes]:

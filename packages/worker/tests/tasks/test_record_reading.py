@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,15 +49,15 @@ def join(blocks: Iterator[list[bytes]]) -> list[bytes]:
 def test_a_block_is_read_once_for_all_tasks_that_have_a_part_of_it(
     tmp_path: Path, index: recordio.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_blocks, reads = recordio.Source.read_blocks, []
+    reads: list[tuple[int, int]] = []
     source_type = type(recordio.open_source(str(tmp_path / "a.recordio")))
     read_blocks = source_type.read_blocks
 
-    def counted(self: recordio.Source, start: int, stop: int, **more: object) -> object:
+    def count_reads(self: recordio.Source, start: int, stop: int, **more: object) -> object:
         reads.append((start, stop))
         return read_blocks(self, start, stop, **more)
 
-    monkeypatch.setattr(source_type, "read_blocks", counted)
+    monkeypatch.setattr(source_type, "read_blocks", count_reads)
     file = tmp_path / "a.recordio"
     for first in range(300, 400, 20):
         ranges = [part(file, index, first, first + 20), part(file, index, 710, 730)]
@@ -64,6 +65,21 @@ def test_a_block_is_read_once_for_all_tasks_that_have_a_part_of_it(
         assert found == RECORDS[first : first + 20] + RECORDS[710:730]
     assert reads == [(300, 400), (700, 800)]
     assert join(read([part(file, index, 500, 600)], NO_CACHE)) == RECORDS[500:600]
+
+
+def test_a_file_that_has_changed_is_refused_also_where_its_block_is_kept(
+    tmp_path: Path, index: recordio.Index
+) -> None:
+    file = tmp_path / "a.recordio"
+    version = recordio.open_source(str(file))
+    version.index()
+    wanted = replace(part(file, index, 300, 320), version=version.version)
+    assert join(read([wanted], NO_CACHE)) == RECORDS[300:320]
+    with recordio.Writer(str(file), chunk_records=100) as writer:
+        for record in reversed(RECORDS):
+            writer.write(record)
+    with pytest.raises(recordio.ChangedFile):
+        join(read([wanted], NO_CACHE))
 
 
 def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

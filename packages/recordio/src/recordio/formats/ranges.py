@@ -8,6 +8,7 @@ from itertools import chain
 
 from recordio.errors import RecordError
 from recordio.source import Hint, Index
+from recordio.storage.files import reading
 from recordio.storage.pins import Pin
 from recordio.storage.range_cache import RangeCache
 from recordio.storage.stores import is_uri
@@ -55,6 +56,10 @@ class RangeReader(ABC):
             if not is_uri(self.uri):
                 self._pin.complete(self._index.checksum)
         return self._index
+
+    def check_unchanged(self) -> None:
+        with reading(self.uri, pin=self._pin):
+            pass
 
     def read(
         self, start: int, stop: int, *, hint: Hint | None = None, end: int = 0, exact: bool = False

@@ -73,6 +73,8 @@ def _read_within_block(part: RecordRange, cache: DataCacheSettings) -> Iterator[
             yield from _read_exactly(part, part.start, part.stop, cache)
             return
         _recent.add(key, records)
+    elif not is_uri(part.uri):
+        _source(part.uri, part.format, part.version, cache).check_unchanged()
     yield records[part.start - part.block_first_record : part.stop - part.block_first_record]
 
 

@@ -141,7 +141,7 @@ class TrainingOptions:
     shuffle: bool = declare(
         Option(
             Flag(),
-            "Process the tasks of an epoch in random order.",
+            "Shuffle the records in each epoch; --no-shuffle keeps the order of the data.",
             default=True,
             verbs=TRAIN,
             spec="training.shuffle",
