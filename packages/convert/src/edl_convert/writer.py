@@ -189,7 +189,7 @@ def _fill(
             for part in parts
         }
         total = 0
-        for record in _ordered(source, layout, place):
+        for record in _put_in_order(source, layout, place):
             part = parts[0]
             if layout.split is not None and draw.random() >= layout.split:
                 part = parts[1]
@@ -249,7 +249,7 @@ class _Shards:
         return self._writer
 
 
-def _ordered(source: ExampleSource, layout: FileLayout, scratch: Path) -> Iterator[bytes]:
+def _put_in_order(source: ExampleSource, layout: FileLayout, scratch: Path) -> Iterator[bytes]:
     """Return the records in the order of the layout."""
     if isinstance(source, Unordered):
         if layout.shuffle is not False:
