@@ -32,7 +32,7 @@ class StateSummary:
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """What a layer has taken from data or files while the model file was loaded.
+    """The state that a layer has taken from data or files while the model file was loaded.
 
     Attributes:
         name: class and name of the layer, unique in the model file.
