@@ -79,7 +79,7 @@ def test_a_job_on_sorted_data_learns_as_much_as_keras(edl: Edl, tmp_path: Path) 
             *("train", "--name", name, "--model-zoo", str(tmp_path / "zoo")),
             *("--model-def", "sorted_digits", "--data", str(tmp_path / "train")),
             *("--validation-data", str(tmp_path / "test"), "--num-epochs", str(EPOCHS)),
-            *("--minibatch-size", str(BATCH), *more),
+            *("--minibatch-size", str(BATCH), "--output", str(tmp_path / name), *more),
         )
         return float(edl.status(name)["metrics"]["accuracy"])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What an exception means.
+    """The meaning of an exception.
 
     Attributes:
         remedy: what the user should do.
