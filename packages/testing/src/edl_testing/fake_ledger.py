@@ -126,7 +126,7 @@ class FakeLedger:
                 return number
         return None
 
-    def leased(self, ref: task_pb2.LeaseRef) -> FakeTask:
+    def find_lease(self, ref: task_pb2.LeaseRef) -> FakeTask:
         for task in self.all_tasks():
             if task.lease.task == ref.task and task.token == ref.token and ref.token:
                 return task
@@ -136,7 +136,7 @@ class FakeLedger:
         """Take a task away from the worker that holds it."""
         with self.changed:
             with contextlib.suppress(EdlError):
-                self.leased(ref).token = 0
+                self.find_lease(ref).token = 0
             self.permits.discard(ref.token)
             self.changed.notify_all()
 
@@ -218,7 +218,7 @@ class FakeLedger:
         if outcome is None:
             outcome = self._judge(header)
         if outcome == parameters_pb2.APPLIED:
-            task = self.leased(header.claim.lease)
+            task = self.find_lease(header.claim.lease)
             if self.sync:
                 self.permits.discard(header.claim.lease.token)
                 self.accumulated.append((header.claim.records, gradient, state))
@@ -245,7 +245,7 @@ class FakeLedger:
 
     def _judge(self, header: parameters_pb2.PushHeader) -> int:
         try:
-            task = self.leased(header.claim.lease)
+            task = self.find_lease(header.claim.lease)
         except EdlError:
             return parameters_pb2.REFUSED
         if header.claim.minibatch + header.claim.minibatches <= task.applied:
@@ -286,7 +286,7 @@ class FakeLedger:
                 len(self.permits) + len(self.accumulated) < self.grads_to_wait
             ):
                 with contextlib.suppress(EdlError):
-                    self.leased(ref)
+                    self.find_lease(ref)
                     self.permits.add(ref.token)
             return ref.token in self.permits
 

@@ -72,7 +72,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
     def Complete(self, request: Any, context: Any) -> task_pb2.CompleteReply:
         with self._master.changed:
             master = self._check_caller(request.incarnation)
-            task = master.leased(request.lease)
+            task = master.find_lease(request.lease)
             if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
                 raise EdlError(
                     ErrorCode.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
@@ -88,7 +88,7 @@ class TaskService(task_pb2_grpc.TasksServicer):
             master = self._check_caller(request.incarnation)
             master.received.failed.append(request)
             if request.HasField("lease"):
-                task = master.leased(request.lease)
+                task = master.find_lease(request.lease)
                 task.failures.append(request)
                 task.token = 0
                 task.done = request.permanent or len(task.failures) >= 3

@@ -135,7 +135,7 @@ class ServedParameters:
 
 
 @contextmanager
-def refused(code: ErrorCode.ValueType) -> Iterator[None]:
+def raises_error(code: ErrorCode.ValueType) -> Iterator[None]:
     with pytest.raises(grpc.RpcError) as caught:
         yield
     error = EdlError.from_rpc(caught.value)
@@ -175,7 +175,7 @@ class ParameterServerConformance:
     def test_values_of_another_size_are_refused(self, served: ServedParameters) -> None:
         values = np.zeros(sum(served.parts[0]) + 1, np.float32)
         header = pb.ProposeHeader(**served.caller(), nbytes=values.nbytes)
-        with refused(ErrorCode.SHAPE_MISMATCH):
+        with raises_error(ErrorCode.SHAPE_MISMATCH):
             served.servers[0].propose(header, values.data, CALL_S)
 
     # --- pushes ----------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class ParameterServerConformance:
             lease=served.lease,
             gradient=pb.GradientHeader(nbytes=gradient.nbytes),
         )
-        with refused(ErrorCode.SHAPE_MISMATCH):
+        with raises_error(ErrorCode.SHAPE_MISMATCH):
             served.servers[0].prepare(header, (gradient.data,), CALL_S)
 
     # --- permits ---------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class ParameterServerConformance:
 
     def test_what_was_never_frozen_is_not_found(self, served: ServedParameters) -> None:
         index = served.initialize().log_index
-        with refused(ErrorCode.VERSION_NOT_FOUND):
+        with raises_error(ErrorCode.VERSION_NOT_FOUND):
             served.read(0, frozen="never", log_index=index)
 
     # --- callers ---------------------------------------------------------------------------
@@ -351,10 +351,10 @@ class ParameterServerConformance:
     ) -> None:
         served.initialize()
         caller = {**served.caller(), **changed}
-        with refused(code):
+        with raises_error(code):
             served.coordinator.permit(pb.PermitRequest(**caller), CALL_S)
-        with refused(code):
+        with raises_error(code):
             claim = pb.PushClaim(lease=served.lease, records=1)
             served.coordinator.commit(pb.CommitRequest(**caller, claim=claim), CALL_S)
-        with refused(code):
+        with raises_error(code):
             served.servers[0].read(pb.ReadHeader(**caller), bytearray, CALL_S)

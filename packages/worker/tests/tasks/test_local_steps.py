@@ -116,7 +116,7 @@ def test_local_steps_of_a_task_that_was_lost_leave_no_trace(
 
     def take_away(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1:
-            m.leased(header.claim.lease).token = 0
+            m.find_lease(header.claim.lease).token = 0
 
     master.on_push = take_away
     assert start_worker(master).wait() == 0

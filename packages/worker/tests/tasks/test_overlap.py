@@ -136,7 +136,7 @@ def test_what_a_former_holder_computed_meanwhile_is_dropped(
 
     def take_away(m: FakeMaster, header: Header) -> None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
-            m.leased(header.claim.lease).token = 0
+            m.find_lease(header.claim.lease).token = 0
 
     master.on_push = take_away
     assert start_worker(master, prefetch_lead_s=-1.0).wait() == 0

@@ -205,7 +205,7 @@ def test_a_zombie_drops_its_task_and_goes_on_with_another(
 
     def take_away(m: FakeMaster, header: Header) -> int | None:
         if header.claim.lease.token == 1 and header.claim.minibatch == 3:
-            m.leased(header.claim.lease).token = 0
+            m.find_lease(header.claim.lease).token = 0
         return None
 
     master.on_push = take_away
@@ -226,7 +226,7 @@ def test_a_lease_that_a_heartbeat_reports_lost_is_dropped_without_a_push(
         tried.append(header.claim.lease.token)
         if header.claim.lease.token == 1 and header.claim.minibatch == 2:
             m.lost.append(header.claim.lease)
-            m.leased(header.claim.lease).token = 0
+            m.find_lease(header.claim.lease).token = 0
             heard = len(m.received.heartbeats)
             assert m.changed.wait_for(lambda: len(m.received.heartbeats) > heard + 1, 20)
             return parameters_pb2.STALE

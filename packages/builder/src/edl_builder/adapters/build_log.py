@@ -18,7 +18,7 @@ from edl_builder.core.redaction import MAX_LINE_CHARS, printable
 log = logging.getLogger(__name__)
 
 _FULL = "the log is full; further lines are not kept"
-_LARGEST_BATCH = 1 << 18
+_MAX_BATCH_BYTES = 1 << 18
 
 
 class WrittenLines:
@@ -44,7 +44,7 @@ class WrittenLines:
             return []
         begin = self._ends[number - 1] if number else 0
         last = number
-        while last + 1 < count and self._ends[last + 1] - begin <= _LARGEST_BATCH:
+        while last + 1 < count and self._ends[last + 1] - begin <= _MAX_BATCH_BYTES:
             last += 1
         try:
             with self._path.open("rb") as file:

@@ -24,39 +24,40 @@ from edl_proto.transport.sockets import remaining
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 5.0
-"""For a connection, and for each piece of an answer."""
+"""The timeout of connecting, and of receiving each piece of an answer."""
 
 _DEADLINE_S = 15.0
-"""For a whole answer, of whatever pieces."""
+"""The timeout of receiving a whole answer, however it is split."""
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _PAUSE_S = 30.0
-"""Between two fetches, whatever callers send: an unknown key id costs an attacker nothing."""
+"""The minimum time between two fetches: unknown key ids cost an attacker nothing."""
 
 _FRESH_S = 3600.0
-"""After this the keys are fetched anew, so that those that the issuer withdraws end."""
+"""The age at which keys are fetched anew, so that withdrawn keys expire."""
 
 _TRUSTED_S = 86400.0
-"""After this the keys count no more if the issuer cannot be asked."""
+"""The age at which keys are no longer trusted if the issuer cannot be reached."""
 
-_LEAST_RSA_BITS = 2048
+_MIN_RSA_BITS = 2048
 _KINDS = ("RSA", "EC", "OKP")
-"""Of public keys. ``oct`` is a shared secret: who may verify with it may also sign."""
+"""The kinds of public keys. ``oct`` is a shared secret: its verifier could also sign."""
 
 
 class KeysUnavailable(Exception):
-    """The issuer cannot be asked now, or is being asked by another call."""
+    """The issuer cannot be reached, or another call is fetching its keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where the keys of an issuer (a JWK set, RFC 7517) are.
+    """The location of an issuer's keys (a JWK set, RFC 7517).
 
     Attributes:
-        url: over https, or over http on loopback; empty if there is a file.
+        url: the URL, with https, or with http on loopback; empty if there is a file.
         file: a file that is read again as often as a URL would be; None if there is a URL.
-        ca_file: certificates to trust; empty: the machine's own.
-        bearer_token_file: sent to the URL; Kubernetes asks for one. Read at each fetch.
+        ca_file: the certificates to trust; if empty, those of the machine.
+        bearer_token_file: a token that is sent to the URL, as Kubernetes demands it; the file is
+            read at each fetch.
     """
 
     url: str = ""
@@ -69,7 +70,7 @@ class IssuerKeys(Protocol):
     """Finds public keys of one issuer."""
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """A key by its id. Raises: KeysUnavailable."""
+        """Return a key by its id; None if there is none. Raises: KeysUnavailable."""
         ...
 
 
@@ -80,8 +81,8 @@ class CachedIssuerKeys:
     unknown key ids, would hold all threads of the service.
 
     Args:
-        source: where the keys are.
-        clock: seconds that only grow.
+        source: the location of the keys.
+        clock: returns monotonic seconds.
     """
 
     def __init__(self, source: KeySource, clock: Callable[[], float] = time.monotonic) -> None:
@@ -93,7 +94,7 @@ class CachedIssuerKeys:
         self._next = float("-inf")
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """A key by its id; asks the issuer if it is unknown, or if the keys are old.
+        """Return a key by its id; fetch the keys if it is unknown, or if the keys are old.
 
         Raises:
             KeysUnavailable: there are no keys that may still be trusted.
@@ -118,14 +119,14 @@ class CachedIssuerKeys:
             self._fetched = self._clock()
         except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             # The known keys stay in use for a while.
-            place = self._source.url or self._source.file
-            log.error("%s: the keys of an issuer cannot be read: %s", place, error)
+            location = self._source.url or self._source.file
+            log.error("%s: the keys of an issuer cannot be read: %s", location, error)
         finally:
             self._fetching.release()
 
 
 def _load(source: KeySource) -> bytes:
-    """What the issuer publishes. Raises: OSError, HTTPException or ValueError."""
+    """Return the published key set. Raises: OSError, HTTPException or ValueError."""
     if source.file is not None:
         return source.file.read_bytes()
     headers = {"Accept": "application/jwk-set+json, application/json", "User-Agent": "edl-builder"}
@@ -134,7 +135,7 @@ def _load(source: KeySource) -> bytes:
         headers["Authorization"] = f"Bearer {token}"
     deadline = time.monotonic() + _DEADLINE_S
     url = urlsplit(source.url)
-    # Neither a proxy nor a .netrc of the user who started this.
+    # http.client uses no proxy and no .netrc of the user who started this process.
     with contextlib.closing(_connection(url, source.ca_file)) as connection:
         connection.request("GET", f"{url.path or '/'}?{url.query}".rstrip("?"), headers=headers)
         answer = http.client.HTTPResponse(
@@ -144,8 +145,8 @@ def _load(source: KeySource) -> bytes:
         # A redirect could lead to keys of another party.
         if answer.status != http.client.OK:
             raise ValueError(f"the answer is {answer.status}")
-        found = answer.read(_LARGEST + 1)
-        if len(found) > _LARGEST:
+        found = answer.read(_MAX_BYTES + 1)
+        if len(found) > _MAX_BYTES:
             raise ValueError("the answer is too long")
         return found
 
@@ -159,11 +160,11 @@ def _connection(url: SplitResult, ca_file: str) -> http.client.HTTPConnection:
 
 
 class _TimedSocket(io.RawIOBase):
-    """What a server sends, until a deadline: the timeout of a socket is for each piece of it.
+    """A socket with a deadline for all reads together: its own timeout is for each one.
 
     Args:
-        connection: to the server.
-        deadline: on the clock of ``time.monotonic``.
+        connection: the connection to the server.
+        deadline: the deadline by the clock of ``time.monotonic``.
     """
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
@@ -171,7 +172,7 @@ class _TimedSocket(io.RawIOBase):
         self._deadline = deadline
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What ``HTTPResponse`` reads from."""
+        """Return the file from which ``HTTPResponse`` reads."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
@@ -183,7 +184,7 @@ class _TimedSocket(io.RawIOBase):
 
 
 def _parse(text: bytes) -> dict[str, jwt.PyJWK]:
-    """The public keys of a JWK set, by id. Raises: ValueError: it is none, or has no key."""
+    """Return the public keys of a JWK set, by id. Raises: ValueError: it has none."""
     listed = json.loads(text)
     if not isinstance(listed, dict) or not isinstance(listed.get("keys"), list):
         raise ValueError("the answer is not a set of keys")
@@ -207,6 +208,6 @@ def _public_key(each: object) -> jwt.PyJWK | None:
         key = jwt.PyJWK(public)
     except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError):
         return None
-    if getattr(key.key, "key_size", _LEAST_RSA_BITS) < _LEAST_RSA_BITS and each["kty"] == "RSA":
+    if getattr(key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and each["kty"] == "RSA":
         return None
     return key

@@ -143,7 +143,7 @@ class App:
     def _send_heartbeats(self) -> None:
         while not self._over.wait(_HEARTBEAT_INTERVAL_S):
             report = servers_pb2.ServerReport(
-                figures=report_codec.statistics_to(self._statistics())
+                statistics=report_codec.statistics_to(self._statistics())
             )
             # Without waiting: an update may take longer than the master waits for a report.
             if (tables := self._shard.tables()) is not None and tables.rows:

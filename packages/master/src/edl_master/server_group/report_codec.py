@@ -6,9 +6,9 @@ from edl_master.core.parameters.statistics import ServerStatistics
 from edl_proto.v1 import servers_pb2
 
 
-def statistics_to(statistics: ServerStatistics) -> servers_pb2.ServerFigures:
+def statistics_to(statistics: ServerStatistics) -> servers_pb2.ServerStatistics:
     """Convert the statistics of a server into their message."""
-    return servers_pb2.ServerFigures(
+    return servers_pb2.ServerStatistics(
         received_nbytes=statistics.received_nbytes,
         sent_nbytes=statistics.sent_nbytes,
         requests=statistics.requests,
@@ -18,7 +18,7 @@ def statistics_to(statistics: ServerStatistics) -> servers_pb2.ServerFigures:
     )
 
 
-def statistics_from(message: servers_pb2.ServerFigures) -> ServerStatistics:
+def statistics_from(message: servers_pb2.ServerStatistics) -> ServerStatistics:
     """Undo ``statistics_to``."""
     return ServerStatistics(
         received_nbytes=message.received_nbytes,

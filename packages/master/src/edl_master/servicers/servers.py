@@ -57,7 +57,9 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
     ) -> servers_pb2.ServerReportReply:
         check_incarnation(self._incarnation, request.incarnation)
         statistics = (
-            report_codec.statistics_from(request.figures) if request.HasField("figures") else None
+            report_codec.statistics_from(request.statistics)
+            if request.HasField("statistics")
+            else None
         )
         self._group.record_heartbeat(request.server, statistics)
         match request.WhichOneof("what"):

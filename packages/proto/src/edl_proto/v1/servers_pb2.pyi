@@ -307,7 +307,7 @@ class ServerReport(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
-    FIGURES_FIELD_NUMBER: _builtins.int
+    STATISTICS_FIELD_NUMBER: _builtins.int
     server: _builtins.int
     incarnation: _builtins.str
     snapshot_written: _builtins.str
@@ -319,11 +319,11 @@ class ServerReport(_message.Message):
         """this server cannot continue"""
 
     @_builtins.property
-    def tables(self) -> Global___TableFigures:
+    def tables(self) -> Global___TableStatistics:
         """it is alive, and has these"""
 
     @_builtins.property
-    def figures(self) -> Global___ServerFigures: ...
+    def statistics(self) -> Global___ServerStatistics: ...
     def __init__(
         self,
         *,
@@ -331,13 +331,13 @@ class ServerReport(_message.Message):
         incarnation: _builtins.str = ...,
         snapshot_written: _builtins.str = ...,
         failed: _error_pb2.Error | None = ...,
-        tables: Global___TableFigures | None = ...,
+        tables: Global___TableStatistics | None = ...,
         seconds: _builtins.float = ...,
-        figures: Global___ServerFigures | None = ...,
+        statistics: Global___ServerStatistics | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "figures", b"figures", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "snapshot_written", b"snapshot_written", "statistics", b"statistics", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "figures", b"figures", "incarnation", b"incarnation", "seconds", b"seconds", "server", b"server", "snapshot_written", b"snapshot_written", "tables", b"tables", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "incarnation", b"incarnation", "seconds", b"seconds", "server", b"server", "snapshot_written", b"snapshot_written", "statistics", b"statistics", "tables", b"tables", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["snapshot_written", "failed", "tables"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
@@ -346,7 +346,7 @@ class ServerReport(_message.Message):
 Global___ServerReport: _TypeAlias = ServerReport  # noqa: Y015
 
 @_typing.final
-class TableFigures(_message.Message):
+class TableStatistics(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -389,10 +389,10 @@ class TableFigures(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TableFigures: _TypeAlias = TableFigures  # noqa: Y015
+Global___TableStatistics: _TypeAlias = TableStatistics  # noqa: Y015
 
 @_typing.final
-class ServerFigures(_message.Message):
+class ServerStatistics(_message.Message):
     """Since the start of the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -427,7 +427,7 @@ class ServerFigures(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ServerFigures: _TypeAlias = ServerFigures  # noqa: Y015
+Global___ServerStatistics: _TypeAlias = ServerStatistics  # noqa: Y015
 
 @_typing.final
 class ServerReportReply(_message.Message):

@@ -1,4 +1,4 @@
-"""The identities of a job as files: made by the client, completed while the job runs.
+"""The identities of a job as files, which the client makes, and which later processes complete.
 
 ``authority.pem`` is the job's authority. Next to it each identity has a folder, so that it can be
 mounted by itself, with the one file ``identity.pem``. Importing the authority takes a tenth of a
@@ -20,15 +20,15 @@ from edl_runtime.files import replace_file
 _AUTHORITY = "authority.pem"
 _FILE = "identity.pem"
 _NO_END = b"99991231235959Z"
-"""In a certificate that is valid for ever. Earlier versions of edl signed for a day."""
+"""The end of a certificate that never expires. Earlier versions of edl signed for a day."""
 
 
 class IdentityFolder:
     """The identities of a job as files; a job whose folder exists is secured.
 
     Args:
-        path: of the folder.
-        job: name of the job.
+        path: the path of the folder.
+        job: the name of the job.
 
     Raises:
         EdlError: SYSTEM for every method that writes: the folder cannot be written, or is damaged.
@@ -66,7 +66,7 @@ class IdentityFolder:
         return _file(self._path, Identity(self._job, role, number))
 
     def provide(self, role: Role, number: int | None = None) -> Path:
-        """The same, for a process that starts now: signed if it is not yet.
+        """Return the file of an identity for a process that starts now; sign it if necessary.
 
         Raises:
             EdlError: SYSTEM.
@@ -78,7 +78,7 @@ class IdentityFolder:
         return self.file(role, number)
 
     def renew(self) -> None:
-        """Sign again what an earlier version of edl has signed."""
+        """Sign all identities again that an earlier version of edl has signed."""
         with self._lock:
             found = [self._identity_of(path.parent.name) for path in self._path.glob(f"*/{_FILE}")]
             if due := [identity for identity in found if identity and self._is_due(identity)]:
