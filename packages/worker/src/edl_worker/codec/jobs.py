@@ -57,6 +57,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             profile=(training.profile.first, training.profile.last)
             if training.HasField("profile")
             else None,
+            shuffle=training.shuffle,
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         data_cache=DataCacheSettings(spec.data_cache.folder, spec.data_cache.gibibytes),

@@ -67,6 +67,7 @@ class TrainingSettings:
         epochs: how often the job trains on its data.
         validates: whether the job has validation data.
         profile: number of the first and the last step to profile, counted from 1; None: none are.
+        shuffle: the records of an epoch come in random order.
     """
 
     seed: int
@@ -79,6 +80,7 @@ class TrainingSettings:
     epochs: int
     validates: bool
     profile: tuple[int, int] | None
+    shuffle: bool = True
 
     @property
     def trains_locally(self) -> bool:

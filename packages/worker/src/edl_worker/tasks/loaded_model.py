@@ -16,6 +16,7 @@ from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, Step
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
 from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
+from edl_worker.tasks.label_order import warn_of_sorted_labels
 from elasticdl.python.common.constants import Mode
 
 _MODES = {
@@ -78,6 +79,8 @@ class LoadedModel:
         described = self.steps.describe()
         lacks = self.exporter.expected_warnings() if self.job.output else ()
         hardly_meant = self.engine.summarize().warnings
+        if self.worker_id == 0:  # one is enough
+            hardly_meant += warn_of_sorted_labels(self.engine.source, self.job)
         return replace(described, warnings=(*hardly_meant, *described.warnings, *lacks))
 
     def read(self, ranges: Sequence[RecordRange]) -> Iterator[list[bytes]]:
