@@ -42,7 +42,7 @@ class TestFakeMaster(MasterConformance):
         job = job_pb2.JobSpec(name="counting", type=job_pb2.TRAIN)
         task = task_pb2.Lease(
             task=task_pb2.TaskKey(type=task_pb2.TRAINING, round=1),
-            records=task_pb2.RecordRange(uri=str(path), format="recordio", stop=RECORDS),
+            records=[task_pb2.RecordRange(uri=str(path), format="recordio", stop=RECORDS)],
         )
         master = FakeMaster(job, [[task]], rate=1.0).start()
         try:
