@@ -27,13 +27,14 @@ def describe_changes(before: Listing, after: Listing) -> str:
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds.items() if paths)
 
 
-def refuse_changed(job: str, changes: str, folder: str) -> Problem:
+def refuse_changed(job: str, changes: str, folder: str, *, takes_code: bool) -> Problem:
     """Return the error of resuming a job whose model files have changed."""
+    new = f"edl resume {job} --code new takes the files as they are now."
     return usage(
         f"the model files have changed since {job} was submitted: {changes}",
         where=folder,
-        remedy=f"edl resume {job} --code job continues with the submitted code;"
-        f" edl resume {job} --code new takes the files as they are now.",
+        remedy=f"edl resume {job} --code job continues with the submitted code"
+        + (f"; {new}" if takes_code else "."),
     )
 
 

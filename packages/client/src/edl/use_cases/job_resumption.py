@@ -39,17 +39,19 @@ def resume_job(
             new code; or as ``JobContinuation.resume``.
     """
     report = backend.status(name, ask=False)
+    trains = report.status.verb is Verb.TRAIN
+    takes_code = trains and not PLATFORMS[backend.platform].runs_in_image
     if code == NEW_CODE:
-        if report.status.verb is not Verb.TRAIN or PLATFORMS[backend.platform].runs_in_image:
+        if not takes_code:
             raise codec.error_of(code_is_fixed(name))
         return backend.continuation.resume(name, say, num_epochs=num_epochs, new_code=True)
     continues = report.is_over and (num_epochs or report.status.state is not JobState.SUCCEEDED)
     if not code and continues:
-        _check_unchanged(report, zoos)
+        _check_unchanged(report, zoos, takes_code=takes_code)
     return backend.continuation.resume(name, say, num_epochs=num_epochs)
 
 
-def _check_unchanged(report: StatusReport, zoos: ModelZoos) -> None:
+def _check_unchanged(report: StatusReport, zoos: ModelZoos, *, takes_code: bool) -> None:
     """Check that the model files are those that were submitted, if they are still there.
 
     Raises:
@@ -62,4 +64,5 @@ def _check_unchanged(report: StatusReport, zoos: ModelZoos) -> None:
         names = filter(None, (model.get(field, "") for field in NAMING_FIELDS))
         now = zoos.hash_code(Path(folder), names)
         if changes := describe_changes(code.get("files", {}), now):
-            raise codec.error_of(refuse_changed(report.status.job, changes, folder))
+            problem = refuse_changed(report.status.job, changes, folder, takes_code=takes_code)
+            raise codec.error_of(problem)

@@ -199,7 +199,7 @@ class JobSubmitter:
             )
             image = built.name
             display.say(str(built))
-            if plan.job.code:
+            if plan.job.code and plan.job.git_source is None:  # a checkout stays as it is
                 self._check_unchanged(plan)
         if plan.job.image_public_key:
             self._ports.signatures.check(image, plan.job.image_public_key)

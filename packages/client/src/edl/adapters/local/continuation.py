@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl import codec
-from edl.adapters import model_code, storage
+from edl.adapters import model_code
 from edl.adapters.local import instances
 from edl.adapters.local.job_processes import end_supervision
 from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, submission_time
@@ -146,6 +146,8 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 def _check_epochs(job: StoredJob, num_epochs: int) -> None:
     """Raises: EdlError: the job cannot be continued with so many epochs."""
     training = job.spec.training
+    from edl.adapters import storage  # reads data formats with numpy, which takes long to import
+
     try:
         has_state = bool(training.checkpoint_dir) and any(
             re.fullmatch(rf"{re.escape(job.name)}-\d{{8}}", each)
