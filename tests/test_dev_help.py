@@ -33,3 +33,9 @@ def test_a_command_explains_itself(command: tuple[str, ...], words: tuple[str, .
     for each in words:
         assert each in done.stdout
     assert "pytest.ini" not in done.stdout, "it is not the help of pytest"
+
+
+def test_the_environment_of_developers_has_pip() -> None:
+    pip = ROOT / ".venv" / "bin" / "pip"
+    done = subprocess.run((pip, "--version"), capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("pip "), done.stderr
