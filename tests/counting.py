@@ -18,7 +18,7 @@ SPREAD = np.int64(-7046029254386353131)
 """From a record's number to its id, as in model_zoo/counting_rows.py."""
 
 UPDATES = {
-    "async": ("--update", "async", "--no-overlap"),
+    "async": ("--update", "async"),
     "overlap": ("--update", "async", "--overlap"),
     "sync": ("--update", "sync", "--gradient-reduction", "sum"),
     "bounded": ("--update", "bounded", "--max-staleness", "1", "--overlap"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, Edl, HeldTraining, eventually
-from counting import check, event_kinds, records_trained, train
+from counting import UPDATES, check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
 
 from edl_runtime.local import supervision
@@ -107,6 +107,29 @@ def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str])
     assert edl.status(name)["workers_wanted"] == {"min": 2, "max": 2}
     eventually(lambda: len(edl.workers(name)) == 2, "the second worker")
     edl("stop", name)
+
+
+@pytest.mark.parametrize("update", ["async", "sync", "local"])
+def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, update: str
+) -> None:
+    """At rate 0 nothing is learned any more: the weights are the records trained before."""
+    total, epochs, output = 61, 60, tmp_path / "model"
+    arguments = train(numbered(total), total, output, *UPDATES[update], epochs=epochs, held=held)
+    edl(*arguments, "--name", "set", "--num-workers", "2", "--detach")
+    eventually(lambda: records_trained(edl, "set") > 0, "training has begun", every=0.02)
+    before = records_trained(edl, "set")
+    edl("set", "set", "learning-rate=0")
+    during = records_trained(edl, "set") + 2 * 100  # with local steps, tasks of the former rate
+    os.kill(json.loads((edl.job_dir("set") / "master.json").read_bytes())["pid"], signal.SIGKILL)
+    held.release()
+    edl("wait", "set")
+    status = edl.status("set")
+    assert status["learning_rate"] == 0
+    assert status["records_trained"] == epochs * total
+    (weights,) = load_file(output / "parameters.safetensors").values()
+    assert before <= weights.sum() <= during < epochs * total
+    assert "LearningRateSet" in event_kinds(edl, "set")
 
 
 def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -> None:

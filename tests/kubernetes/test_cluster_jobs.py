@@ -28,9 +28,9 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
         with pytest.raises(grpc.RpcError) as refused:
             job_pb2_grpc.JobStub(channel).Stop(job_pb2.StopRequest(reason="me"), timeout=200)
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert other.scale("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
+    assert other.change("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
     assert "secret/edl-live.workers-1" not in submitter.left()
-    assert other.scale("live", WorkerRange(1, 65)) == WorkerRange(1, 65)
+    assert other.change("live", WorkerRange(1, 65)) == WorkerRange(1, 65)
     assert "secret/edl-live.workers-1" in submitter.left(), "the master could not make it"
     # Everything that was made goes with the Job.
     for name in submitter.left():
@@ -78,7 +78,7 @@ def test_the_end_and_a_first_word_of_the_master_reach_the_caller(submitter: Subm
     backend = submitter.backend()
     assert backend.status("early").status.state is JobState.FAILED, "it can be looked at"
     for call in (
-        lambda: backend.scale("early", WorkerRange(1, 1)),
+        lambda: backend.change("early", WorkerRange(1, 1)),
         lambda: backend.continuation.resume("early"),
     ):
         with pytest.raises(EdlError) as caught:

@@ -145,6 +145,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         ),
         failure=decode_failure(message.error) if has_error else None,
         seconds=message.seconds,
+        learning_rate=message.learning_rate if message.HasField("learning_rate") else None,
         started_at=message.started_at,
         finished_at=message.finished_at,
         dashboard_url=message.dashboard_url,

@@ -227,6 +227,27 @@ def test_the_page_s_url_while_the_job_runs_and_after(tidy: Edl) -> None:
     assert child.returncode == 0, err
 
 
+def test_the_learning_rate_of_a_running_job_is_set(tidy: Edl) -> None:
+    tidy.begin("slower")
+    for wrong, words in (
+        ("batch-size=3", "edl scale changes the workers"),
+        ("learning-rate=fast", "'fast' is not a learning rate"),
+        ("learning-rate=-1", "'-1' is not a learning rate"),
+    ):
+        done = tidy.run("set", "slower", wrong)
+        assert done.code == 2, str(done)
+        assert words in done.err
+        assert "edl set slower learning-rate=0.0001" in done.err
+    assert status(tidy, "slower")["learning_rate"] is None
+    assert "rate  " not in tidy("status", "slower").out
+    assert tidy("set", "slower", "learning-rate=0.002").out == "slower: learning rate 0.002\n"
+    assert status(tidy, "slower")["learning_rate"] == 0.002
+    assert "rate    0.002" in tidy("status", "slower").out
+    assert "LearningRateSet" in tidy("events", "slower").out
+    tidy("stop", "slower")
+    assert tidy.run("set", "slower", "learning-rate=1").code == 6
+
+
 def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:
     tidy.begin("dear")
     done = tidy.run("delete", "dear", "--yes")
@@ -246,6 +267,7 @@ def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:
     [
         ("status", "nobody"), ("logs", "nobody"), ("events", "nobody"), ("wait", "nobody"),
         ("scale", "nobody", "--workers", "2"), ("stop", "nobody"), ("delete", "nobody", "--yes"),
+        ("set", "nobody", "learning-rate=1"),
         ("top", "nobody"), ("trace", "nobody"), ("dashboard", "nobody"), ("status", "../../etc"),
     ],
     ids=" ".join,

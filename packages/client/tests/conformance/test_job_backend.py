@@ -157,7 +157,7 @@ def test_another_process_can_do_everything(harness: Harness, backend: JobBackend
     backend.close()
     other = harness.make()
     eventually(lambda: running(other, "shared"), "the job runs")
-    assert other.scale("shared", WorkerRange(2, 3)) == WorkerRange(2, 3)
+    assert other.change("shared", WorkerRange(2, 3)) == WorkerRange(2, 3)
     eventually(lambda: "Scaled" in {each.kind for each in other.events("shared")}, "the event")
     other.stop("shared", "by the test")
     eventually(lambda: over(other, "shared"), "the job is over")
@@ -268,7 +268,7 @@ def test_a_finished_job_succeeded_and_cannot_be_scaled(
     assert (status.state, status.failure) == (JobState.SUCCEEDED, None)
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
     with pytest.raises(EdlError) as caught:
-        backend.scale("done", WorkerRange(1, 1))
+        backend.change("done", WorkerRange(1, 1))
     assert caught.value.code == ErrorCode.JOB_OVER
     backend.stop("done", "harmless")
     assert backend.status("done", ask=False).status.state is JobState.SUCCEEDED
@@ -414,7 +414,7 @@ def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend,
         lambda: backend.logs(name, LogChoice()),
         lambda: backend.events(name),
         lambda: backend.timelines.read(name),
-        lambda: backend.scale(name, WorkerRange(1, 1)),
+        lambda: backend.change(name, WorkerRange(1, 1)),
         lambda: backend.stop(name, "why"),
         lambda: backend.stop(name, "why", now=True),
         lambda: backend.delete(name),

@@ -128,7 +128,7 @@ class Frozen(FakeBackend):
         super().__init__(RUNNING, RUNNING, DONE)
         self._left_s = seconds
 
-    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+    def change(self, name: str, workers: WorkerRange) -> WorkerRange:
         self._wait()
         return workers
 
@@ -144,7 +144,7 @@ class Frozen(FakeBackend):
 
 def test_requests_outlast_a_master_that_is_frozen_with_its_supervisor(clock: None) -> None:
     wanted = WorkerRange(1, 3)
-    assert job_watcher.scale(cast(JobBackend, Frozen(90.0)), "digits", wanted) == wanted
+    assert job_watcher.change(cast(JobBackend, Frozen(90.0)), "digits", wanted) == wanted
     watcher = JobWatcher(cast(JobBackend, Frozen(90.0)), "digits", FakeDisplay())
     watcher.stop("enough")
     assert watcher.run().state is JobState.SUCCEEDED
@@ -152,7 +152,7 @@ def test_requests_outlast_a_master_that_is_frozen_with_its_supervisor(clock: Non
 
 def test_a_request_that_is_never_answered_says_so_in_plain_words(clock: None) -> None:
     with pytest.raises(EdlError, match="has not answered for 3 m 00 s") as caught:
-        job_watcher.scale(cast(JobBackend, Frozen(1e9)), "digits", WorkerRange(1, 3))
+        job_watcher.change(cast(JobBackend, Frozen(1e9)), "digits", WorkerRange(1, 3))
     assert caught.value.code == ErrorCode.TIMED_OUT
     assert "SSL" not in str(caught.value)
 

@@ -15,6 +15,7 @@ from edl.plugins.backends import (
     MasterUnreachable,
     Say,
     ServedPage,
+    Setting,
     StatusReport,
     silent,
 )
@@ -140,7 +141,14 @@ class KubernetesJobBackend:
             choice,
         )
 
-    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+    def change(self, name: str, setting: Setting) -> Setting:
+        self._connect_running(name)
+        if isinstance(setting, WorkerRange):
+            self._identities.add_workers(name, setting.max)  # the master itself cannot create them
+        return self._links.call(name, lambda it: it.change(setting))
+
+    def _connect_running(self, name: str) -> None:
+        """Connect to the master of a job that is not over and not suspended."""
         job = self._objects.read(name)
         if job.status().state.is_over:
             raise EdlError(
@@ -152,14 +160,12 @@ class KubernetesJobBackend:
         if job.is_suspended:
             raise EdlError(
                 ErrorCode.USAGE,
-                f"{name} is suspended: no master runs that could change its workers",
+                f"{name} is suspended: no master runs that could change it",
                 where=self._objects.location(name),
                 remedy="Wait until its queue releases it, or submit it again with other"
                 " --num-workers.",
             )
         self._links.connect(job)
-        self._identities.add_workers(name, workers.max)  # the master itself cannot create them
-        return self._links.call(name, lambda it: it.scale(workers))
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
         job = self._objects.read(name, needs_spec=not now)

@@ -233,3 +233,31 @@ def test_a_worker_cannot_give_its_loss_more_weight_than_its_task_has() -> None:
     play.run()
     epoch = next(logs for number, _, logs, _ in play.calls if number == 1)
     assert epoch["loss"] > 3.0, "one task with a loss of 2, and one of 10"
+
+
+def test_a_client_sets_the_learning_rate_and_a_later_master_repeats_only_what_it_lost() -> None:
+    play = Play()
+    before = play.saved
+    play.say(ev.LearningRateRequested(0.25))
+    assert play.effects.count(fx.ChangeLearningRate(0.25)) == 1
+    view = play.job.view(0.0)
+    assert (view.learning_rate, view.requested_rates) == (0.25, 1)
+    knows = Play(saved=play.saved)
+    knows.say(ev.LearningRateRequested(0.25, 1))
+    assert fx.ChangeLearningRate(0.25) not in knows.effects
+    lost = Play(saved=before)
+    lost.say(ev.LearningRateRequested(0.25, 1))
+    assert lost.effects.count(fx.ChangeLearningRate(0.25)) == 1
+    assert lost.job.view(0.0).learning_rate == 0.25
+    # Without a worker, the parameters of a job that continues are not there yet.
+    early = JobStateMachine.restore(replace(SETTINGS, allow_dead_letters=True), (8,), (), before)
+    early.handle(ev.Tick(), 0.0)
+    assert not early.handle(ev.LearningRateRequested(0.25, 1), 0.0)
+    early.handle(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1), 0.0)
+    ready = ev.WorkerReady(WORKER, INSTANCE, callbacks=("EarlyStopping",))
+    assert fx.ChangeLearningRate(0.25) in early.handle(ready, 0.0)
+    # Callbacks get the rate and have the last word.
+    play.run()
+    assert [rate for *_, rate in play.calls] == [0.25, 0.25, 0.5, 0.5, 0.5]
+    (refused,) = play.say(ev.LearningRateRequested(0.1))
+    assert refused == fx.Refused("its training is over")

@@ -11,24 +11,33 @@ import pytest
 
 from edl_master.adapters import job_directory as files
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.core.events import ScaleRequested, StopRequested
+from edl_master.core.events import LearningRateRequested, ScaleRequested, StopRequested
 from edl_master.recovery.requests import RecordedRequests
 from edl_proto.errors import EdlError, ErrorCode
 
 
 def test_without_commands_there_is_nothing_to_do(tmp_path: Path) -> None:
-    assert RecordedRequests(JobDirectory(tmp_path)).events(1, 2) == ()
+    assert RecordedRequests(JobDirectory(tmp_path)).events(1, 2, 0) == ()
 
 
 def test_the_next_master_finds_what_was_acknowledged(tmp_path: Path) -> None:
     RecordedRequests(JobDirectory(tmp_path)).record_scale(1, 4)
     later = RecordedRequests(JobDirectory(tmp_path))
-    assert later.events(1, 2) == (ScaleRequested(1, 4),)
-    assert later.events(1, 4) == (), "its snapshot knows already"
+    assert later.events(1, 2, 0) == (ScaleRequested(1, 4),)
+    assert later.events(1, 4, 0) == (), "its snapshot knows already"
     later.record_stop("enough")
-    assert later.events(1, 2) == (ScaleRequested(1, 4), StopRequested("enough"))
+    assert later.events(1, 2, 0) == (ScaleRequested(1, 4), StopRequested("enough"))
     recorded = json.loads((tmp_path / "requests.json").read_bytes())
     assert recorded == {"workers": {"min": 1, "max": 4}, "stop": {"reason": "enough"}}
+
+
+def test_the_next_master_sets_a_learning_rate_that_its_snapshot_does_not_have(
+    tmp_path: Path,
+) -> None:
+    requests = RecordedRequests(JobDirectory(tmp_path))
+    requests.record_learning_rate(0.01, 2)
+    assert requests.events(1, 1, 1) == (LearningRateRequested(0.01, 2),)
+    assert requests.events(1, 1, 2) == (), "callbacks may have changed it since"
 
 
 def test_a_command_survives_a_loss_of_power(
@@ -71,7 +80,7 @@ def test_a_job_on_a_full_disk_can_be_stopped(
 
     monkeypatch.setattr(files, "replace_file", full)
     RecordedRequests(directory).record_stop("enough")
-    assert RecordedRequests(directory).events(1, 1) == (StopRequested("enough"),)
+    assert RecordedRequests(directory).events(1, 1, 0) == (StopRequested("enough"),)
 
     def never(path: Path, content: bytes, *, durable: bool = False) -> None:
         raise OSError(28, "No space left on device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from edl_master.core.effects import Refused
 from edl_master.core.events import ScaleRequested
+from edl_master.core.parameters.schedules import Constant, ExponentialDecay, Schedule
+from edl_master.core.settings import JobType
 from edl_master.servicers.job import JobServicer
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
@@ -43,7 +46,7 @@ def test_the_number_that_the_job_has_is_the_one_that_is_recorded() -> None:
     """Otherwise the next master would go back to the number before it."""
     job: Any = Job()
     anything: Any = None
-    service = JobServicer(job, anything, anything, anything, job, anything)
+    service = JobServicer(job, anything, anything, anything, job, anything, anything)
 
     def scale(workers: int) -> None:
         request = job_pb2.ScaleRequest(workers=job_pb2.WorkersSpec(min=workers, max=workers))
@@ -60,7 +63,7 @@ def test_the_number_that_the_job_has_is_the_one_that_is_recorded() -> None:
 
 def refusal(job: Any, workers: job_pb2.WorkersSpec) -> EdlError:
     anything: Any = None
-    service = JobServicer(job, anything, anything, anything, anything, anything)
+    service = JobServicer(job, anything, anything, anything, anything, anything, anything)
     with pytest.raises(EdlError) as refused:
         service.Scale(job_pb2.ScaleRequest(workers=workers), anything)
     return refused.value
@@ -80,3 +83,26 @@ def test_the_range_that_no_job_can_have_is_named_as_it_was_meant() -> None:
     assert error.code == ErrorCode.USAGE
     assert "1001 to 1001 workers" in error.what
     assert "1 to 1000 workers" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("rate", "schedules", "words"),
+    [
+        (-1.0, (Constant(0.1),), "-1.0 is not a learning rate"),
+        (math.nan, (Constant(0.1),), "nan is not a learning rate"),
+        (0.1, (), "no model yet"),
+        (0.1, (Constant(0.1), Constant(0.2)), "2 optimizers"),
+        (0.1, (ExponentialDecay(0.1, 10, 0.5),), "the schedule ExponentialDecay"),
+    ],
+)
+def test_a_learning_rate_that_cannot_be_set_is_refused(
+    rate: float, schedules: tuple[Schedule, ...], words: str
+) -> None:
+    anything: Any = None
+    job: Any = SimpleNamespace(view=lambda: SimpleNamespace(type=JobType.TRAIN))
+    service = JobServicer(job, anything, anything, anything, anything, anything, lambda: schedules)
+    with pytest.raises(EdlError) as refused:
+        service.SetLearningRate(job_pb2.SetLearningRateRequest(learning_rate=rate), anything)
+    assert refused.value.code == ErrorCode.USAGE
+    assert words in refused.value.what
+    assert refused.value.remedy

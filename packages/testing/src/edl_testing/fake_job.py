@@ -125,8 +125,16 @@ class FakeJob(job_pb2_grpc.JobServicer):
     def Scale(self, request: job_pb2.ScaleRequest, context: Any) -> job_pb2.ScaleReply:
         with self.lock:
             self.status.workers_wanted.CopyFrom(request.workers)
-            self.add_event("Scaled", f"{request.workers.min} to {request.workers.max} workers")
+            self._add_event("Scaled", f"{request.workers.min} to {request.workers.max} workers")
         return job_pb2.ScaleReply(workers=request.workers)
+
+    def SetLearningRate(
+        self, request: job_pb2.SetLearningRateRequest, context: Any
+    ) -> job_pb2.SetLearningRateReply:
+        with self.lock:
+            self.status.learning_rate = request.learning_rate
+            self._add_event("LearningRateSet", f"{request.learning_rate}")
+        return job_pb2.SetLearningRateReply()
 
     def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopReply:
         with self.lock:
@@ -143,7 +151,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
 
     # --- the job -----------------------------------------------------------------------
 
-    def add_event(self, kind: str, message: str, severity: str = "info") -> None:
+    def _add_event(self, kind: str, message: str, severity: str = "info") -> None:
         event = job_pb2.Event(
             number=len(self.events) + 1,
             at=now(),
@@ -201,13 +209,13 @@ class FakeJob(job_pb2_grpc.JobServicer):
                     self.status.state = job_pb2.FINISHING
                 case job_pb2.STARTING:
                     self.status.state = job_pb2.RUNNING
-                    self.add_event("JobRunning", "the first worker is ready")
+                    self._add_event("JobRunning", "the first worker is ready")
                     write_timeline(self.directory)
                 case job_pb2.STOPPING:
                     self.status.state = job_pb2.CANCELLED
-                    self.add_event("JobStopped", "stopped", "warning")
+                    self._add_event("JobStopped", "stopped", "warning")
                 case job_pb2.RUNNING if self.scenario == "fail" and progress.records_done:
-                    self.add_event("WorkerFailed", "worker 0 cannot work", "error")
+                    self._add_event("WorkerFailed", "worker 0 cannot work", "error")
                     self.fail(
                         ErrorCode.MODEL_CONTRACT,
                         "the model file has no loss",
@@ -226,7 +234,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
                     progress.epochs_done = progress.records_done // RECORDS if progress.epoch else 0
                     if progress.records_done >= progress.records_total:
                         self.status.state = job_pb2.FINISHING
-                        self.add_event("EvaluationEnded", "Evaluation 1: accuracy 0.9")
+                        self._add_event("EvaluationEnded", "Evaluation 1: accuracy 0.9")
                 case job_pb2.FINISHING:
                     self._succeed()
 
@@ -260,7 +268,7 @@ class FakeJob(job_pb2_grpc.JobServicer):
         url = f"http://127.0.0.1:{self.spec.serving.dashboard_port or port + 1}/"
         self.status.dashboard_url = url
         self.start_workers()
-        self.add_event("JobStarted", "the master listens")
+        self._add_event("JobStarted", "the master listens")
         facts = {
             "address": f"127.0.0.1:{port}",
             "pid": os.getpid(),

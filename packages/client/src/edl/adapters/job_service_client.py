@@ -12,7 +12,7 @@ from edl import codec
 from edl.core.job_status import JobEvent
 from edl.core.options.value_types import WorkerRange
 from edl.core.timeline import TimelineSpan
-from edl.ports.job_backend import MasterUnreachable
+from edl.ports.job_backend import LearningRate, MasterUnreachable, Setting
 from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels
@@ -83,7 +83,14 @@ class JobServiceClient:
             )
         )
 
-    def scale(self, workers: WorkerRange) -> WorkerRange:
+    def change(self, setting: Setting) -> Setting:
+        if isinstance(setting, LearningRate):
+            rate = job_pb2.SetLearningRateRequest(learning_rate=setting.value)
+            _call(lambda: self._job.SetLearningRate(rate, timeout=CALL_S))
+            return setting
+        return self._scale(setting)
+
+    def _scale(self, workers: WorkerRange) -> WorkerRange:
         request = job_pb2.ScaleRequest(
             workers=job_pb2.WorkersSpec(min=workers.min, max=workers.max)
         )

@@ -1,7 +1,8 @@
-"""``edl wait``, ``scale`` and ``stop``."""
+"""``edl wait``, ``scale``, ``set`` and ``stop``."""
 
 from __future__ import annotations
 
+import math
 import time
 
 import click
@@ -24,15 +25,14 @@ from edl.core.job_status import JobState, JobStatus
 from edl.core.options.value_types import Workers
 from edl.core.problem import usage
 from edl.core.quantities import parse_duration
-from edl.ports.job_backend import JobBackend
+from edl.ports.job_backend import JobBackend, LearningRate
 from edl.render import terminal
 from edl.render.errors import show
 from edl.render.job_text import summary
 from edl.render.line_display import SilentDisplay
 from edl.render.output_format import Format
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_watcher import JobWatcher
-from edl.use_cases.job_watcher import scale as ask_to_scale
+from edl.use_cases.job_watcher import JobWatcher, change
 from edl_proto.errors import EdlError, ErrorCode
 
 _POLL_S = 0.25
@@ -134,13 +134,52 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
             raise usage(
                 f"--workers: {error}", where="--workers", remedy="For example: --workers 1:4"
             ) from None
-        now = ask_to_scale(job_catalog().find(name), name, wanted)
+        now = change(job_catalog().find(name), name, wanted)
         print_result(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
             [f"{name}: {now} {'worker' if now.max == 1 else 'workers'}"],
             [name],
         )
+
+
+@command("set", examples="edl set my-job learning-rate=0.0001")
+@name_argument
+@argument("assignment", metavar="learning-rate=RATE", help="What to change.")
+@output_option
+@finds_jobs
+def set_option(name: str, assignment: str, output_format: Format | None) -> None:
+    """Change the learning rate of a running job, if its optimizer has a constant one.
+
+    All updates from now on have the new rate; with --local-steps, all tasks that begin from now on.
+    """
+    with errors_as_output(output_format):
+        rate = _read_rate(name, assignment)
+        change(job_catalog().find(name), name, LearningRate(rate))
+        print_result(
+            {"job": name, "learning_rate": rate},
+            output_format,
+            [f"{name}: learning rate {rate:g}"],
+            [name],
+        )
+
+
+def _read_rate(name: str, assignment: str) -> float:
+    key, _, value = assignment.partition("=")
+    example = f"For example: edl set {name} learning-rate=0.0001"
+    if key.replace("_", "-") != "learning-rate":
+        raise usage(
+            f"{key} cannot be set while the job runs",
+            where="edl set",
+            remedy=f"Only the learning rate can, and edl scale changes the workers. {example}",
+        )
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise usage(f"{value!r} is not a learning rate", where=assignment, remedy=example)
+    return rate
 
 
 @command("stop", examples="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now")

@@ -42,6 +42,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "wait": CommandEntry("edl.cli.control:wait", _WATCH, "wait for the end of jobs"),
     "scale": CommandEntry("edl.cli.control:scale", _WATCH, "change the number of workers of a job"),
+    "set": CommandEntry(
+        "edl.cli.control:set_option", _WATCH, "change the learning rate of a running job"
+    ),
     "stop": CommandEntry("edl.cli.control:stop", _WATCH, "stop a job, keep its state"),
     "resume": CommandEntry(
         "edl.cli.continuation:resume", _WATCH, "continue a job that has not succeeded"

@@ -149,7 +149,9 @@ class JobStatus:
     pending: str = ""
     """Why no master runs yet; empty if one does, or did."""
     warnings: tuple[str, ...] = ()
-    """What the trained model lacks, and why."""
+    """What the trained model lacks, and which initial values did not fit."""
+    learning_rate: float | None = None
+    """That callbacks or edl set have set; None: as the optimizer says."""
 
     @property
     def fraction(self) -> float:

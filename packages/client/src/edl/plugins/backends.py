@@ -15,6 +15,7 @@ from edl.ports.job_backend import (
     MasterUnreachable,
     Say,
     ServedPage,
+    Setting,
     StatusReport,
     silent,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "ProcessRuntime",
     "Say",
     "ServedPage",
+    "Setting",
     "StatusReport",
     "Submission",
     "encode_spec",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from edl.core.job_log import JobLogLine, LogChoice
 from edl.core.job_status import JobEvent, JobStatus
@@ -24,6 +24,17 @@ Say: TypeAlias = Callable[[str], object]
 
 def silent(text: str) -> None:
     """Show nothing, because no user waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningRate:
+    """The learning rate of all updates from now on."""
+
+    value: float
+
+
+Setting = TypeVar("Setting", WorkerRange, LearningRate)
+"""What can be changed while a job runs."""
 
 
 class MasterUnreachable(Exception):
@@ -293,11 +304,12 @@ class JobBackend(Protocol):
     def logs(self, name: str, choice: LogChoice) -> JobLogs:
         """Return the logs of a job's processes; those of ended processes MUST be included."""
 
-    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
-        """Change the number of workers of a running job; returns the accepted range.
+    def change(self, name: str, setting: Setting) -> Setting:
+        """Change the workers or the learning rate of a running job; returns what it has then.
 
         Raises:
             MasterUnreachable: the master did not answer; nothing is known about the change.
+            EdlError: JOB_OVER; USAGE, if the job has no constant learning rate.
         """
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:

@@ -318,7 +318,9 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     lines.extend(_problems(status))
     has_page = status.dashboard_url and not status.state.is_over
+    rate = status.learning_rate
     facts = {
+        "rate": "" if rate is None else f"{rate:.6g}, the learning rate that was set",
         "goodput": goodput(status) if status.goodput > 0 else "",
         "rows": table_rows(status) if status.table_rows else "",
         "page": (page_link or f"edl dashboard {status.job}") if has_page else "",

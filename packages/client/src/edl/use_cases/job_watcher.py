@@ -9,9 +9,8 @@ from typing import Protocol
 
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
-from edl.core.options.value_types import WorkerRange
 from edl.core.quantities import duration
-from edl.ports.job_backend import JobBackend, MasterUnreachable, StatusReport
+from edl.ports.job_backend import JobBackend, MasterUnreachable, Setting, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
 POLL_S = 0.25
@@ -24,8 +23,8 @@ DENIED_S = 20.0
 """How long a cluster that was away may refuse all callers: it first reads users and roles."""
 
 
-def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:
-    """Change the number of workers of a job, and return it as the master has it.
+def change(backend: JobBackend, name: str, setting: Setting) -> Setting:
+    """Change the workers or the learning rate of a job, and return what the master has then.
 
     A master that does not answer may be busy or restarting. Asking again changes nothing.
 
@@ -35,7 +34,7 @@ def scale(backend: JobBackend, name: str, workers: WorkerRange) -> WorkerRange:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return backend.scale(name, workers)
+            return backend.change(name, setting)
         except MasterUnreachable:
             if time.monotonic() > deadline:
                 raise _silent_master_error(backend, name) from None

@@ -356,6 +356,7 @@ class MasterServices:
             self._acknowledge,
             self.requests,
             self.timeline,
+            lambda: self.plane.schedules,
         )
         parameters = servers = None
         if self._trains:

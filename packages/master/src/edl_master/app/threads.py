@@ -69,7 +69,9 @@ class MasterThreads:
         services = self._services
         services.controller.handle(Tick())
         view = services.controller.view()
-        for request in services.requests.events(view.min_workers, view.max_workers):
+        for request in services.requests.events(
+            view.min_workers, view.max_workers, view.requested_rates
+        ):
             services.controller.handle(request)
         while not self._over.wait(self._tick_s):
             services.controller.handle(Tick())

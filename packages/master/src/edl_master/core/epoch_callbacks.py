@@ -26,6 +26,8 @@ from edl_master.core.identifiers import TaskType
 from edl_master.core.ledger import Ledger
 from edl_master.core.tasks import Round
 
+_AS_ASKED = "from now on, as a client has asked"
+
 
 class EpochCallbacks:
     """The schedule of the callbacks, their arguments, and their decisions.
@@ -35,7 +37,8 @@ class EpochCallbacks:
         called: calls that are done; call 0 comes before the first epoch, call n after epoch n.
         stopped: a callback has ended the training.
         at_end: the best values are the model's again, and ``on_train_end`` is to be called.
-        learning_rate: what callbacks have set; None: as the optimizer says.
+        learning_rate: what callbacks or a client have set; None: as the optimizer says.
+        requested_rates: how often a client has set it.
         best_epoch: the epoch after which the values were the best, for a callback that wants them
             back; None: no values are kept.
     """
@@ -48,6 +51,9 @@ class EpochCallbacks:
         self.stopped = False
         self.at_end = False
         self.learning_rate: float | None = None
+        self.requested_rates = 0
+        self._is_described = False
+        self._early_rate: float | None = None
         self.best_epoch: int | None = None
         self._state = b""
         self._is_open = False
@@ -65,6 +71,10 @@ class EpochCallbacks:
         Returns:
             Why the job cannot continue; None: they are the job's.
         """
+        self._is_described = True
+        if self._early_rate is not None:
+            self._change_rate(self._early_rate, _AS_ASKED)
+            self._early_rate = None
         if self._names is None:
             self._names = names
             self.wanted |= bool(names)
@@ -121,11 +131,7 @@ class EpochCallbacks:
         if not reply.restore_best:  # the last call gets the same logs
             self._loss = (0.0, 0)
         if reply.learning_rate is not None:
-            self.learning_rate = reply.learning_rate
-            self._emit(ChangeLearningRate(reply.learning_rate))
-            line = f"The learning rate is {reply.learning_rate:.6g} from epoch {epoch + 1} on."
-            facts = {"learning_rate": repr(reply.learning_rate)}
-            self._emit(LogEvent("LearningRateSet", line, facts=facts))
+            self._change_rate(reply.learning_rate, f"from epoch {epoch + 1} on")
         if reply.keep_best:
             self.best_epoch = epoch
             self._emit(KeepBest())
@@ -139,6 +145,29 @@ class EpochCallbacks:
             line = f"The model gets the values that it had after epoch {self.best_epoch}."
             self._emit(LogEvent("BestRestored", line, facts={"epoch": str(self.best_epoch)}))
 
+    def set_learning_rate(self, rate: float, number: int) -> None:
+        """Set the learning rate as a client has asked; nothing if that request is done already.
+
+        Callbacks see this rate at their next call and may change it. The parameters of a job that
+        continues are there when its first worker has described the model: the rate waits for that.
+
+        Args:
+            number: of the request; 0: the next one.
+        """
+        number = number or self.requested_rates + 1
+        if number > self.requested_rates:
+            self.requested_rates = number
+            if self._is_described:
+                self._change_rate(rate, _AS_ASKED)
+            else:
+                self._early_rate = rate
+
+    def _change_rate(self, rate: float, when: str) -> None:
+        self.learning_rate = rate
+        self._emit(ChangeLearningRate(rate))
+        line = f"The learning rate is {rate:.6g} {when}."
+        self._emit(LogEvent("LearningRateSet", line, facts={"learning_rate": repr(rate)}))
+
     def snapshot(self) -> dict[str, Any]:
         """Return what survives the master as JSON-able values."""
         return {
@@ -148,6 +177,7 @@ class EpochCallbacks:
             "stopped": self.stopped,
             "at_end": self.at_end,
             "learning_rate": self.learning_rate,
+            "requested_rates": self.requested_rates,
             "best_epoch": self.best_epoch,
             "state": b64encode(self._state).decode(),
             "loss": list(self._loss),
@@ -159,6 +189,7 @@ class EpochCallbacks:
         if (names := saved.get("names")) is not None:  # not in checkpoints of earlier versions
             self._names = tuple(names)
         self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
+        self.requested_rates = saved.get("requested_rates", 0)
         self.best_epoch, self.at_end = saved.get("best_epoch"), saved.get("at_end", False)
         self._state = b64decode(saved["state"])
         total, records = saved["loss"]

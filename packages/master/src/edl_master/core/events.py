@@ -302,6 +302,18 @@ class ScaleRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class LearningRateRequested:
+    """A client asks for a constant learning rate; refused when training is over.
+
+    ``number`` counts these requests, so that a later master repeats only one that its snapshot
+    does not have; 0: the next one.
+    """
+
+    learning_rate: float
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """A user or the system asks the job to end now; its state is kept."""
 
@@ -361,7 +373,13 @@ SaveEvent = SnapshotTaken | SnapshotSkipped | CheckpointTaken | CheckpointFailed
 """The events that concern snapshots and checkpoints."""
 
 ControlEvent = (
-    ParametersFrozen | OutputFinished | ScaleRequested | StopRequested | MasterFailed | Tick
+    ParametersFrozen
+    | OutputFinished
+    | ScaleRequested
+    | LearningRateRequested
+    | StopRequested
+    | MasterFailed
+    | Tick
 )
 """The events that concern the job as a whole."""
 

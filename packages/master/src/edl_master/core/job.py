@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from edl_master.core.autoscaling import describe_range
+from edl_master.core import client_requests
 from edl_master.core.components import build_components
 from edl_master.core.dispatch import Dispatcher
 from edl_master.core.effects import (
@@ -22,7 +22,6 @@ from edl_master.core.effects import (
     JobPhase,
     LeaveJob,
     LogEvent,
-    Refused,
     ReleaseFrozen,
     Severity,
 )
@@ -35,6 +34,7 @@ from edl_master.core.events import (
     InstanceExited,
     InstanceNotStarted,
     InstanceSeen,
+    LearningRateRequested,
     LeaseRequested,
     LeasesReturned,
     MasterFailed,
@@ -64,7 +64,7 @@ from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.metric_states import MetricStates
 from edl_master.core.periodic_checks import PeriodicChecks
 from edl_master.core.save_reports import SaveReports
-from edl_master.core.settings import MAX_WORKERS, JobSettings, JobType, is_worker_range
+from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
@@ -235,7 +235,9 @@ class JobStateMachine:
             case OutputFinished(failure):
                 self._output_finished(failure)
             case ScaleRequested(minimum, maximum):
-                self._scale(minimum, maximum, now)
+                client_requests.scale(self._components, minimum, maximum, now)
+            case LearningRateRequested(rate, number):
+                client_requests.set_learning_rate(self._components, rate, number)
             case StopRequested(reason):
                 self._outcome.cancel(reason)
             case MasterFailed(failure):
@@ -290,20 +292,6 @@ class JobStateMachine:
             self._outcome.fail(failure)
         elif not self._outcome.decided and not self._workflow.output_finished():
             raise InvariantViolation("the output was not requested", self._history)
-
-    def _scale(self, minimum: int, maximum: int, now: float) -> None:
-        if self._outcome.decided:
-            self._emit(Refused("the job is ending"))
-        elif not is_worker_range(minimum, maximum):
-            why = f"not 0 <= {minimum} <= {maximum}, or not 1 <= {maximum} <= {MAX_WORKERS}"
-            self._emit(Refused(why))
-        else:
-            before = describe_range(self._workers.minimum, self._workers.maximum)
-            plural = "" if minimum == maximum == 1 else "s"
-            line = f"Scaled from {before} to {describe_range(minimum, maximum)} worker{plural}."
-            self._emit(LogEvent("Scaled", line, facts={"workers": f"{minimum}:{maximum}"}))
-            self._components.instances.scale(minimum, maximum, now)
-            self._components.worker_count.scale(minimum, maximum)
 
     # --- what follows from the state -------------------------------------------------------
 

@@ -17,6 +17,7 @@ from edl_master.core.effects import (
 from edl_master.core.events import (
     Event,
     HeartbeatReceived,
+    LearningRateRequested,
     LeaseRequested,
     MinibatchApplied,
     ParametersFrozen,
@@ -45,7 +46,7 @@ def answer_after_end(
             emit(LeaveJob("job-over"))
         case HeartbeatReceived(leases=leases):
             emit(HeartbeatAnswer(leases, "job-over"))
-        case TaskCompleted() | TaskFailed() | ScaleRequested():
+        case TaskCompleted() | TaskFailed() | ScaleRequested() | LearningRateRequested():
             emit(Refused("the job is over"))
         case ParametersFrozen(name, _):
             emit(ReleaseFrozen(name))

@@ -42,6 +42,8 @@ def build_view(components: JobComponents, phase: JobPhase, now: float) -> JobVie
         staleness_mean=components.progress.staleness_mean,
         saved_version=components.snapshots.saved_version,
         warnings=tuple(components.outcome.warnings),
+        learning_rate=components.callbacks.learning_rate,
+        requested_rates=components.callbacks.requested_rates,
     )
 
 

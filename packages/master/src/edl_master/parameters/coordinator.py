@@ -29,6 +29,7 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
+from edl_master.core.parameters.schedules import Schedule
 from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.parameters.errors import not_ready
@@ -245,6 +246,11 @@ class Coordinator:
                 self._flush(ledger)
                 if ledger.finish():
                     self._stores.append(FinishTraining(ledger.version))
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The learning rates of the model's optimizers; empty before there is a model."""
+        return tuple(one.learning_rate for one in self._model.optimizer.each) if self._model else ()
 
     def set_learning_rate(self, rate: float) -> None:
         """Give all updates from now on this learning rate."""

@@ -92,6 +92,7 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
         embedding_rows=context.table_rows,
         saved_version=view.saved_version,
         warnings=view.warnings,
+        learning_rate=view.learning_rate,
     )
 
 

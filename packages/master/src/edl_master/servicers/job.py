@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -12,7 +13,8 @@ from edl_master.adapters.event_log import EventLog
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
-from edl_master.core.settings import MAX_WORKERS, is_worker_range
+from edl_master.core.parameters.schedules import Constant, Schedule
+from edl_master.core.settings import MAX_WORKERS, JobType, is_worker_range
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, job_pb2_grpc
@@ -28,6 +30,8 @@ class Recorder(Protocol):
 
     def record_scale(self, minimum: int, maximum: int) -> None: ...
 
+    def record_learning_rate(self, rate: float, number: int) -> None: ...
+
 
 class JobServicer(job_pb2_grpc.JobServicer):
     """Decodes a request, passes it to the job, and encodes the answer.
@@ -39,6 +43,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         acknowledge: called when a client has read the final status.
         recorded: commands that have to survive this master.
         timeline: what workers did when.
+        schedules: the learning rates of the model's optimizers; empty before there is a model.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         acknowledge: Callable[[], None],
         recorded: Recorder,
         timeline: TimelineRecorder,
+        schedules: Callable[[], tuple[Schedule, ...]],
     ) -> None:
         self._controller = controller
         self._event_log = event_log
@@ -56,8 +62,9 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self._acknowledge = acknowledge
         self._recorded = recorded
         self._timeline = timeline
+        self._schedules = schedules
         # Concurrent commands are recorded in the order in which they take effect.
-        self._scaling = threading.Lock()
+        self._changing = threading.Lock()
 
     def GetStatus(
         self, request: job_pb2.GetStatusRequest, context: grpc.ServicerContext
@@ -90,7 +97,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
         minimum, maximum = _asked_range(request.workers)
-        with self._scaling:
+        with self._changing:
             answer = self._controller.handle(events.ScaleRequested(minimum, maximum))
             if isinstance(answer, Refused):
                 raise EdlError(
@@ -104,6 +111,26 @@ class JobServicer(job_pb2_grpc.JobServicer):
         return job_pb2.ScaleReply(
             workers=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers)
         )
+
+    def SetLearningRate(
+        self, request: job_pb2.SetLearningRateRequest, context: grpc.ServicerContext
+    ) -> job_pb2.SetLearningRateReply:
+        rate = request.learning_rate
+        if not 0 <= rate < math.inf:
+            raise _no_rate(f"{rate} is not a learning rate", "It is a number, at least 0.")
+        with self._changing:
+            if self._controller.view().type is JobType.TRAIN:
+                _check_schedules(self._schedules())
+            answer = self._controller.handle(events.LearningRateRequested(rate))
+            if isinstance(answer, Refused):
+                raise EdlError(
+                    ErrorCode.JOB_OVER,
+                    f"the job's learning rate cannot change: {answer.reason}",
+                    where="learning-rate",
+                    remedy="edl list --running lists the running jobs.",
+                )
+            self._recorded.record_learning_rate(rate, self._controller.view().requested_rates)
+        return job_pb2.SetLearningRateReply()
 
     def Stop(
         self, request: job_pb2.StopRequest, context: grpc.ServicerContext
@@ -119,6 +146,33 @@ class JobServicer(job_pb2_grpc.JobServicer):
     ) -> job_pb2.AcknowledgeReply:
         self._acknowledge()
         return job_pb2.AcknowledgeReply()
+
+
+def _check_schedules(schedules: tuple[Schedule, ...]) -> None:
+    """Check that a client may set the learning rate.
+
+    Raises:
+        EdlError: USAGE; there is no single, constant one that it would replace.
+    """
+    if not schedules:
+        raise _no_rate(
+            "the job has no model yet whose learning rate could change",
+            "Try again when the job trains.",
+        )
+    if len(schedules) > 1:
+        raise _no_rate(
+            f"the model has {len(schedules)} optimizers, each with a learning rate of its own",
+            "Change the model file, and submit another job with --init-from.",
+        )
+    if not isinstance(schedules[0], Constant):
+        raise _no_rate(
+            f"the learning rate follows the schedule {type(schedules[0]).__name__}",
+            "Only the constant rate of an optimizer, such as Adam(0.001), can be set.",
+        )
+
+
+def _no_rate(what: str, remedy: str) -> EdlError:
+    return EdlError(ErrorCode.USAGE, what, where="learning-rate", remedy=remedy)
 
 
 def _asked_range(wanted: job_pb2.WorkersSpec) -> tuple[int, int]:

@@ -54,6 +54,7 @@ RULES: Mapping[str, AccessRule] = {
     "/edl.v1.Job/WatchEvents": _READERS,
     "/edl.v1.Job/ReadTimeline": _READERS,
     "/edl.v1.Job/Scale": _CONTROL,
+    "/edl.v1.Job/SetLearningRate": _CONTROL,
     "/edl.v1.Job/Stop": _CONTROL,
     "/edl.v1.Job/Acknowledge": _CONTROL,
     "/edl.v1.Tasks/Register": _WORKER,

@@ -1219,6 +1219,7 @@ class JobStatus(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     WORKER_ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
     MASTER_RESTARTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     type: Global___JobType.ValueType
@@ -1248,6 +1249,8 @@ class JobStatus(_message.Message):
     """that the input function made of the records in complete tasks"""
     examples_of: _builtins.int
     """those records"""
+    learning_rate: _builtins.float
+    """That callbacks or a client have set; absent: as the optimizer says."""
     master_restarts: _builtins.int
     """not those that roll back after the loss of a parameter server"""
     @_builtins.property
@@ -1332,14 +1335,20 @@ class JobStatus(_message.Message):
         settings: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         worker_environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        learning_rate: _builtins.float | None = ...,
         master_restarts: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "error", b"error", "progress", b"progress", "saved_version", b"saved_version", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "_saved_version", b"_saved_version", "error", b"error", "learning_rate", b"learning_rate", "progress", b"progress", "saved_version", b"saved_version", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "environment", b"environment", "error", b"error", "examples", b"examples", "examples_of", b"examples_of", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "master_restarts", b"master_restarts", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "settings", b"settings", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_environment", b"worker_environment", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "_saved_version", b"_saved_version", "curves", b"curves", "dashboard_url", b"dashboard_url", "dead_letters", b"dead_letters", "embedding_rows", b"embedding_rows", "environment", b"environment", "error", b"error", "examples", b"examples", "examples_of", b"examples_of", "finished_at", b"finished_at", "gradients_rejected", b"gradients_rejected", "incarnation", b"incarnation", "learning_rate", b"learning_rate", "master_restarts", b"master_restarts", "metrics", b"metrics", "name", b"name", "output", b"output", "predictions", b"predictions", "preemptions", b"preemptions", "progress", b"progress", "records_replayed", b"records_replayed", "records_trained", b"records_trained", "saved_version", b"saved_version", "seconds", b"seconds", "servers", b"servers", "settings", b"settings", "staleness_mean", b"staleness_mean", "started_at", b"started_at", "state", b"state", "tasks", b"tasks", "type", b"type", "warnings", b"warnings", "worker_environment", b"worker_environment", "worker_failures", b"worker_failures", "workers", b"workers", "workers_wanted", b"workers_wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
     _WhichOneofReturnType__saved_version: _TypeAlias = _typing.Literal["saved_version"]  # noqa: Y015
     _WhichOneofArgType__saved_version: _TypeAlias = _typing.Literal["_saved_version", b"_saved_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__saved_version) -> _WhichOneofReturnType__saved_version | None: ...
 
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
@@ -1486,6 +1495,41 @@ class ScaleReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScaleReply: _TypeAlias = ScaleReply  # noqa: Y015
+
+@_typing.final
+class SetLearningRateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    learning_rate: _builtins.float
+    """of all updates from now on"""
+    def __init__(
+        self,
+        *,
+        learning_rate: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["learning_rate", b"learning_rate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLearningRateRequest: _TypeAlias = SetLearningRateRequest  # noqa: Y015
+
+@_typing.final
+class SetLearningRateReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLearningRateReply: _TypeAlias = SetLearningRateReply  # noqa: Y015
 
 @_typing.final
 class StopRequest(_message.Message):

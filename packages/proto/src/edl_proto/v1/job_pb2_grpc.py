@@ -55,6 +55,11 @@ class JobStub:
                 request_serializer=edl__proto_dot_v1_dot_job__pb2.ScaleRequest.SerializeToString,
                 response_deserializer=edl__proto_dot_v1_dot_job__pb2.ScaleReply.FromString,
                 _registered_method=True)
+        self.SetLearningRate = channel.unary_unary(
+                '/edl.v1.Job/SetLearningRate',
+                request_serializer=edl__proto_dot_v1_dot_job__pb2.SetLearningRateRequest.SerializeToString,
+                response_deserializer=edl__proto_dot_v1_dot_job__pb2.SetLearningRateReply.FromString,
+                _registered_method=True)
         self.Stop = channel.unary_unary(
                 '/edl.v1.Job/Stop',
                 request_serializer=edl__proto_dot_v1_dot_job__pb2.StopRequest.SerializeToString,
@@ -96,6 +101,13 @@ class JobServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetLearningRate(self, request, context):
+        """Refused unless the optimizer has one constant rate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stop(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -130,6 +142,11 @@ def add_JobServicer_to_server(servicer, server):
                     servicer.Scale,
                     request_deserializer=edl__proto_dot_v1_dot_job__pb2.ScaleRequest.FromString,
                     response_serializer=edl__proto_dot_v1_dot_job__pb2.ScaleReply.SerializeToString,
+            ),
+            'SetLearningRate': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLearningRate,
+                    request_deserializer=edl__proto_dot_v1_dot_job__pb2.SetLearningRateRequest.FromString,
+                    response_serializer=edl__proto_dot_v1_dot_job__pb2.SetLearningRateReply.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
                     servicer.Stop,
@@ -251,6 +268,33 @@ class Job:
             '/edl.v1.Job/Scale',
             edl__proto_dot_v1_dot_job__pb2.ScaleRequest.SerializeToString,
             edl__proto_dot_v1_dot_job__pb2.ScaleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLearningRate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edl.v1.Job/SetLearningRate',
+            edl__proto_dot_v1_dot_job__pb2.SetLearningRateRequest.SerializeToString,
+            edl__proto_dot_v1_dot_job__pb2.SetLearningRateReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,8 @@ class JobStub:
     ReadTimeline: _grpc.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]
     """What workers did when: all that is recorded, and at last what is in progress."""
     Scale: _grpc.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]
+    SetLearningRate: _grpc.UnaryUnaryMultiCallable[_job_pb2.SetLearningRateRequest, _job_pb2.SetLearningRateReply]
+    """Refused unless the optimizer has one constant rate."""
     Stop: _grpc.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]
 
@@ -51,6 +53,8 @@ class JobAsyncStub(JobStub):
     ReadTimeline: _aio.UnaryStreamMultiCallable[_job_pb2.ReadTimelineRequest, _job_pb2.TimelineChunk]  # type: ignore[assignment]
     """What workers did when: all that is recorded, and at last what is in progress."""
     Scale: _aio.UnaryUnaryMultiCallable[_job_pb2.ScaleRequest, _job_pb2.ScaleReply]  # type: ignore[assignment]
+    SetLearningRate: _aio.UnaryUnaryMultiCallable[_job_pb2.SetLearningRateRequest, _job_pb2.SetLearningRateReply]  # type: ignore[assignment]
+    """Refused unless the optimizer has one constant rate."""
     Stop: _aio.UnaryUnaryMultiCallable[_job_pb2.StopRequest, _job_pb2.StopReply]  # type: ignore[assignment]
     Acknowledge: _aio.UnaryUnaryMultiCallable[_job_pb2.AcknowledgeRequest, _job_pb2.AcknowledgeReply]  # type: ignore[assignment]
 
@@ -85,6 +89,14 @@ class JobServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ScaleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ScaleReply, _abc.Awaitable[_job_pb2.ScaleReply]]: ...
+
+    @_abc_1.abstractmethod
+    def SetLearningRate(
+        self,
+        request: _job_pb2.SetLearningRateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.SetLearningRateReply, _abc.Awaitable[_job_pb2.SetLearningRateReply]]:
+        """Refused unless the optimizer has one constant rate."""
 
     @_abc_1.abstractmethod
     def Stop(

@@ -30,7 +30,6 @@ from edl.core.job_status import (
     JobStatus,
     final_failure,
 )
-from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
 from edl.ports.job_backend import (
     JobEntry,
@@ -39,6 +38,7 @@ from edl.ports.job_backend import (
     MasterUnreachable,
     Say,
     ServedPage,
+    Setting,
     StatusReport,
     silent,
 )
@@ -117,7 +117,11 @@ class LocalJobBackend:
         self._read(name)
         return LocalJobLogs(self._store.path(name), choice)
 
-    def scale(self, name: str, workers: WorkerRange) -> WorkerRange:
+    def change(self, name: str, setting: Setting) -> Setting:
+        return self._call(self._running_master(name), name, lambda it: it.change(setting))
+
+    def _running_master(self, name: str) -> str:
+        """Return the address of the master of a job that is not over."""
         stored = self._read(name)
         if stored.is_over:
             raise EdlError(
@@ -128,7 +132,7 @@ class LocalJobBackend:
             )
         if stored.master is None:
             raise MasterUnreachable(f"the master of job {name} does not listen yet")
-        return self._call(stored.master.address, name, lambda it: it.scale(workers))
+        return stored.master.address
 
     def stop(self, name: str, reason: str, *, now: bool = False) -> None:
         stored = self._read(name)
