@@ -40,3 +40,13 @@ def test_the_pace_goes_on_with_the_next_master() -> None:
         second.pass_time(now)
     second.records(24, 73.0)
     assert second.mean_records_per_s == 8.0
+
+
+def test_no_time_left_is_told_from_a_few_seconds_of_work() -> None:
+    progress = Progress(10.0)
+    for second in range(31):  # the first records are done after 20 s
+        progress.pass_time(float(second))
+        if second >= 20:
+            progress.records(10, float(second))
+        assert (progress.eta_s(100, float(second)) > 0) == (second == 30), second
+    assert progress.eta_s(0, 30.0) == 0.0

@@ -245,11 +245,10 @@ class MasterApp:
         return status
 
     def _save_page(self, status: job_pb2.JobStatus) -> None:
-        """Put the page next to the output, unless that is of another job that was exported."""
+        """Put the page next to the output, if the user wants it, and unless this is an export."""
         config = self._config
-        if status.state != job_pb2.SUCCEEDED or not config.output:
-            return
-        if config.model_of == config.spec.name:
+        wanted = config.output and config.spec.serving.save_page
+        if wanted and status.state == job_pb2.SUCCEEDED and not config.spec.export.job:
             report = self._services.report
             page = saved_page(status, report.events, report.times())
             save_page(config.output, page)

@@ -19,6 +19,10 @@ LOSS_POINT_EVERY_S = 0.5
 """Points of the loss curve are means over so long: enough to see, too few to weigh."""
 
 
+ETA_AFTER_S = 10.0
+"""No time left is told before records have been done for so long: it would jump up and down."""
+
+
 class Rate:
     """Things per second over the last ``window_s``, in one small bucket per second."""
 
@@ -150,11 +154,15 @@ class Progress:
         return self._paced_records / took_s if took_s > 0 else 0.0
 
     def eta_s(self, records_left: int, now: float) -> float:
-        """Return the seconds to the end of the main work at the present rate; negative: unknown."""
-        rate = self.per_s(now)
+        """Return the seconds to the end of the main work at the present rate; negative: unknown.
+
+        It is known from ``ETA_AFTER_S`` after the first records on.
+        """
         if records_left == 0:
             return 0.0
-        return records_left / rate if rate > 0 else -1.0
+        since, rate = self._paced_since_s, self.per_s(now)
+        known = since is not None and self._paced_until_s - since >= ETA_AFTER_S
+        return records_left / rate if known and rate > 0 else -1.0
 
     def snapshot(self) -> dict[str, Any]:
         """Return what survives the master as JSON-able values."""

@@ -430,6 +430,7 @@ class ServingSpec(_message.Message):
     DASHBOARD_PORT_FIELD_NUMBER: _builtins.int
     KEEP_PAGE_S_FIELD_NUMBER: _builtins.int
     METRICS_AUTH_FIELD_NUMBER: _builtins.int
+    SAVE_PAGE_FIELD_NUMBER: _builtins.int
     host: _builtins.str
     """address to listen on"""
     port: _builtins.int
@@ -440,6 +441,8 @@ class ServingSpec(_message.Message):
     """how long the job's page stays after the end"""
     metrics_auth: _builtins.str
     """token or none; empty: token"""
+    save_page: _builtins.bool
+    """the page of a successful job is put next to its output"""
     def __init__(
         self,
         *,
@@ -448,10 +451,11 @@ class ServingSpec(_message.Message):
         dashboard_port: _builtins.int = ...,
         keep_page_s: _builtins.float = ...,
         metrics_auth: _builtins.str = ...,
+        save_page: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dashboard_port", b"dashboard_port", "host", b"host", "keep_page_s", b"keep_page_s", "metrics_auth", b"metrics_auth", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dashboard_port", b"dashboard_port", "host", b"host", "keep_page_s", b"keep_page_s", "metrics_auth", b"metrics_auth", "port", b"port", "save_page", b"save_page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

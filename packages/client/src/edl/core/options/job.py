@@ -91,6 +91,14 @@ class JobOptions:
             spec="serving.keep_page_s",
         )
     )
+    save_page: bool = declare(
+        Option(
+            Flag(),
+            "Save the page of a successful job as one file next to its output.",
+            default=True,
+            spec="serving.save_page",
+        )
+    )
     metrics_auth: str = declare(
         Option(
             Choice(("token", "none")),

@@ -59,6 +59,7 @@ class TrainOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    save_page: bool
     metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
@@ -128,6 +129,7 @@ class EvaluateOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    save_page: bool
     metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
@@ -196,6 +198,7 @@ class PredictOptions(TypedDict, total=False):
     snapshot_interval: str | float
     dashboard_port: int
     keep_page: str | float
+    save_page: bool
     metrics_auth: Literal["token", "none"]
     platform: Literal["processes", "docker", "kubernetes"]
     image: str
