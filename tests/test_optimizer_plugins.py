@@ -32,7 +32,7 @@ def test_a_job_with_a_rule_of_another_package_equals_keras(
     edl(
         *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data), "-q"),
         *("--num-epochs", str(EPOCHS), "--minibatch-size", str(RECORDS)),
-        *("--records-per-task", str(RECORDS), "--no-overlap"),
+        *("--records-per-task", str(RECORDS)),
         *("--parameter-servers", "3", "--output", str(tmp_path / "model")),
         env=plugin_env,
     )

@@ -101,7 +101,7 @@ def test_servers_clip_by_the_norm_of_all_parts_as_keras_does(edl: Edl, tmp_path:
     edl(
         *("train", "--model-zoo", str(zoo), "--model-def", "small", "--data", str(data), "-q"),
         *("--num-epochs", str(epochs), "--minibatch-size", str(RECORDS)),
-        *("--records-per-task", str(RECORDS), "--no-overlap", "--parameter-servers", "3"),
+        *("--records-per-task", str(RECORDS), "--parameter-servers", "3"),
         *("--output", str(tmp_path / "model")),
     )
     found = sorted(load_file(tmp_path / "model" / "parameters.safetensors").values(), key=np.size)

@@ -50,7 +50,7 @@ def to_json(message: Message) -> str:
 def to_dict(message: Message) -> dict[str, Any]:
     """Return all fields of a message as plain values, for programs to read.
 
-    Unlike protobuf JSON: 64-bit numbers are numbers, and NaN is None.
+    Unlike protobuf JSON: 64-bit numbers are numbers, and NaN and what is absent are None.
     """
     return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
 
@@ -61,7 +61,7 @@ def _field(message: Message, field: Any) -> Any:
         return {str(key): _plain(item, None) for key, item in sorted(value.items())}
     if field.is_repeated:
         return [_plain(item, field) for item in value]
-    if field.message_type is not None and not message.HasField(field.name):
+    if field.has_presence and not message.HasField(field.name):
         return None
     return _plain(value, field)
 
