@@ -167,6 +167,7 @@ def test_which_events_are_notable() -> None:
     assert event("EvaluationEnded", "info")
     assert event("WorkerLost", "warning")
     assert not event("WorkerStarted", "info")
+    assert not event("JobFailed", "error")  # the command ends with this error
 
 
 def test_columns_are_aligned_numbers_to_the_right() -> None:

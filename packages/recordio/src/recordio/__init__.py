@@ -9,7 +9,14 @@ for record in recordio.open_source("a.recordio").read(0, 10):
     ...
 """
 
-from recordio.errors import ChangedFile, DamagedFile, NoSuchData, RecordError, UnreadableFile
+from recordio.errors import (
+    ChangedFile,
+    DamagedFile,
+    NoSuchData,
+    RecordError,
+    UnknownFormat,
+    UnreadableFile,
+)
 from recordio.formats.detection import open_source
 from recordio.formats.tfrecord import TFRecordWriter
 from recordio.formats.writer import Writer, concatenate
@@ -25,6 +32,7 @@ __all__ = [
     "RecordError",
     "Source",
     "TFRecordWriter",
+    "UnknownFormat",
     "UnreadableFile",
     "Writer",
     "concatenate",

@@ -7,6 +7,18 @@ class RecordError(ValueError):
     """The base of all errors of records and of the files that hold them."""
 
 
+class UnknownFormat(RecordError):
+    """A file is none of the formats that are read.
+
+    Attributes:
+        uri: the file.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"{uri} is neither RecordIO nor TFRecord nor CSV")
+        self.uri = uri
+
+
 class NoSuchData(RecordError):
     """No file matches a pattern of data files."""
 

@@ -333,7 +333,9 @@ class JobEvent:
 
     @property
     def is_notable(self) -> bool:
-        """Worth a line above the progress bar."""
+        """Worth a line above the progress bar; the end of a job is told below it."""
+        if self.kind == "JobFailed":
+            return False
         return self.severity in ("warning", "error") or self.kind in _NOTABLE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recordio.errors import RecordError
+from recordio.errors import RecordError, UnknownFormat
 from recordio.formats.chunks import MAGIC
 from recordio.formats.csvfile import CsvSource, is_json
 from recordio.formats.recordfile import RecordIOSource
@@ -90,10 +90,7 @@ def sniff(uri: str) -> str:
         raise RecordError(f"{uri}: the file is JSON, which no job reads")
     if _is_text(start) and b"," in start.split(b"\n", 1)[0]:
         return "csv"
-    raise RecordError(
-        f"{uri}: neither its name nor its first bytes identify a format; choose "
-        "recordio, tfrecord or csv"
-    )
+    raise UnknownFormat(uri)
 
 
 def _is_text(start: bytes) -> bool:

@@ -61,6 +61,14 @@ def reading_error(error: Exception) -> EdlError:
             remedy="Put the earlier file back and resume the job, or start a new job on the new "
             "file. Write changed data to a new file while a job reads the old one.",
         )
+    if isinstance(error, recordio.UnknownFormat):
+        return EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            str(error),
+            where=error.uri,
+            remedy="Save a table as CSV, or convert the data: edl data convert --help lists what "
+            "it reads. If the name is unusual, give --data-format.",
+        )
     damaged = not isinstance(error, OSError | recordio.UnreadableFile)
     return EdlError(
         ErrorCode.DATA_DAMAGED if damaged else ErrorCode.DATA_UNREADABLE,

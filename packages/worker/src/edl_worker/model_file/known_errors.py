@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -62,6 +63,72 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (r"tf_keras", _KERAS_2, ""),
+    (
+        r"can be added to a Sequential model",
+        "Give keras.Sequential one list of layers, such as [keras.Input((2,)), "
+        "keras.layers.Dense(3)].",
+        "",
+    ),
+    (
+        r"Cannot convert a symbolic tf.Tensor|not '(?:SymbolicTensor|Tensor|KerasTensor)'$",
+        _NO_VALUES,
+        "",
+    ),
+    (
+        r"has type (\w+) that does not match type (\w+)",
+        "Give both one type, for example tf.cast(x, tf.float32): one is {0}, the other {1}.",
+        "",
+    ),
+    (
+        r"is incompatible with the layer: expected (?:min_)?ndim=(\d), found ndim=(\d)",
+        "Let the layer get {0} dimensions with that of the examples, and not {1}: look at the "
+        "keras.Input (an image is (height, width, channels), a series (steps, features)), or add a "
+        "Reshape or Flatten before it.",
+        "",
+    ),
+    (
+        r"not connected to `inputs`|Graph disconnected",
+        "Write keras.Model(inputs, outputs), the inputs first; each output must be computed from "
+        "these inputs by layers.",
+        "",
+    ),
+    (
+        r"`outputs` values must be KerasTensors",
+        "Call the layer with its input: keras.layers.Dense(3)(x) instead of keras.layers.Dense(3).",
+        "",
+    ),
+    (r"`learning_rate` should be float", "Write a number: learning_rate=0.01, not a text.", ""),
+    (r"missing \d+ required positional arguments?: (.*)$", "Give it a value for {0}.", ""),
+    (
+        r"inhomogeneous shape",
+        "Give each record the same number of values: pad the lists, or use tf.ragged.constant.",
+        "",
+    ),
+    (
+        r"Expect (\d+) fields but have (\d+) in record",
+        "Give tf.io.decode_csv one entry of record_defaults for each column. The rows have {1} and "
+        "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
+        "",
+    ),
+    (
+        r"Field (\d+) in record \d+ is not a valid (\w+): (.*)",
+        "Give column {0} (the first is 0) a default of another type than {1} in record_defaults, "
+        'such as 0.0 for fractions or "" for texts, or correct the row; edl data inspect --check '
+        "FILE finds such rows.",
+        "",
+    ),
+    (
+        r"Feature: (\w+) .*could not be found",
+        "The record has no feature {0}: edl data inspect FILE shows the names that it has. Rows of "
+        "CSV are read with tf.io.decode_csv instead.",
+        "",
+    ),
+    (
+        r"No such file or directory: '?([^']*)",
+        "Jobs run in a folder of their own: name a file of the model zoo with "
+        "pathlib.Path(__file__).with_name(...), and others by their whole path.",
+        "",
+    ),
 )
 
 
@@ -99,7 +166,30 @@ def _find_import(error: BaseException) -> str | None:
     return did_you_mean(match.group(1), [] if module is None else dir(module))
 
 
-_FINDERS: tuple[Callable[[BaseException], str | None], ...] = (_find_attribute, _find_import)
+def _find_identifier(error: BaseException) -> str | None:
+    """Return a suggestion for the name of an activation, an initializer or a regularizer."""
+    match = re.search(r"Could not interpret (\w+?)(?: function)? identifier: (\w+)", str(error))
+    if match is None:
+        return None
+    module = sys.modules.get(f"keras.{match.group(1)}s")
+    return did_you_mean(match.group(2), [] if module is None else dir(module))
+
+
+def _find_keyword(error: BaseException) -> str | None:
+    """Return a suggestion for a keyword that a layer of Keras does not take."""
+    match = re.search(r"keyword arguments passed to (\w+): \{'(\w+)'", str(error))
+    layer = getattr(sys.modules.get("keras.layers"), match.group(1), None) if match else None
+    if match is None or layer is None:
+        return None
+    return did_you_mean(match.group(2), list(inspect.signature(layer).parameters))
+
+
+_FINDERS: tuple[Callable[[BaseException], str | None], ...] = (
+    _find_attribute,
+    _find_import,
+    _find_identifier,
+    _find_keyword,
+)
 
 
 def did_you_mean(name: str, known: list[str]) -> str | None:

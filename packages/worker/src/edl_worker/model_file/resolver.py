@@ -165,13 +165,15 @@ def find_definition(
     if role in _NAMED_ROLES and (names := _known_names(role, dotted, is_known)):
         return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
-    suggestion = None
+    suggestion = _suggest_installed(dotted)
     if "." not in dotted:
         own = [name for module in model.modules() for name in vars(module)]
         suggestion = suggest(role, dotted) or did_you_mean(dotted, own)
     raise EdlError(
         ErrorCode.MODEL_NOT_FOUND,
-        f"{option} {dotted}: the model zoo has no such module"
+        f"{option} {dotted}: {parts[0]} has no such name"
+        if parts[0] in _INSTALLED_PACKAGES and len(parts) > 1
+        else f"{option} {dotted}: the model zoo has no such module"
         if "." in dotted
         else f"{option} {dotted}: the model file has no such name"
         + (", and neither has Keras" if role in _NAMED_ROLES else ""),
@@ -206,6 +208,13 @@ def _member(zoo: ModelZoo, module_name: str, names: Sequence[str], option: str) 
             )
         value = getattr(value, name)
     return value
+
+
+def _suggest_installed(dotted: str) -> str | None:
+    """Return "Did you mean …?" for a name that a module of Keras or TensorFlow does not have."""
+    owner, _, name = dotted.rpartition(".")
+    found = _find_installed(owner) if owner.partition(".")[2] else None
+    return did_you_mean(name, dir(found)) if found is not None else None
 
 
 def _find_installed(dotted: str) -> Any:

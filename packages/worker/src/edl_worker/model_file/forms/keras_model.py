@@ -14,6 +14,7 @@ from edl_worker.model_file.forms.model_definition import (
     keras_3_model,
 )
 from edl_worker.model_file.framework_types import is_model_class
+from edl_worker.model_file.source_lines import find_line
 from edl_worker.model_file.zoo.compatibility import is_of_keras_2
 
 _MEMBER_NAMES: dict[Role, tuple[str, ...]] = {
@@ -40,7 +41,9 @@ class ModelInstance(ModelDefinition):
 
     @property
     def place(self) -> str:
-        return f"{self.module.__file__}, {self.name}"
+        file = self.module.__file__ or ""
+        line = find_line(file, self.name)
+        return f"{file}:{line}, {self.name}" if line else f"{file}, {self.name}"
 
     @property
     def code(self) -> Any:

@@ -162,6 +162,10 @@ def keras_3_model(definition: Definition, value: Any) -> Any:
             if value is None
             else "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
         )
+    if not hasattr(model, "compiled"):
+        raise definition.error(
+            "does not call super().__init__()", "Begin __init__ with super().__init__()."
+        )
     return model
 
 

@@ -90,6 +90,7 @@ class ModelFileDescription:
         optimizer: None exactly if the job does not train.
         metrics: empty if the model file has none.
         callbacks: to be called at the ends of epochs.
+        callbacks_place: for messages, their file, line and name; empty if there are none.
         custom_train_step: of the model; None if it has none or the job does not train.
         has_custom_test_step: whether the model defines itself what an evaluation measures.
         class_weight: class to how much its examples count in training; empty: all the same.
@@ -110,6 +111,7 @@ class ModelFileDescription:
     metrics: MetricDefinitions
     class_weight: Mapping[int, float] = field(default_factory=dict)
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
+    callbacks_place: str = ""
     custom_train_step: CustomTrainStep | None = None
     has_custom_test_step: bool = False
     outputs_processors: tuple[OutputsProcessor, ...] = ()

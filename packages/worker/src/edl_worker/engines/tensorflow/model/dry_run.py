@@ -20,6 +20,7 @@ from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluati
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
 from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit
+from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.model_file.errors import trial_error, user_frames
 from edl_worker.model_file.zoo import compatibility
@@ -83,15 +84,23 @@ class DryRun:
                 traced = tf.function(
                     lambda features: self._call(features, True), autograph=False
                 ).get_concrete_function(_specs(batch.features))
-                return traced.structured_outputs
+                outputs = traced.structured_outputs
+                break
             except EdlError:
                 raise
             except Exception as error:
                 failures.append(error)
-        raise self._error(
-            failures[0],
-            f"the model {self._description.model.name} raised when called with a minibatch",
-        ) from failures[0]
+        else:
+            raise self._error(
+                failures[0],
+                f"the model {self._description.model.name} raised when called with a minibatch",
+            ) from failures[0]
+        if any(each is None for each in tf.nest.flatten(outputs)):
+            raise self._description.contract_error(
+                f"{type(self._description.model).__name__}.call returned None, not the outputs",
+                "End it with return and what the last layer gives.",
+            )
+        return outputs
 
     def build_parts(self) -> None:
         """Check that a model that is never called itself has all its variables.
@@ -110,8 +119,8 @@ class DryRun:
             )
         model.built = True
 
-    def check_loss_fits(self, batch: Batch, outputs: Any) -> tuple[str, ...]:
-        """Check that a loss of Keras can be meant for these labels and outputs.
+    def check_fit(self, batch: Batch, outputs: Any) -> tuple[str, ...]:
+        """Check that loss and metrics of Keras can be meant for these labels and outputs.
 
         Args:
             outputs: what ``trace_forward`` returned.
@@ -120,11 +129,12 @@ class DryRun:
             Warnings of a loss that can hardly be meant.
 
         Raises:
-            EdlError: SHAPE_MISMATCH, with the loss that fits.
+            EdlError: SHAPE_MISMATCH, with the loss or metric that fits.
         """
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
         error, warnings = find_misfit(loss, self._description.model, batch.labels, outputs)
+        error = error or find_metric_misfit(self._description.metrics, batch.labels, outputs)
         if error is not None:
             raise error
         return warnings

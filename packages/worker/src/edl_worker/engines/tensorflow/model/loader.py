@@ -305,6 +305,7 @@ def _describe(
         metrics=weighted or metrics,
         class_weight=class_weight or {},
         callbacks=without_schedulers(callbacks or ()),
+        callbacks_place=used["callbacks"].place if "callbacks" in used else "",
         outputs_processors=() if outputs_processor is None else (outputs_processor,),
         record_readers=() if record_reader is None else (record_reader,),
         warnings=find_unused_definitions(model, used) if "optimizer" in used else (),

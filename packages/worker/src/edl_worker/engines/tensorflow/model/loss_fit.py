@@ -125,7 +125,9 @@ def _refuse_sparse(part: LossPart) -> tuple[str, str] | None:
             f"{_with_sigmoid(part)}; for more, give the last layer one unit per class.",
         )
     if not _may_equal(part.label_shape, wanted):
-        return "it takes one label per output", _FIX_SHAPES
+        has_one = part.label_shape in ((), (1,))
+        flatten = "Add keras.layers.Flatten(), or a global pooling, before the last layer."
+        return "it takes one label per output", flatten if has_one else _FIX_SHAPES
     labels = part.labels[part.labels != part.ignored]
     if np.any(np.mod(labels, 1) != 0):
         return (

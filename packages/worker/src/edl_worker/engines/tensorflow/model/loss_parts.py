@@ -66,7 +66,7 @@ class LossPart:
 
     @property
     def shapes(self) -> str:
-        return f"labels {_show(self.label_shape)}, outputs {_show(self.shape)}"
+        return f"labels {show_shape(self.label_shape)}, outputs {show_shape(self.shape)}"
 
 
 def find_parts(value: Any, model: keras.Model, labels: Any, outputs: Any) -> Iterator[LossPart]:
@@ -152,5 +152,6 @@ def _find_activation(tensor: Any) -> str:
     return getattr(layer.activation, "__name__", "") if isinstance(layer, known) else ""
 
 
-def _show(shape: Sequence[int | None]) -> str:
+def show_shape(shape: Sequence[int | None]) -> str:
+    """Return a shape for a sentence: ``(n, 3)``, where n is the number of examples."""
     return str(("n", *shape)).replace("'", "")

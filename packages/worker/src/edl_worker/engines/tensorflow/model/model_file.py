@@ -247,7 +247,8 @@ class ModelFile:
         """
         measured = self._custom_evaluation or self._metrics
         sources = measured.sources if validates else {}
-        if errors := resolve_monitors(self.callbacks, sources, self._description.place):
+        place = self._description.callbacks_place or self._description.place
+        if errors := resolve_monitors(self.callbacks, sources, place):
             raise ContractErrors(errors)
 
     def new_metrics(self) -> EvaluationMetrics | CustomEvaluationMetrics:
@@ -282,7 +283,7 @@ class ModelFile:
             if outputs is None or batch.labels is None or self._loss is None:
                 return
             if self.custom_train_step is None:
-                self.warnings += dry_run.check_loss_fits(batch, outputs)
+                self.warnings += dry_run.check_fit(batch, outputs)
                 if self._description.optimizer is not None:
                     dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)

@@ -8,6 +8,7 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.internals import metric_direction
+from edl_worker.model_file.known_errors import did_you_mean
 
 MetricSources = Mapping[str, keras.metrics.Metric | None]
 """Name of each value of an evaluation, to the Keras metric that it comes from, if there is one."""
@@ -46,7 +47,8 @@ def resolve_monitors(
         if not known:
             choice = sorted({*_EPOCH_VALUES, *(f"val_{source}" for source in sources)})
             what = f"{kind} monitors {monitored!r}, which no epoch reports"
-            remedy = f"Monitor one of {', '.join(choice)}."
+            remedy = f"{did_you_mean(monitored, choice) or ''} Monitor one of ".lstrip()
+            remedy += f"{', '.join(choice)}."
             remedy += "" if sources else " Others need --validation-data."
             errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
         elif getattr(each, "mode", None) == "auto" and each.monitor_op is None:

@@ -45,6 +45,10 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
         return ()
     found = list(value) if isinstance(value, list | tuple) else [value]
     for each in found:
+        if isinstance(each, type):
+            raise definition.error(
+                f"has the class {each.__name__}, not a callback", f"Write {each.__name__}(...)."
+            )
         if not isinstance(each, keras.callbacks.Callback):
             raise definition.error(
                 f"has {type_with_article(each)}, which is not a Keras callback",

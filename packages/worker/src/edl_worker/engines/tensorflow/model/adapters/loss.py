@@ -41,6 +41,11 @@ def adapt_loss(
     if _is_factory(definition):
         value = caller.call(definition)
         definition = Definition("loss", definition.name, value)
+    if isinstance(value, keras.metrics.Metric):
+        raise written.error(
+            f"is {type_with_article(value)}, a metric",
+            "Give a loss of keras.losses, and the metric in metrics = [...].",
+        )
     if isinstance(value, str | Mapping | list | tuple) or loss_weights is not None:
         return _keras_loss(written, value, loss_weights, output_names)
     function = value if written is not definition else caller.function(definition)
@@ -54,7 +59,7 @@ def _is_factory(definition: Definition) -> bool:
         return True
     if inspect.isclass(value) and issubclass(value, keras.losses.Loss):
         return True
-    if isinstance(value, keras.losses.Loss) or not callable(value):
+    if isinstance(value, keras.losses.Loss | keras.metrics.Metric) or not callable(value):
         return False
     known = PARAMETER_NAMES["labels"] | PARAMETER_NAMES["outputs"]
     return not (known & set(definition.parameters())) and not definition.required_names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.metadata import entry_points
 
 import keras
@@ -89,6 +90,12 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
             "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
         )
+    if (known := _plain_rate_of(optimizer)) is not None and not 0 <= known < math.inf:
+        raise _unsupported_error(
+            f"{signature} gives {name} the learning rate {known:g}",
+            place,
+            "Give a positive number, such as 0.01.",
+        )
     if optimizer.loss_scale_factor:
         raise _unsupported_error(
             f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
@@ -112,6 +119,12 @@ def _unknown_rate(optimizer: keras.optimizers.Optimizer) -> str | None:
         known = kind.__name__ in SCHEDULES and kind.__module__.startswith("keras.")
         return None if known else kind.__name__
     return getattr(rate, "__name__", type(rate).__name__) if callable(rate) else None
+
+
+def _plain_rate_of(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """Return the learning rate of an optimizer; None if it is a schedule or a function."""
+    rate = learning_rate_of(optimizer)
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
 
 
 def _by_name(definition: Definition, name: str) -> keras.optimizers.Optimizer:

@@ -1,0 +1,99 @@
+"""Model files as people who know Keras write them, each with one mistake: what, where, a remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trial_jobs import load, write_rows
+from zoo_folder import ZooFolder
+
+from edl_proto.errors import EdlError
+
+PARSE = """
+def dataset_fn(dataset, mode):
+    def parse(record):
+        r = tf.io.parse_single_example(record, {"x": tf.io.FixedLenFeature([2], tf.float32)})
+        return r["x"], tf.cast(r["x"][0] * 3, tf.int64)
+    return dataset.map(parse)
+"""
+MODEL = "model = keras.Sequential([keras.Input((2,)), layers.Dense(8), layers.Dense(3)])\n"
+LOSS = "loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
+OPTIMIZER = "optimizer = keras.optimizers.Adam(0.01)\n"
+NET = """
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(3)
+    def call(self, x):
+        return self.dense(x)
+"""
+BASE = {"parse": PARSE, "model": MODEL, "loss": LOSS, "optimizer": OPTIMIZER, "more": ""}
+
+CASES = [
+    # the model
+    ("model", "model = keras.Sequential([keras.Input((2,)), layers.Conv2D(8, 3)])", "keras.Input"),
+    ("model", "model = keras.Sequential([keras.Input((2,)), [layers.Dense(3)]])", "one list"),
+    ("model", MODEL.replace("Dense(8)", "Dense(8, activation='rellu')"), "relu"),
+    ("model", MODEL.replace("Dense(8)", "Dense(8, activaton='relu')"), "activation?"),
+    ("model", MODEL.replace("Dense(8)", "Dense(activation='relu')"), "'units'"),
+    ("model", MODEL.replace("Dense(8)", "Dens(8)"), "Dense?"),
+    ("model", "x = keras.Input((2,))\nmodel = keras.Model(layers.Dense(3)(x), x)", "inputs first"),
+    ("model", "x = keras.Input((2,))\nmodel = keras.Model(x, layers.Dense(3))", "Dense(3)(x)"),
+    ("model", NET.replace("        super().__init__()\n", ""), "super().__init__()"),
+    ("model", NET.replace("return self.dense(x)", "self.dense(x)"), "End it with return"),
+    ("model", NET.replace("dense(x)", "dense(np.log(x))"), "operations of TensorFlow"),
+    ("model", MODEL.replace("Dense(8)", "Reshape((2, 1))"), "Flatten()"),
+    ("model", "open('words.txt')\n" + MODEL, "pathlib.Path(__file__)"),
+    # optimizer, loss, metrics and callbacks
+    ("optimizer", "optimizer = keras.optimizers.Adam(learning_rate='0.01')", "a number"),
+    ("optimizer", "optimizer = keras.optimizers.Adam(-0.01)", "a positive number"),
+    (
+        "loss",
+        "def loss(y_true, y_pred):\n    return float(y_pred[0, 0])",
+        "operations of TensorFlow",
+    ),
+    ("loss", "def loss(y_true, y_pred):\n    return y_pred[:, 0] - y_true", "tf.cast"),
+    ("loss", "loss = keras.metrics.SparseCategoricalAccuracy()", "keras.losses"),
+    ("more", "metrics = [keras.metrics.AUC()]", "one output per label"),
+    ("more", "metrics = {'a': keras.metrics.Recall()}", "one output per label"),
+    ("more", "metrics = [keras.metrics.CategoricalAccuracy()]", "SparseCategoricalAccuracy"),
+    ("more", "callbacks = [keras.callbacks.EarlyStopping]", "Write EarlyStopping(...)"),
+    (
+        *(
+            "more",
+            "metrics = ['accuracy']\ncallbacks = keras.callbacks.EarlyStopping('val_acuracy')",
+        ),
+        "Did you mean val_accuracy?",
+    ),
+    # the data
+    (
+        "parse",
+        PARSE.replace("return r[", "print(r['x'].numpy())\n        return r["),
+        "py_function",
+    ),
+    ("parse", PARSE.replace('"x": tf', '"z": tf').replace('r["x"]', 'r["z"]'), "no feature z"),
+    (
+        "parse",
+        PARSE.replace("return r[", "return tf.io.decode_csv('1,2,3', [0.0, 0.0])[0] + r["),
+        "record_defaults",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "source", "remedy"), CASES)
+def test_a_mistake_has_a_place_and_a_remedy(
+    tmp_path: Path, zoo: ZooFolder, part: str, source: str, remedy: str
+) -> None:
+    text = "import keras\nfrom keras import layers\n"
+    text += "\n".join({**BASE, part: source}.values())
+    with pytest.raises(EdlError) as caught:
+        load(zoo, write_rows(tmp_path / "data.recordio"), text)
+    assert remedy in caught.value.remedy
+    assert "mine.py:" in caught.value.where
+    assert "more)" not in caught.value.what
+
+
+def test_the_model_file_without_a_mistake(tmp_path: Path, zoo: ZooFolder) -> None:
+    text = "import keras\nfrom keras import layers\n" + "\n".join(BASE.values())
+    assert not load(zoo, write_rows(tmp_path / "data.recordio"), text).engine.summarize().warnings
