@@ -61,6 +61,8 @@ def test_files_that_differ_are_named(zoo: Path) -> None:
     with pytest.raises(EdlError, match=r"(?m)changed m\.py; added more\.py; removed helper\.py$"):
         resume(backend)
     assert backend.asked == [{}]
+    with pytest.raises(EdlError, match="neither job nor new"):
+        resume(backend, "old")
     resume(backend, "job")
     resume(backend, "new")
     assert backend.asked[1:] == [{}, {"new_code": True}]

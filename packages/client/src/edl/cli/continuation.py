@@ -17,12 +17,13 @@ from edl.cli.output import (
 )
 from edl.cli.submit import finish, follow, make_display, print_detached
 from edl.core.job_result import of_status
+from edl.core.model_code import JOB_CODE, NEW_CODE
 from edl.ports.job_backend import silent
 from edl.render import terminal
 from edl.render.errors import show
 from edl.render.output_format import Format
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_resumption import JOB_CODE, NEW_CODE, resume_job
+from edl.use_cases.job_resumption import resume_job
 from edl.use_cases.model_export import export_model
 
 

@@ -10,6 +10,9 @@ from edl.core.problem import Problem, usage
 
 Listing: TypeAlias = Mapping[str, str]
 
+JOB_CODE, NEW_CODE = "job", "new"
+"""Which code a resumed job continues with: its own, or the files as they are now."""
+
 
 def digest(files: Listing) -> str:
     """Return the hash of a listing; ``sha256sum`` of the files, sorted by path, has the same."""
@@ -25,6 +28,16 @@ def describe_changes(before: Listing, after: Listing) -> str:
         "removed": before.keys() - after.keys(),
     }
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds.items() if paths)
+
+
+def refuse_choice(code: str) -> Problem:
+    """Return the error of a choice that there is not."""
+    return usage(
+        f"--code {code} is neither {JOB_CODE} nor {NEW_CODE}",
+        where="--code",
+        remedy=f"{JOB_CODE} continues with the submitted code, {NEW_CODE} with the files as they"
+        " are now.",
+    )
 
 
 def refuse_changed(job: str, changes: str, folder: str, *, takes_code: bool) -> Problem:

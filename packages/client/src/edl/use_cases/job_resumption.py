@@ -6,15 +6,19 @@ from pathlib import Path
 
 from edl import codec
 from edl.core.job_status import JobState
-from edl.core.model_code import code_is_fixed, describe_changes, refuse_changed
+from edl.core.model_code import (
+    JOB_CODE,
+    NEW_CODE,
+    code_is_fixed,
+    describe_changes,
+    refuse_changed,
+    refuse_choice,
+)
 from edl.core.options import Verb
 from edl.core.platforms import PLATFORMS
 from edl.ports.job_backend import JobBackend, Say, StatusReport
 from edl.ports.model_files import ModelZoos
 from edl_runtime.model.zoo_files import NAMING_FIELDS
-
-JOB_CODE, NEW_CODE = "job", "new"
-"""Which code a resumed job continues with: its own, or the files as they are now."""
 
 
 def resume_job(
@@ -38,6 +42,8 @@ def resume_job(
         EdlError: USAGE, if the files have changed and ``code`` is empty, or if the job cannot take
             new code; or as ``JobContinuation.resume``.
     """
+    if code not in ("", JOB_CODE, NEW_CODE):
+        raise codec.error_of(refuse_choice(code))
     report = backend.status(name, ask=False)
     trains = report.status.verb is Verb.TRAIN
     takes_code = trains and not PLATFORMS[backend.platform].runs_in_image
