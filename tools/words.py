@@ -1,4 +1,4 @@
-"""Count private idioms in the packages' code, and fail where a package exceeds its budget.
+"""Count private idioms in the packages' sources and tests, and fail where one exceeds its budget.
 
     python tools/words.py                       print the counts of each package
     python tools/words.py --list proto          also print each finding below packages/proto
@@ -22,9 +22,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-BUDGETS: dict[str, int] = {}
-"""The number of findings that the sources of each package may have; a package that is not listed
-may have none."""
+BUDGETS = {
+    "master/tests": 134,
+    "tests": 150,
+}
+"""The number of findings that the sources or tests of each package may have; what is not listed may
+have none."""
 
 _FRAGMENT = re.compile(
     r"(Of|As|For|In|From|With|Without|At|By|Like|Not|Also|None|Nothing:?|Those|Them|Same|Shown"
@@ -77,12 +80,12 @@ def main() -> int:
     print(f"{'':16}{''.join(f'{rule:>12}' for rule in RULES)}{'all':>8}{'budget':>8}")
     for folder, name in _folders(chosen.root):
         counts = count(folder)
-        budget = BUDGETS.get(name, 0) if name in _budgeted(chosen.root) else None
+        budget = BUDGETS.get(name, 0)
         print(
             f"{name:16}{''.join(f'{counts[rule]:>12}' for rule in RULES)}{counts.total():>8}"
-            f"{'-' if budget is None else budget:>8}"
+            f"{budget:>8}"
         )
-        if budget is not None and counts.total() > budget:
+        if counts.total() > budget:
             problems.append(
                 f"{name}: {counts.total()} private idioms, and the budget is {budget}: see "
                 f"python tools/words.py --list {name}"
@@ -149,11 +152,6 @@ def _folders(root: Path) -> Iterator[tuple[Path, str]]:
                 name = package.name if part == "src" else f"{package.name}/tests"
                 yield package / part, name
     yield root / "tests", "tests"
-
-
-def _budgeted(root: Path) -> set[str]:
-    """Return the names of the folders that have a budget: tests have none yet."""
-    return {name for _, name in _folders(root) if "tests" not in name}
 
 
 def _modules(folder: Path) -> Iterator[Path]:

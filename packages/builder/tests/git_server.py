@@ -31,7 +31,7 @@ class Remote:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git with settings of nobody's."""
+    """Run git without settings of a user."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": "/nonexistent",

@@ -30,7 +30,7 @@ EC = ec.generate_private_key(ec.SECP256R1())
 
 
 def claims(**changed: Any) -> dict[str, Any]:
-    """Those of a service account; a claim that is None is left out."""
+    """Return the claims of a service account, without those that are None."""
     now = time.time()
     found = {
         "iss": ISSUER,
@@ -81,7 +81,7 @@ def jwk(key: PrivateKey, kid: str, **more: Any) -> dict[str, Any]:
 
 
 class TokenIssuer:
-    """What the issuer answers, and how often it was asked."""
+    """An issuer with settable answers, which counts its requests."""
 
     def __init__(self, url: str) -> None:
         self.url = url

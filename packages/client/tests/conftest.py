@@ -26,7 +26,7 @@ from edl_testing.command import Done, assert_refused
 settings.register_profile("usual", deadline=None)
 settings.load_profile("usual")
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parent
 FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
 
 Attempt = Callable[..., Done]
@@ -127,7 +127,7 @@ class Edl:
         return found
 
 
-EXAMPLE = HERE / "plugins" / "edl-example"
+EXAMPLE = TESTS / "plugins" / "edl-example"
 
 
 def write_distribution(folder: Path, name: str, entry_points: dict[str, dict[str, str]]) -> None:
@@ -222,7 +222,7 @@ def attempt(
     return call
 
 
-def told(done: Done, code: int, *words: str) -> None:
+def assert_told(done: Done, code: int, *words: str) -> None:
     """The failure has its code, says these words and what to do, and nothing was started."""
     assert_refused(done, code, *words)
     assert not Path(os.environ["EDL_HOME"]).exists(), "something was written"
@@ -230,6 +230,6 @@ def told(done: Done, code: int, *words: str) -> None:
 
 @pytest.fixture
 def tidy(edl: Edl) -> Iterator[Edl]:
-    """As ``edl``; when the test is over, no process of its jobs may be left by itself."""
+    """The command ``edl``, of whose jobs no process may be left when the test is over."""
     yield edl
     eventually(lambda: not edl.processes(), "all processes of the jobs have ended")

@@ -137,7 +137,7 @@ def test_a_timeout_stops_the_job(job: dict[str, Any], monkeypatch: pytest.Monkey
 def test_no_zombie_is_left_in_a_program_that_goes_on(job: dict[str, Any], tidy: Edl) -> None:
     elasticdl.train(**job, name="reaped")
     pid = json.loads((tidy.job_dir("reaped") / "master.json").read_text())["pid"]
-    # A zombie keeps its entry until somebody waits for it.
+    # A zombie keeps its entry until a process waits for it.
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the master has been waited for")
 
 

@@ -155,7 +155,7 @@ def test_a_master_that_stays_after_the_end_is_killed(
     assert time.monotonic() - began >= 0.5
 
 
-def started(job_dir: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def start(job_dir: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The options of the container of a job of this image; its mounts by their places."""
     monkeypatch.setenv("EDL_HOME", str(job_dir.parents[1]))
     engine = RecordingEngine()
@@ -170,7 +170,7 @@ def started(job_dir: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> dict[
 def test_what_others_follow_is_a_mount_which_no_container_can_exchange(
     job_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = started(job_dir, "zoo@sha256:1", monkeypatch)
+    found = start(job_dir, "zoo@sha256:1", monkeypatch)
     for name in ("logs", "snapshots"):
         assert not found["mounts"][str(job_dir / name)]["ReadOnly"]
     assert found["pids_limit"] > 0
@@ -182,7 +182,7 @@ def test_no_image_gets_what_another_has_compiled(
     """Compiled code is loaded as it lies there, by the next master that sees the folder."""
     places = []
     for image in ("zoo@sha256:1", "zoo@sha256:2", "zoo@sha256:1"):
-        mounts = started(job_dir, image, monkeypatch)["mounts"]
+        mounts = start(job_dir, image, monkeypatch)["mounts"]
         places.append({path for path in mounts if path.startswith(f"{tmp_path}/home/kernels")})
     assert [len(each) for each in places] == [1, 1, 1]
     assert places[0] == places[2]
@@ -194,12 +194,12 @@ def test_compiled_code_of_images_out_of_use_is_removed(
     job_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for image in ("old", "new"):
-        started(job_dir, image, monkeypatch)
+        start(job_dir, image, monkeypatch)
     kernels = tmp_path / "home" / "kernels"
     long_ago = time.time() - 40 * 24 * 3600
     for place in kernels.iterdir():
         os.utime(place, (long_ago, long_ago))
-    started(job_dir, "new", monkeypatch)
+    start(job_dir, "new", monkeypatch)
     assert len(list(kernels.iterdir())) == 1
 
 

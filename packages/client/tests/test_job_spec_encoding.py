@@ -13,7 +13,7 @@ from edl.job_spec import encode_spec
 from edl_proto.job_spec import check_complete
 from edl_proto.v1 import job_pb2
 
-LEAST: dict[Verb, dict[str, Any]] = {
+MINIMUM: dict[Verb, dict[str, Any]] = {
     Verb.TRAIN: {"model_zoo": "zoo", "model_def": "a.B", "data": "d", "output": "out"},
     Verb.EVALUATE: {"trained_model": "model", "data": "d"},
     Verb.PREDICT: {"trained_model": "model", "data": "d", "output": "out"},
@@ -30,7 +30,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 
 def spec_of(verb: Verb, **values: Any) -> job_pb2.JobSpec:
-    given = {name: Given(value, name) for name, value in ({"name": "a"} | LEAST[verb]).items()}
+    given = {name: Given(value, name) for name, value in ({"name": "a"} | MINIMUM[verb]).items()}
     given |= {name: Given(value, name) for name, value in values.items()}
     job = build(verb, given, cwd="/work", environ={})
     return encode_spec(job, "/jobs/a", "2026-01-01T00:00:00Z")

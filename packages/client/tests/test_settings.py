@@ -128,7 +128,7 @@ def test_a_value_says_where_it_was_set(project: Path) -> None:
 # --- the cluster of commands about jobs ----------------------------------------------------
 
 
-def chosen(project: Path, **environ: str) -> str | None:
+def chosen_namespace(project: Path, **environ: str) -> str | None:
     """The namespace that commands about jobs look at; None without a cluster."""
     found = cluster_choice({"HOME": str(project.parent), **environ}, project)
     return None if found is None else found.namespace
@@ -137,17 +137,17 @@ def chosen(project: Path, **environ: str) -> str | None:
 @pytest.mark.parametrize("section", ["", "[train]", "[evaluate]", "[predict]"])
 def test_a_cluster_is_chosen_for_all_verbs_or_for_one(project: Path, section: str) -> None:
     (project / "edl.toml").write_text(f"{section}\nplatform = 'kubernetes'\nnamespace = 'n'\n")
-    assert chosen(project) == "n"
-    assert chosen(project, EDL_PLATFORM="processes") is None
+    assert chosen_namespace(project) == "n"
+    assert chosen_namespace(project, EDL_PLATFORM="processes") is None
 
 
 def test_a_broken_file_never_changes_the_platform_without_a_word(project: Path) -> None:
     (project / "edl.toml").write_text("platform = ")
     for environ in ({}, {"EDL_PLATFORM": "kubernetes"}):
         with pytest.raises(Problem) as caught:
-            chosen(project, **environ)
+            chosen_namespace(project, **environ)
         assert caught.value.where == str(project / "edl.toml")
-    assert chosen(project, EDL_PLATFORM="processes") is None, "no file has a say in this"
+    assert chosen_namespace(project, EDL_PLATFORM="processes") is None, "no file has a say in this"
 
 
 # --- files of others ---------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_project_file_that_every_user_can_write_is_refused(project: Path) -> N
     project.chmod(0o777)
     with pytest.raises(Problem, match="every user can write"):
         values(project)
-    project.chmod(0o1777)  # as /tmp: nobody can replace the file of another user
+    project.chmod(0o1777)  # as /tmp: no user can replace another's file
     assert values(project) == {"seed": 1}
 
 

@@ -1,4 +1,4 @@
-"""Settings that everybody may see are complete, and have no passwords."""
+"""Public settings are complete, and have no passwords."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ RECORDS = 20
 
 @dataclass
 class Instance:
-    """An instance that nobody ends."""
+    """An instance that never ends."""
 
     worker: int = 0
     name: str = "test:1:1"

@@ -57,7 +57,7 @@ SPECIAL = {
 }
 
 
-def packed(form: int, *members: tarfile.TarInfo, files: dict[str, str] | None = None) -> bytes:
+def pack(form: int, *members: tarfile.TarInfo, files: dict[str, str] | None = None) -> bytes:
     content = b""
     for info in members:
         content += info.tobuf(form, "utf-8", "surrogateescape")
@@ -65,7 +65,7 @@ def packed(form: int, *members: tarfile.TarInfo, files: dict[str, str] | None = 
     return content + zoos.tar(files or {"m.py": "x"})
 
 
-def extended(fields: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+def make_extension(fields: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
     """A header that gives the next one these fields, as they are."""
     info = zoos.member("x", type=kind, size=len(fields))
     return info.tobuf(tarfile.USTAR_FORMAT) + fields + bytes(-len(fields) % 512)
@@ -93,24 +93,27 @@ def header(**raw: bytes) -> bytes:
 def attacks() -> Iterator[tuple[str, bytes]]:
     for label, form in FORMATS.items():
         for place in PLACES:
-            yield f"{label} file {place!a}", packed(form, zoos.member(place, size=3))
+            yield f"{label} file {place!a}", pack(form, zoos.member(place, size=3))
         for target in TARGETS:
             link = zoos.member("l", type=tarfile.SYMTYPE, linkname=target)
-            yield f"{label} link to {target!a}", packed(form, link)
+            yield f"{label} link to {target!a}", pack(form, link)
         for kind, number in SPECIAL.items():
-            yield f"{label} {kind}", packed(form, zoos.member("x", type=number, linkname="m.py"))
+            yield f"{label} {kind}", pack(form, zoos.member("x", type=number, linkname="m.py"))
     for place in PLACES:
-        yield f"folder {place!a}", packed(tarfile.PAX_FORMAT, zoos.member(place, type=b"5"))
-        yield f"path by extension {place!a}", extended(field("path", place)) + GOOD
+        yield f"folder {place!a}", pack(tarfile.PAX_FORMAT, zoos.member(place, type=b"5"))
+        yield f"path by extension {place!a}", make_extension(field("path", place)) + GOOD
     for target in TARGETS:
         link = zoos.member("l", type=tarfile.SYMTYPE, linkname="m.py").tobuf(tarfile.USTAR_FORMAT)
-        yield f"target by extension {target!a}", extended(field("linkpath", target)) + link + GOOD
+        yield (
+            f"target by extension {target!a}",
+            make_extension(field("linkpath", target)) + link + GOOD,
+        )
         if not target.startswith("/"):
             deep = zoos.member("pkg/l", type=tarfile.SYMTYPE, linkname=f"../{target}")
-            yield f"deep link to ../{target!a}", packed(tarfile.PAX_FORMAT, deep)
+            yield f"deep link to ../{target!a}", pack(tarfile.PAX_FORMAT, deep)
     yield from overlapping()
     yield from numbers()
-    yield from broken()
+    yield from broken_archives()
 
 
 def overlapping() -> Iterator[tuple[str, bytes]]:
@@ -131,9 +134,9 @@ def overlapping() -> Iterator[tuple[str, bytes]]:
         "folder below a link": (link, zoos.member("a/d", type=b"5")),
         "link below a link": (link, zoos.member("a/l", type=tarfile.SYMTYPE, linkname="x")),
     }.items():
-        yield label, packed(tarfile.PAX_FORMAT, *members)
+        yield label, pack(tarfile.PAX_FORMAT, *members)
     requirements = zoos.member("requirements.txt", type=tarfile.SYMTYPE, linkname="m.py")
-    yield "linked requirements", packed(tarfile.PAX_FORMAT, requirements)
+    yield "linked requirements", pack(tarfile.PAX_FORMAT, requirements)
     for text in ("-r /etc/passwd", "-e .", "--index-url http://x.com", "./local", "${HOME}"):
         yield f"requirements {text}", zoos.tar({"m.py": "", "requirements.txt": text})
 
@@ -150,22 +153,22 @@ def numbers() -> Iterator[tuple[str, bytes]]:
     }.items():
         yield f"size {label}", header(size=size) + GOOD
     for text in ("-1", "99999999999999999999", str(1 << 40)):
-        yield f"size by extension {text}", extended(field("size", text)) + header() + GOOD
+        yield f"size by extension {text}", make_extension(field("size", text)) + header() + GOOD
     for count in (51, 200):
         yield f"{count} files", zoos.tar({f"f{n}": "" for n in range(count)})
     yield "too many bytes", zoos.tar({"a": bytes(600_000), "b": bytes(600_000)})
-    yield "deep", packed(tarfile.PAX_FORMAT, zoos.member("d/" * 70 + "x"))
-    yield "long name", packed(tarfile.PAX_FORMAT, zoos.member("x" * 300))
-    yield "long path", packed(tarfile.PAX_FORMAT, zoos.member("/".join(["x" * 200] * 6)))
+    yield "deep", pack(tarfile.PAX_FORMAT, zoos.member("d/" * 70 + "x"))
+    yield "long name", pack(tarfile.PAX_FORMAT, zoos.member("x" * 300))
+    yield "long path", pack(tarfile.PAX_FORMAT, zoos.member("/".join(["x" * 200] * 6)))
     for name in ("GNU.sparse.major", "GNU.sparse.map", "GNU.sparse.name", "GNU.sparse.realsize"):
-        yield f"extension {name}", extended(field(name, "1")) + GOOD
+        yield f"extension {name}", make_extension(field(name, "1")) + GOOD
     for kind in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, b"K"):
-        yield f"nine extensions {kind!r}", extended(b"12 path=abc\n", kind) * 9 + GOOD
+        yield f"nine extensions {kind!r}", make_extension(b"12 path=abc\n", kind) * 9 + GOOD
         huge = zoos.member("x", type=kind, size=1 << 33).tobuf(tarfile.GNU_FORMAT)
         yield f"extension of 8 GB {kind!r}", huge + GOOD
 
 
-def broken() -> Iterator[tuple[str, bytes]]:
+def broken_archives() -> Iterator[tuple[str, bytes]]:
     """What is cut off, goes on, or is no archive at all."""
     two = zoos.tar({"a.py": "a" * 600, "b.py": "b" * 600})
     zipped = gzip.compress(two)
@@ -182,7 +185,7 @@ def broken() -> Iterator[tuple[str, bytes]]:
     yield "endless padding", GOOD + bytes(3 << 20)
     yield "zipped twice", gzip.compress(gzip.compress(GOOD))
     yield "nothing but an end", END
-    yield "only folders", packed(tarfile.PAX_FORMAT, zoos.member("d", type=b"5"))[:512] + END
+    yield "only folders", pack(tarfile.PAX_FORMAT, zoos.member("d", type=b"5"))[:512] + END
     for label, content in {
         "zip": b"PK\x03\x04" + bytes(600),
         "xz": b"\xfd7zXZ\0" + bytes(600),
@@ -213,7 +216,7 @@ def test_each_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
 
 def test_what_is_broken_on_purpose_is_fine_otherwise(tmp_path: Path) -> None:
     """The parts that attacks are made of are taken where nothing is wrong with them."""
-    for number, content in enumerate((GOOD, header() + GOOD, packed(tarfile.PAX_FORMAT))):
+    for number, content in enumerate((GOOD, header() + GOOD, pack(tarfile.PAX_FORMAT))):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "archive").write_bytes(content)

@@ -91,12 +91,12 @@ SAME_BUT = {
     "issued in the future": (lambda: sign(iat=time.time() + 120), "not valid yet"),
     "for another audience": (lambda: sign(aud="https://kubernetes"), "not for the audience"),
     "for a part of the audience": (lambda: sign(aud="edl"), "not for the audience"),
-    "for everybody": (lambda: sign(aud=None), "no claim 'aud'"),
+    "for any audience": (lambda: sign(aud=None), "no claim 'aud'"),
     "of another issuer": (lambda: sign(iss="https://evil.example"), "issuer .* not known"),
     "of an issuer that begins alike": (lambda: sign(iss=ISSUER + "/"), "issuer .* not known"),
     "of no issuer": (lambda: sign(iss=None), "issuer .* not known"),
     "of a list of issuers": (lambda: sign(iss=[ISSUER]), "(issuer .* not known|cannot be read)"),
-    "about nobody": (lambda: sign(sub=None), "no claim 'sub'"),
+    "without a subject": (lambda: sign(sub=None), "no claim 'sub'"),
     "about the empty name": (lambda: sign(sub=""), "names no subject"),
     "of another key": (lambda: sign(OTHER_RSA), "not signed by its issuer"),
     "of a key of another kind": (lambda: sign(RSA, "two"), "another algorithm"),
@@ -151,7 +151,7 @@ def test_a_bad_token_is_refused(tokens: IdentityTokens, kind: str) -> None:
 @pytest.mark.parametrize(
     ("key", "token"),
     [
-        # A shared secret among the keys: whoever reads the set could sign.
+        # A shared secret among the keys: each reader of the set could sign.
         ({"kty": "oct", "kid": "k", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"}, "HS256"),
         (jwk(OTHER_RSA, "k", use="enc"), "RS256"),
         (jwk(OTHER_RSA, "k", alg="none"), "RS256"),

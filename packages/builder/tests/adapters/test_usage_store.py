@@ -31,7 +31,7 @@ def test_bytes_are_refused_as_they_come(tmp_path: Path) -> None:
 
 
 def test_who_has_no_quota_is_not_written_down(tmp_path: Path) -> None:
-    """Of an open service, each connection is a caller of its own."""
+    """Each connection to an open service is a caller of its own."""
     store = UsageStore(tmp_path / "usage.json", lambda: 0.0)
     for number in range(100):
         caller = Caller(f"ipv4:10.0.0.1:{number}")

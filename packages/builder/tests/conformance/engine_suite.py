@@ -36,7 +36,7 @@ REQUIREMENTS = "toolz==1.0.0\n"
 
 
 class EngineHarness(Protocol):
-    """What the suite needs to know."""
+    """The access to an engine that the suite needs."""
 
     engine: Engine
     registry: Registry

@@ -44,4 +44,4 @@ def test_all_that_was_asked_for_and_all_that_went_in_is_named() -> None:
         "builder": {"id": "https://b.test"},
         "metadata": {"invocationId": "7"},
     }
-    assert "company" not in json.dumps(found)  # a credential, even by name, is nobody's business
+    assert "company" not in json.dumps(found)  # no credential is named, either

@@ -39,7 +39,7 @@ class Service:
         assert found is not None
         return found.attempts
 
-    def prepared(
+    def request_and_prepare(
         self, build: BuildId, identity: BuildIdentity, caller: Caller = ANN
     ) -> list[fx.Effect]:
         return self.handle_event(
@@ -77,7 +77,7 @@ def test_an_archive_is_received_resolved_built_and_pushed() -> None:
 def test_a_tenants_builds_wait_beyond_its_own_number_and_nobody_elses_do() -> None:
     service = Service(building=3)
 
-    def prepared(build: BuildId, caller: Caller) -> list[BuildId]:
+    def request_and_prepare(build: BuildId, caller: Caller) -> list[BuildId]:
         identity = BuildIdentity("r/x", Key(build), "")
         requested = ev.BuildRequested(build, caller, SourceKind.ARCHIVE, at_once=1)
         return starts(
@@ -89,9 +89,9 @@ def test_a_tenants_builds_wait_beyond_its_own_number_and_nobody_elses_do() -> No
             )
         )
 
-    assert prepared(A, ANN) == [A]
-    assert prepared(B, ANN) == [], "ann has one already"
-    assert prepared(C, BOB) == [C]
+    assert request_and_prepare(A, ANN) == [A]
+    assert request_and_prepare(B, ANN) == [], "ann has one already"
+    assert request_and_prepare(C, BOB) == [C]
     assert starts(service.handle_event(ev.BuildSucceeded(C, RESULT))) == []
     assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == [B]
 
@@ -126,8 +126,8 @@ def test_what_the_registry_has_is_never_built() -> None:
 
 def test_identical_requests_become_one_build() -> None:
     service = Service()
-    service.prepared(A, ONE, ANN)
-    effects = service.prepared(B, ONE, BOB)
+    service.request_and_prepare(A, ONE, ANN)
+    effects = service.request_and_prepare(B, ONE, BOB)
     assert fx.BuildMerged(B, A) in effects
     assert starts(effects) == []
     joined = service.builds.get(B)
@@ -138,9 +138,9 @@ def test_identical_requests_become_one_build() -> None:
 
 def test_the_same_content_under_another_tag_waits_for_the_first() -> None:
     service = Service()
-    service.prepared(A, ONE)
+    service.request_and_prepare(A, ONE)
     tagged = BuildIdentity(ONE.repository, ONE.key, "v1")
-    assert starts(service.prepared(B, tagged)) == []
+    assert starts(service.request_and_prepare(B, tagged)) == []
     assert service.phase(B) is Phase.QUEUED
     assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == [B]
 
@@ -148,7 +148,9 @@ def test_the_same_content_under_another_tag_waits_for_the_first() -> None:
 def test_no_more_than_so_many_are_built_at_a_time() -> None:
     service = Service(building=2)
     for number in range(4):
-        service.prepared(BuildId(str(number)), BuildIdentity("r/x", Key(str(number)), ""))
+        service.request_and_prepare(
+            BuildId(str(number)), BuildIdentity("r/x", Key(str(number)), "")
+        )
     phases = [service.phase(BuildId(str(number))) for number in range(4)]
     assert phases == [Phase.BUILDING, Phase.BUILDING, Phase.QUEUED, Phase.QUEUED]
 
@@ -156,8 +158,10 @@ def test_no_more_than_so_many_are_built_at_a_time() -> None:
 def test_many_builds_of_one_tenant_do_not_delay_another() -> None:
     service = Service(building=1)
     for number in range(5):
-        service.prepared(BuildId(f"ann{number}"), BuildIdentity("r/x", Key(f"a{number}"), ""), ANN)
-    service.prepared(B, TWO, BOB)
+        service.request_and_prepare(
+            BuildId(f"ann{number}"), BuildIdentity("r/x", Key(f"a{number}"), ""), ANN
+        )
+    service.request_and_prepare(B, TWO, BOB)
     request = []
     running = [BuildId("ann0")]
     while running:
@@ -169,8 +173,8 @@ def test_many_builds_of_one_tenant_do_not_delay_another() -> None:
 
 def test_a_caller_who_leaves_does_not_end_a_build_that_others_wait_for() -> None:
     service = Service(abandon_s=60)
-    service.prepared(A, ONE, ANN)
-    service.prepared(B, ONE, BOB)
+    service.request_and_prepare(A, ONE, ANN)
+    service.request_and_prepare(B, ONE, BOB)
     service.handle_event(ev.Unsubscribed(A))
     service.now += 61
     assert service.handle_event(ev.Tick()) == []
@@ -183,7 +187,7 @@ def test_a_caller_who_leaves_does_not_end_a_build_that_others_wait_for() -> None
 
 def test_a_caller_that_returns_in_time_finds_the_build_running() -> None:
     service = Service(abandon_s=60)
-    service.prepared(A, ONE)
+    service.request_and_prepare(A, ONE)
     service.handle_event(ev.Unsubscribed(A))
     service.now += 59
     service.handle_event(ev.Subscribed(A))
@@ -193,8 +197,8 @@ def test_a_caller_that_returns_in_time_finds_the_build_running() -> None:
 
 def test_cancelling_frees_the_slot_only_when_the_work_has_stopped() -> None:
     service = Service(building=1)
-    service.prepared(A, ONE)
-    service.prepared(B, TWO)
+    service.request_and_prepare(A, ONE)
+    service.request_and_prepare(B, TWO)
     assert fx.CancelWork(A) in service.handle_event(ev.CancelRequested(A))
     assert service.phase(B) is Phase.QUEUED
     effects = service.handle_event(ev.WorkFailed(A, BROKEN))
@@ -204,8 +208,8 @@ def test_cancelling_frees_the_slot_only_when_the_work_has_stopped() -> None:
 
 def test_cancelling_what_waits_ends_it_at_once() -> None:
     service = Service(building=1)
-    service.prepared(A, ONE)
-    service.prepared(B, TWO)
+    service.request_and_prepare(A, ONE)
+    service.request_and_prepare(B, TWO)
     effects = service.handle_event(ev.CancelRequested(B))
     assert effects == [fx.BuildChanged(B), fx.BuildFinished(B)]
     assert service.phase(B) is Phase.CANCELLED
@@ -214,15 +218,15 @@ def test_cancelling_what_waits_ends_it_at_once() -> None:
 
 def test_nobody_joins_a_build_that_is_being_cancelled() -> None:
     service = Service()
-    service.prepared(A, ONE)
+    service.request_and_prepare(A, ONE)
     service.handle_event(ev.CancelRequested(A))
-    assert starts(service.prepared(B, ONE)) == []
+    assert starts(service.request_and_prepare(B, ONE)) == []
     assert starts(service.handle_event(ev.WorkFailed(A, BROKEN))) == [B]
 
 
 def test_a_build_over_its_time_limit_is_stopped_and_reported() -> None:
     service = Service(build_s=10)
-    service.prepared(A, ONE)
+    service.request_and_prepare(A, ONE)
     service.now += 11
     assert fx.CancelWork(A) in service.handle_event(ev.Tick())
     service.handle_event(ev.WorkFailed(A, BROKEN))
@@ -252,7 +256,7 @@ def test_a_full_queue_refuses() -> None:
     assert isinstance(effect, fx.RequestRejected)
 
 
-def _found(
+def recovered_build(
     build: BuildId, source: SourceKind, identity: BuildIdentity | None, attempts: int
 ) -> ev.BuildRecovered:
     return ev.BuildRecovered(build, ANN, frozenset({ANN}), source, 50.0, identity, attempts)
@@ -260,10 +264,10 @@ def _found(
 
 def test_after_a_restart_what_was_prepared_is_built_again() -> None:
     service = Service()
-    effects = service.handle_event(_found(A, SourceKind.ARCHIVE, ONE, 1))
+    effects = service.handle_event(recovered_build(A, SourceKind.ARCHIVE, ONE, 1))
     assert fx.StartBuilding(A, ONE) in effects
     assert service.attempts(A) == 2
-    service.now += 1e6  # nobody waits, and nobody can know that it goes on: it is kept
+    service.now += 1e6  # no caller waits, and none can know that it goes on: it is kept
     assert not any(isinstance(e, fx.BuildFinished) for e in service.handle_event(ev.Tick()))
 
 
@@ -271,7 +275,8 @@ def test_after_a_restart_identical_ones_are_one_build() -> None:
     """The service died between knowing the second one's key and joining it to the first."""
     service = Service()
     effects = service.handle_event(
-        _found(A, SourceKind.ARCHIVE, ONE, 1), _found(B, SourceKind.ARCHIVE, ONE, 0)
+        recovered_build(A, SourceKind.ARCHIVE, ONE, 1),
+        recovered_build(B, SourceKind.ARCHIVE, ONE, 0),
     )
     assert starts(effects) == [A]
     assert fx.BuildMerged(B, A) in effects
@@ -279,12 +284,14 @@ def test_after_a_restart_identical_ones_are_one_build() -> None:
 
 def test_after_a_restart_git_is_fetched_again() -> None:
     service = Service()
-    assert fx.StartPreparing(A) in service.handle_event(_found(A, SourceKind.GIT, None, 0))
+    assert fx.StartPreparing(A) in service.handle_event(recovered_build(A, SourceKind.GIT, None, 0))
 
 
 def test_after_a_restart_half_an_archive_is_reported() -> None:
     service = Service()
-    assert fx.BuildFinished(A) in service.handle_event(_found(A, SourceKind.ARCHIVE, None, 0))
+    assert fx.BuildFinished(A) in service.handle_event(
+        recovered_build(A, SourceKind.ARCHIVE, None, 0)
+    )
     build = service.builds.get(A)
     assert build is not None
     assert build.failure is not None
@@ -293,14 +300,14 @@ def test_after_a_restart_half_an_archive_is_reported() -> None:
 
 def test_what_has_ended_the_service_twice_is_not_tried_a_third_time() -> None:
     service = Service(attempts=2)
-    assert starts(service.handle_event(_found(A, SourceKind.ARCHIVE, ONE, 2))) == []
+    assert starts(service.handle_event(recovered_build(A, SourceKind.ARCHIVE, ONE, 2))) == []
     assert service.phase(A) is Phase.FAILED
 
 
 def test_the_end_of_the_service_is_no_attempt_at_a_build() -> None:
     service = Service(building=1, preparing=1)
-    service.prepared(A, ONE)
-    service.prepared(B, TWO)
+    service.request_and_prepare(A, ONE)
+    service.request_and_prepare(B, TWO)
     service.handle_event(ev.BuildRequested(C, BOB, SourceKind.GIT))
     assert [service.attempts(each) for each in (A, B, C)] == [1, 0, 0]
     assert service.handle_event(ev.ServiceStopped()) == [fx.BuildChanged(A)]
@@ -309,7 +316,7 @@ def test_the_end_of_the_service_is_no_attempt_at_a_build() -> None:
 
 def test_the_time_of_a_build_is_from_its_request_to_its_image() -> None:
     service = Service()
-    service.prepared(A, ONE)
+    service.request_and_prepare(A, ONE)
     service.now += 7.5
     service.handle_event(ev.BuildSucceeded(A, RESULT))
     build = service.builds.get(A)
@@ -320,11 +327,11 @@ def test_the_time_of_a_build_is_from_its_request_to_its_image() -> None:
 
 def test_old_builds_are_forgotten_with_their_names() -> None:
     service = Service(keep=1, keep_s=1000)
-    service.prepared(A, ONE)
-    service.prepared(B, ONE)
+    service.request_and_prepare(A, ONE)
+    service.request_and_prepare(B, ONE)
     service.handle_event(ev.BuildSucceeded(A, RESULT), ev.Unsubscribed(A), ev.Unsubscribed(B))
     service.now += 1
-    service.prepared(C, TWO)
+    service.request_and_prepare(C, TWO)
     service.handle_event(ev.BuildSucceeded(C, RESULT), ev.Unsubscribed(C))
     assert service.handle_event(ev.Tick()) == [fx.ForgetBuild(A)]
     assert service.builds.get(B) is None

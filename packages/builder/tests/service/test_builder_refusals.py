@@ -158,7 +158,11 @@ def test_tokens_and_per_tenant_repositories(tmp_path: Path) -> None:
     bob = (("authorization", "bearer bob-token"),)
     archive = zoos.tar(ZOO)
     with serving(replace(settings(tmp_path / "s"), access=access)) as bench, bench.stub() as stub:
-        for wrong in ((), (("authorization", "Bearer nobody"),), (("authorization", "ann-token"),)):
+        for wrong in (
+            (),
+            (("authorization", "Bearer stranger"),),
+            (("authorization", "ann-token"),),
+        ):
             assert build(stub, archive, wrong).status is grpc.StatusCode.UNAUTHENTICATED
         assert build(stub, archive, bob).status is grpc.StatusCode.PERMISSION_DENIED
         mine = build(stub, archive, ann)
@@ -202,7 +206,7 @@ def test_tls_and_mutual_tls(tmp_path: Path) -> None:
 
     with serving(config) as bench:
         seen = {}
-        for name, who in (("ann", ann), ("eve", eve), ("nobody", None)):
+        for name, who in (("ann", ann), ("eve", eve), ("stranger", None)):
             with stub_to(bench.app.address, credentials(who)) as stub:
                 seen[name] = build(stub, zoos.tar(ZOO)).status
         with stub_to(bench.app.address, credentials(ann)) as stub:
@@ -214,6 +218,6 @@ def test_tls_and_mutual_tls(tmp_path: Path) -> None:
         "ann": grpc.StatusCode.OK,
         "eve": grpc.StatusCode.UNAUTHENTICATED,
         "ann with a wrong token": grpc.StatusCode.UNAUTHENTICATED,
-        "nobody": grpc.StatusCode.UNAVAILABLE,
+        "stranger": grpc.StatusCode.UNAVAILABLE,
         "without TLS": grpc.StatusCode.UNAVAILABLE,
     }

@@ -135,7 +135,7 @@ def test_identical_requests_at_a_time_are_one_build(bench: Bench) -> None:
 
 
 def test_what_cancels_a_build_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the build was merged into another one."""
+    """This holds, too, if the build was merged into another one."""
     flags: weakref.WeakSet[CancellationFlag] = weakref.WeakSet()
 
     class Counted(CancellationFlag):
@@ -183,7 +183,7 @@ def test_no_more_are_built_at_a_time_than_allowed(bench: Bench) -> None:
     assert bench.engine.most <= 2
 
 
-def _held(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tuple[object, str]:
+def start_waiting_build(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tuple[object, str]:
     """A build that waits in a step, and its id."""
     bench.engine.hold.set()
     archive = zoos.tar(ZOO)
@@ -198,7 +198,7 @@ def _held(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tuple[object, str
 
 def test_cancelling(bench: Bench) -> None:
     with bench.stub() as stub:
-        call, name = _held(bench, stub)
+        call, name = start_waiting_build(bench, stub)
         stub.Cancel(pb.CancelBuildRequest(id=name))
         told = read(call)
         assert told.last.phase == pb.BUILD_CANCELLED
@@ -210,7 +210,7 @@ def test_cancelling(bench: Bench) -> None:
 
 def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> None:
     with bench.stub() as one, bench.stub() as two:
-        call, name = _held(bench, one)
+        call, name = start_waiting_build(bench, one)
         watching = two.Watch(pb.WatchBuildRequest(id=name), timeout=DEADLINE_S)
         until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 2)
         call.cancel()
@@ -222,7 +222,7 @@ def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> N
 
 def test_a_build_without_callers_is_cancelled(bench: Bench) -> None:
     with bench.stub() as stub:
-        call, name = _held(bench, stub)
+        call, name = start_waiting_build(bench, stub)
         call.cancel()
         until(lambda: stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILD_CANCELLED)
 
@@ -311,29 +311,29 @@ def test_a_full_disk_keeps_no_build_from_ending(
             raise OSError(errno.ENOSPC, "No space left on device")
         save(store, record)
 
-    def saved(name: str) -> str:
+    def saved_phase(name: str) -> str:
         path = bench.config.state_dir / "builds" / name / "build.json"
         return str(json.loads(path.read_text())["phase"]) if path.exists() else ""
 
     monkeypatch.setattr(BuildStore, "save", save_if_possible)
     with bench.stub() as stub:
-        call, abandoned = _held(bench, stub)
+        call, abandoned = start_waiting_build(bench, stub)
         is_full.set()
         call.cancel()
         until(lambda: stub.Get(pb.GetBuildRequest(id=abandoned)).phase == pb.BUILD_CANCELLED)
         bench.engine.hold.clear()
         done = build(stub, zoos.tar(ZOO)).last
         assert done.phase == pb.DONE
-        assert (saved(abandoned), saved(done.id)) == ("building", "")
+        assert (saved_phase(abandoned), saved_phase(done.id)) == ("building", "")
         is_full.clear()
-        until(lambda: (saved(abandoned), saved(done.id)) == ("cancelled", "done"))
+        until(lambda: (saved_phase(abandoned), saved_phase(done.id)) == ("cancelled", "done"))
 
 
 def test_after_a_restart_all_is_known_and_the_rest_is_built(tmp_path: Path) -> None:
     config = settings(tmp_path / "state")
     with serving(config) as bench, bench.stub() as stub:
         done = build(stub, zoos.tar({"a.py": ""})).last
-        _, name = _held(bench, stub)
+        _, name = start_waiting_build(bench, stub)
         engine = bench.engine
     engine.hold.clear()
     with serving(config, engine) as bench, bench.stub() as stub:

@@ -101,7 +101,7 @@ FEW_FILES = 64
 
 
 def test_connections_do_not_take_all_files_of_a_service(tmp_path: Path) -> None:
-    """Those who say nothing are gone when the time for their handshakes is over."""
+    """Silent connections are closed when the time for their handshakes is over."""
     command = (
         "import resource, sys\n"
         "from edl_builder import server\n"

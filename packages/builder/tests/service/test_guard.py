@@ -1,4 +1,4 @@
-"""Who may call, before anything of a call is read; and that nobody stops the service for others."""
+"""Callers are checked before their calls are read, and none stops the service for others."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MALFORMED = (
         "Bearer " + "A" * 4000,
         "Bearer ../ann",
     ),
-    # Identity tokens that nobody has signed, or that are none.
+    # Identity tokens without a signature, or that are none.
     *(
         "Bearer a.b.c",
         "Bearer ..",
@@ -110,7 +110,7 @@ def silent() -> Iterator[Callable[[], Iterator[Any]]]:
 
 
 def test_every_method_refuses_who_has_no_token_before_a_message(channel: grpc.Channel) -> None:
-    """Walks the services; only health answers everybody."""
+    """Walks the services; only health answers every caller."""
     methods = [
         f"/{service.full_name}/{method.name}"
         for service in (
@@ -166,8 +166,12 @@ def test_idle_streams_of_strangers_do_not_stop_the_service(
     with silent() as messages:
         calls = [stub.ServerReflectionInfo(messages(), timeout=REFUSED_S) for _ in range(300)]
         check_health(bench)
-        refused = {call.code() for call in calls}
-        assert STATUS.UNAUTHENTICATED in refused <= {STATUS.UNAUTHENTICATED, STATUS.UNAVAILABLE}
+        call_and_return_refusal = {call.code() for call in calls}
+        assert (
+            STATUS.UNAUTHENTICATED
+            in call_and_return_refusal
+            <= {STATUS.UNAUTHENTICATED, STATUS.UNAVAILABLE}
+        )
 
 
 def test_idle_streams_of_a_tenant_have_a_limit(bench: Bench, channel: grpc.Channel) -> None:
@@ -176,9 +180,11 @@ def test_idle_streams_of_a_tenant_have_a_limit(bench: Bench, channel: grpc.Chann
         calls = [stub.ServerReflectionInfo(messages(), metadata=AS_ANN) for _ in range(100)]
         until(lambda: sum(call.done() for call in calls) == 96, REFUSED_S)
         check_health(bench)
-        refused = {call.code() for call in calls if call.done()}
+        call_and_return_refusal = {call.code() for call in calls if call.done()}
         assert (
-            STATUS.RESOURCE_EXHAUSTED in refused <= {STATUS.RESOURCE_EXHAUSTED, STATUS.UNAVAILABLE}
+            STATUS.RESOURCE_EXHAUSTED
+            in call_and_return_refusal
+            <= {STATUS.RESOURCE_EXHAUSTED, STATUS.UNAVAILABLE}
         )
         for call in calls:
             call.cancel()
@@ -198,21 +204,21 @@ def test_a_tenant_that_watches_three_hundred_times_stops_nobody(bench: Bench) ->
         check_health(bench)
         assert list(stub.List(pb.ListBuildsRequest(), metadata=AS_BOB).builds) == []
         assert stub.Get(pb.GetBuildRequest(id=name), metadata=AS_ANN).id == name
-        refused = [call for call in watching if call.done()]
-        assert len(refused) == 268
+        call_and_return_refusal = [call for call in watching if call.done()]
+        assert len(call_and_return_refusal) == 268
         # UNAVAILABLE: more streams than a connection may have, before it was told so.
-        codes = {call.code() for call in refused}
+        codes = {call.code() for call in call_and_return_refusal}
         assert STATUS.RESOURCE_EXHAUSTED in codes <= {STATUS.RESOURCE_EXHAUSTED, STATUS.UNAVAILABLE}
         bench.engine.hold.clear()
         # Who was admitted sees the end, and makes room.
         for call in watching:
-            if call not in refused:
+            if call not in call_and_return_refusal:
                 assert list(call)[-1].status.phase == pb.DONE
         until(lambda: list(stub.Watch(asked, metadata=AS_ANN))[-1].status.phase == pb.DONE)
 
 
 def test_all_calls_of_a_tenant_have_a_limit_and_those_of_all_tenants(tmp_path: Path) -> None:
-    """Also if each method is called less often than it may be."""
+    """These limits hold even if each method is called less often than it may be."""
     tenants = [replace(ANN, name=Caller(f"tenant-{number}")) for number in range(13)]
     tokens = {hash_token(tenant.name): Token(tenant) for tenant in tenants}
     limits = BuildLimits(waiting=1, waiting_per_caller=1)
@@ -227,23 +233,23 @@ def test_all_calls_of_a_tenant_have_a_limit_and_those_of_all_tenants(tmp_path: P
         for call in watching:
             next(iter(call))
 
-        def refused(who: tuple[tuple[str, str], ...]) -> str:
+        def call_and_return_refusal(who: tuple[tuple[str, str], ...]) -> str:
             try:
                 stub.List(pb.ListBuildsRequest(), metadata=who, timeout=REFUSED_S)
             except grpc.RpcError as error:
                 return error.details() or ""
             return ""  # not all of the others have come
 
-        assert "33 of your calls are open; the limit is 33" in refused(first)
+        assert "33 of your calls are open; the limit is 33" in call_and_return_refusal(first)
         with grpc.insecure_channel(bench.app.address) as channel:
             reflecting = reflection_pb2_grpc.ServerReflectionStub(channel)
             idle = []
 
             def is_full() -> bool:
-                """Whether nobody is let in any more; if not, one more call comes to stay."""
+                """Return whether no further call is accepted; if one is, it stays open."""
                 who = others[len(idle) % len(others)]
                 idle.append(reflecting.ServerReflectionInfo(messages(), metadata=who))
-                return "65 calls are open; the limit is 65" in refused(others[0])
+                return "65 calls are open; the limit is 65" in call_and_return_refusal(others[0])
 
             until(is_full, REFUSED_S)
             check_health(bench)
@@ -255,7 +261,7 @@ def test_all_calls_of_a_tenant_have_a_limit_and_those_of_all_tenants(tmp_path: P
 def test_health_answers_while_every_other_thread_waits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a disk that does not give the file of tenants."""
+    """The other threads wait for a disk that does not return the file of tenants."""
     over, waiting = threading.Event(), threading.Semaphore(0)
 
     def wait(self: Authenticator, context: grpc.ServicerContext) -> Tenant:
@@ -268,7 +274,7 @@ def test_health_answers_while_every_other_thread_waits(
     own = (("grpc.use_local_subchannel_pool", 1),)
     with contextlib.ExitStack() as opened:
         opened.callback(over.set)
-        calls = []  # kept: gRPC cancels a call that nobody holds any more
+        calls = []  # kept: gRPC cancels a call without references
         for _ in range(4):  # a connection has at most 128 calls
             channel = opened.enter_context(grpc.insecure_channel(bench.app.address, options=own))
             stub = builder_pb2_grpc.BuilderStub(channel)
@@ -283,9 +289,9 @@ def test_health_cannot_be_watched(channel: grpc.Channel) -> None:
     call = health_pb2_grpc.HealthStub(channel).Watch(
         health_pb2.HealthCheckRequest(), timeout=REFUSED_S
     )
-    with pytest.raises(grpc.RpcError) as refused:
+    with pytest.raises(grpc.RpcError) as call_and_return_refusal:
         next(call)  # a stream that there is would begin at once, and not end
-    assert refused.value.code() is STATUS.UNIMPLEMENTED
+    assert call_and_return_refusal.value.code() is STATUS.UNIMPLEMENTED
 
 
 def test_a_unary_call_without_a_message_is_refused(channel: grpc.Channel) -> None:
@@ -304,7 +310,7 @@ def test_a_socket_of_this_machine(tmp_path: Path) -> None:
             builder.List(pb.ListBuildsRequest(), timeout=1)
 
 
-def _audited(bench: Bench) -> list[dict[str, Any]]:
+def read_audit_log(bench: Bench) -> list[dict[str, Any]]:
     path = bench.config.state_dir / "audit.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -317,16 +323,16 @@ def test_every_call_that_matters_is_recorded_with_its_tenant(bench: Bench) -> No
         with pytest.raises(grpc.RpcError):
             stub.Cancel(pb.CancelBuildRequest(id=name), metadata=AS_BOB)
         stub.Get(pb.GetBuildRequest(id=name), metadata=AS_ANN)
-    until(lambda: len(_audited(bench)) == 4)
-    found = [(each["tenant"], each["method"], each["status"]) for each in _audited(bench)]
+    until(lambda: len(read_audit_log(bench)) == 4)
+    found = [(each["tenant"], each["method"], each["status"]) for each in read_audit_log(bench)]
     assert found == [
         ("ann", "Build", "OK"),
         ("bob", "Build", "PERMISSION_DENIED"),
         ("", "Build", "UNAUTHENTICATED"),
         ("bob", "Cancel", "NOT_FOUND"),
     ]
-    assert _audited(bench)[0]["build"] == name
-    assert all("127.0.0.1" in each["peer"] for each in _audited(bench))
+    assert read_audit_log(bench)[0]["build"] == name
+    assert all("127.0.0.1" in each["peer"] for each in read_audit_log(bench))
     assert "token" not in (bench.config.state_dir / "audit.jsonl").read_text()
 
 
@@ -334,10 +340,10 @@ def test_a_token_that_has_expired_is_refused(tmp_path: Path) -> None:
     tokens = {hash_token("old"): Token(ANN, 1.0), hash_token("new"): Token(ANN, 1e12)}
     config = replace(settings(tmp_path / "s"), access=Access(tokens=tokens))
     with serving(config) as bench, bench.stub() as stub:
-        with pytest.raises(grpc.RpcError) as refused:
+        with pytest.raises(grpc.RpcError) as call_and_return_refusal:
             stub.List(pb.ListBuildsRequest(), metadata=(("authorization", "Bearer old"),))
-        assert refused.value.code() is STATUS.UNAUTHENTICATED
-        assert "expired" in (refused.value.details() or "")
+        assert call_and_return_refusal.value.code() is STATUS.UNAUTHENTICATED
+        assert "expired" in (call_and_return_refusal.value.details() or "")
         stub.List(pb.ListBuildsRequest(), metadata=(("authorization", "Bearer new"),))
 
 

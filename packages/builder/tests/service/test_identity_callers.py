@@ -22,7 +22,7 @@ from edl_builder.core.failure import BuilderError
 from edl_proto.v1 import builder_pb2 as pb
 
 STATUS = grpc.StatusCode
-NOBODY = "system:serviceaccount:team-z:training"
+STRANGER = "system:serviceaccount:team-z:training"
 
 
 def _access() -> Access:
@@ -61,7 +61,7 @@ def _bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _refused(bench: Bench, token: str) -> grpc.RpcError:
+def list_and_return_error(bench: Bench, token: str) -> grpc.RpcError:
     with bench.stub() as stub, pytest.raises(grpc.RpcError) as refused:
         stub.List(pb.ListBuildsRequest(), metadata=_bearer(token), timeout=DEADLINE_S)
     return refused.value
@@ -91,13 +91,13 @@ def test_bad_tokens_are_refused(bench: Bench, issuer: TokenIssuer) -> None:
     for token, why in (
         (sign(exp=time.time() - 120), "expired"),
         (sign(OTHER_RSA), "not signed by its issuer"),
-        (sign(sub=NOBODY), "belongs to no tenant"),
+        (sign(sub=STRANGER), "belongs to no tenant"),
         (sign(sub="system:serviceaccount:team-ab:training"), "belongs to no tenant"),
         (sign(sub="system:serviceaccount:team-a"), "belongs to no tenant"),
         ("a.b.c", "cannot be read"),
         ("other", "not known"),
     ):
-        refused = _refused(bench, token)
+        refused = list_and_return_error(bench, token)
         assert refused.code() is STATUS.UNAUTHENTICATED
         assert why in (refused.details() or "")
         assert token not in (refused.details() or "")
@@ -109,7 +109,7 @@ def test_the_issuer_has_new_keys(bench: Bench, issuer: TokenIssuer, tmp_path: Pa
     issuer.status = 500
     config = replace(bench.config, state_dir=tmp_path / "other")
     with serving(config) as other:
-        assert _refused(other, sign(OTHER_RSA, "three")).code() is STATUS.UNAVAILABLE
+        assert list_and_return_error(other, sign(OTHER_RSA, "three")).code() is STATUS.UNAVAILABLE
         with other.stub() as stub:
             stub.List(pb.ListBuildsRequest(), metadata=_bearer("plain"), timeout=DEADLINE_S)
     issuer.status = 200
@@ -173,10 +173,10 @@ def test_wrong_settings_are_refused(tmp_path: Path, old: str, new: str, what: st
 
 
 def test_the_longest_beginning_counts() -> None:
-    def listed(subject: str) -> dict[str, object]:
+    def tenant_of(subject: str) -> dict[str, object]:
         return {"subjects": [{"issuer": "cluster", "subject": subject}]}
 
-    tenants = {"all": listed("a:*"), "some": listed("a:b:*"), "one": listed("a:b:c")}
+    tenants = {"all": tenant_of("a:*"), "some": tenant_of("a:b:*"), "one": tenant_of("a:b:c")}
     access = read_access(tenants, {"cluster"})
 
     def tenant_of(subject: str, issuer: str = "cluster") -> str:
@@ -195,18 +195,18 @@ def test_subjects_change_without_a_restart(tmp_path: Path, issuer: TokenIssuer) 
     cluster = replace(found.issuers[0], keys=KeySource(issuer.url))
     run = replace(settings(tmp_path / "state"), access=found.access, access_file=path)
     with serving(replace(run, issuers=(cluster,))) as bench, bench.stub() as stub:
-        assert _refused(bench, sign(sub=NOBODY)).code() is STATUS.UNAUTHENTICATED
+        assert list_and_return_error(bench, sign(sub=STRANGER)).code() is STATUS.UNAUTHENTICATED
         path.write_text(SETTINGS.replace("team-a:training", "team-z:training") + "\n# changed")
 
         def is_known() -> bool:
             try:
-                stub.List(pb.ListBuildsRequest(), metadata=_bearer(sign(sub=NOBODY)))
+                stub.List(pb.ListBuildsRequest(), metadata=_bearer(sign(sub=STRANGER)))
             except grpc.RpcError:
                 return False
             return True
 
         until(is_known)
-        assert _refused(bench, sign()).code() is STATUS.UNAUTHENTICATED
+        assert list_and_return_error(bench, sign()).code() is STATUS.UNAUTHENTICATED
 
 
 def test_a_token_of_the_settings_may_have_dots(tmp_path: Path, issuer: TokenIssuer) -> None:

@@ -34,7 +34,7 @@ def _put_evil(bench: Bench, key: str) -> None:
 def test_an_image_that_somebody_else_pushed_under_the_key_is_not_served(
     tmp_path: Path, bench: Bench
 ) -> None:
-    """Whoever may push to the repository can set any tag of it."""
+    """Each user who may push to the repository can set any of its tags."""
     with serving(settings(tmp_path / "elsewhere")) as known, known.stub() as stub:
         key = build(stub, zoos.tar(ZOO)).last.result.key
     _put_evil(bench, key)

@@ -11,7 +11,7 @@ from edl.adapters import data_files
 from edl_proto.errors import EdlError, ErrorCode
 
 
-def refused(*patterns: Path, form: str = "") -> EdlError:
+def check_and_return_error(*patterns: Path, form: str = "") -> EdlError:
     with pytest.raises(EdlError) as caught:
         data_files.check(map(str, patterns), form, "--data")
     assert caught.value.code == ErrorCode.DATA_UNREADABLE
@@ -24,7 +24,7 @@ def refused(*patterns: Path, form: str = "") -> EdlError:
 )
 def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
-    error = refused(tmp_path / name)
+    error = check_and_return_error(tmp_path / name)
     assert "JSON" in error.what
     assert "pandas.read_json" in error.remedy
     assert "edl data convert" in error.remedy
@@ -36,7 +36,7 @@ def test_rows_and_records_are_not_mixed(tmp_path: Path) -> None:
     with recordio.Writer(str(records)) as writer:
         writer.write(b"one")
     for patterns in ((table, records), (records, table), (tmp_path,)):
-        error = refused(*patterns)
+        error = check_and_return_error(*patterns)
         assert "two kinds" in error.what
         assert {str(table), str(records)} <= set(error.where.split(" and "))
         assert f"edl data convert {table}" in error.remedy

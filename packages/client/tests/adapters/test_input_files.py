@@ -1,4 +1,4 @@
-"""Texts in files and pipes that users name: none is waited for that nobody writes."""
+"""Texts in files and pipes that users name: none is waited for that has no writer."""
 
 from __future__ import annotations
 

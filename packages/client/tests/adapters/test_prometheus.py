@@ -46,7 +46,7 @@ class Metrics:
                 self.wfile.write(b"edl_snapshot_last_success_timestamp_seconds 0\n")
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
@@ -57,8 +57,8 @@ class Metrics:
         self._server.server_close()
 
 
-def asked(prometheus: Prometheus, what: str) -> Any:
-    """What the API of Prometheus answers."""
+def ask(prometheus: Prometheus, what: str) -> Any:
+    """Return what the API of Prometheus answers."""
     with urllib.request.urlopen(f"{prometheus.url}/api/v1/{what}", timeout=200) as answer:
         return json.load(answer)["data"]
 
@@ -83,23 +83,23 @@ def test_jobs_are_found_and_followed(tmp_path: Path, metrics: list[Metrics]) -> 
 
     with Prometheus(tmp_path / "prometheus", interval_s=1) as prometheus:
 
-        def scraped(*targets: ScrapeTarget) -> Callable[[], bool]:
+        def is_scraped(*targets: ScrapeTarget) -> Callable[[], bool]:
             def look() -> bool:
                 prometheus.follow(targets)
                 return all(f"Bearer token-of-{t.job}" in of[t.address].asked for t in targets)
 
             return look
 
-        eventually(scraped(target("one", first)), "the job is scraped")
+        eventually(is_scraped(target("one", first)), "the job is scraped")
         # It was resumed and has another port; meanwhile another job began.
-        eventually(scraped(target("one", moved), target("two", second)), "both jobs are scraped")
+        eventually(is_scraped(target("one", moved), target("two", second)), "both jobs are scraped")
 
         def groups() -> list[dict[str, Any]]:
-            found: list[dict[str, Any]] = asked(prometheus, "rules")["groups"]
+            found: list[dict[str, Any]] = ask(prometheus, "rules")["groups"]
             return found
 
         def snapshots() -> dict[str, str]:
-            found = asked(prometheus, "query?query=edl:snapshot_age_seconds")["result"]
+            found = ask(prometheus, "query?query=edl:snapshot_age_seconds")["result"]
             return {each["metric"]["edl_job"]: each["metric"]["namespace"] for each in found}
 
         machine = socket.gethostname()
@@ -176,7 +176,7 @@ def test_a_second_one_is_refused_and_spoils_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, monkeypatch)
-    folder = tmp_path / "figures"
+    folder = tmp_path / "metrics"
     with Prometheus(folder) as first:
         first.follow([ScrapeTarget("one", "127.0.0.1:1", tmp_path / "token")])
         before = {path: path.stat().st_ino for path in folder.rglob("*")}
@@ -193,7 +193,7 @@ def test_one_that_does_not_come_up_is_reported_with_its_log(
 ) -> None:
     stand_in(tmp_path, monkeypatch, broken=True)
     with pytest.raises(EdlError, match="has ended with code 1") as caught:
-        Prometheus(tmp_path / "figures").__enter__()
+        Prometheus(tmp_path / "metrics").__enter__()
     assert caught.value.detail == "opening storage failed"
 
 
@@ -201,15 +201,15 @@ def test_one_that_ends_later_is_reported_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, monkeypatch)
-    with Prometheus(tmp_path / "figures") as prometheus:
+    with Prometheus(tmp_path / "metrics") as prometheus:
         prometheus.follow([])
         assert prometheus._process is not None
-        (tmp_path / "figures" / "prometheus.log").write_text("out of memory\n")
+        (tmp_path / "metrics" / "prometheus.log").write_text("out of memory\n")
         prometheus._process.kill()
         prometheus._process.wait()
         with pytest.raises(EdlError, match="has ended with code -9") as caught:
             prometheus.follow([])
-    assert caught.value.where == str(tmp_path / "figures" / "prometheus.log")
+    assert caught.value.where == str(tmp_path / "metrics" / "prometheus.log")
     assert caught.value.detail == "out of memory"
 
 

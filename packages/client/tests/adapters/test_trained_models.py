@@ -179,7 +179,7 @@ def test_a_model_zoo_of_any_depth_is_refused(model: Path) -> None:
 
 
 def test_a_tracker_gets_no_file_of_the_user(model: Path, tmp_path: Path) -> None:
-    """Whoever writes a model, as the code in a container, could name one by a link."""
+    """The writer of a model, such as the code in a container, could name one by a link."""
     (tmp_path / "id_rsa").write_text("secret")
     describe(model, keras_filename="model.keras")
     (model / "model.keras").symlink_to(tmp_path / "id_rsa")

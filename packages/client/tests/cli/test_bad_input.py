@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import Attempt, Done, Edl, stand_in_for_check, told
+from conftest import Attempt, Done, Edl, assert_told, stand_in_for_check
 
 import recordio
 import recordio.example
@@ -20,49 +20,57 @@ from edl_proto.v1 import model_pb2
 
 
 def test_an_unknown_option(attempt: Attempt) -> None:
-    told(attempt(num_worker="2"), 2, "--num-worker", "Did you mean --num-workers?")
-    told(attempt("train", "--zzz"), 2, "--zzz", "edl train --help")
-    told(attempt("train", "--model_deff", "x"), 2, "--model-deff", "Did you mean --model-def?")
-    told(attempt("list", "--runing"), 2, "Did you mean --running?")
+    assert_told(attempt(num_worker="2"), 2, "--num-worker", "Did you mean --num-workers?")
+    assert_told(attempt("train", "--zzz"), 2, "--zzz", "edl train --help")
+    assert_told(
+        attempt("train", "--model_deff", "x"), 2, "--model-deff", "Did you mean --model-def?"
+    )
+    assert_told(attempt("list", "--runing"), 2, "Did you mean --running?")
 
 
 def test_an_unknown_command(attempt: Attempt) -> None:
-    told(attempt("trian"), 2, "there is no command trian", "Did you mean train?")
+    assert_told(attempt("trian"), 2, "there is no command trian", "Did you mean train?")
 
 
 def test_an_option_without_its_value(attempt: Attempt) -> None:
-    told(attempt("train", "--model-zoo"), 2, "--model-zoo")
+    assert_told(attempt("train", "--model-zoo"), 2, "--model-zoo")
 
 
 def test_a_pattern_that_the_shell_has_expanded(attempt: Attempt) -> None:
-    told(attempt("train", "--data", "a.recordio", "b.recordio"), 2, "b.recordio", "Quote patterns")
+    assert_told(
+        attempt("train", "--data", "a.recordio", "b.recordio"), 2, "b.recordio", "Quote patterns"
+    )
 
 
 def test_missing_options_with_an_example(attempt: Attempt) -> None:
     done = attempt(model_def=None, output=None)
-    told(done, 2, "--model-def, --output", "For example: edl train")
-    told(attempt("predict"), 2, "--trained-model, --data, --output", "edl predict --trained-model")
+    assert_told(done, 2, "--model-def, --output", "For example: edl train")
+    assert_told(
+        attempt("predict"), 2, "--trained-model, --data, --output", "edl predict --trained-model"
+    )
 
 
 def test_a_check_names_its_own_options(attempt: Attempt) -> None:
-    told(attempt("zoo", "check"), 2, "edl zoo check needs the options --model-zoo, --model-def")
-    told(attempt("zoo", "check", "--model-zoo", "zoo"), 2, "needs the option --model-def")
+    assert_told(
+        attempt("zoo", "check"), 2, "edl zoo check needs the options --model-zoo, --model-def"
+    )
+    assert_told(attempt("zoo", "check", "--model-zoo", "zoo"), 2, "needs the option --model-def")
 
 
 def test_a_missing_name(attempt: Attempt) -> None:
-    told(attempt("status"), 2, "edl status needs NAME", "For example: edl status")
+    assert_told(attempt("status"), 2, "edl status needs NAME", "For example: edl status")
 
 
 def test_names_that_are_empty(attempt: Attempt) -> None:
-    told(attempt("zoo", "init", ""), 2, "the name of the folder is empty")
+    assert_told(attempt("zoo", "init", ""), 2, "the name of the folder is empty")
 
 
 def test_an_export_to_a_scheme_alone(attempt: Attempt) -> None:
-    told(attempt("export", "my-job", "--output", "gs://"), 2, "--output gs://", "whole URI")
+    assert_told(attempt("export", "my-job", "--output", "gs://"), 2, "--output gs://", "whole URI")
 
 
 def test_an_output_form_that_is_none(attempt: Attempt) -> None:
-    told(attempt("list", "-o", "xml"), 2, "xml", "json")
+    assert_told(attempt("list", "-o", "xml"), 2, "xml", "json")
 
 
 @pytest.mark.parametrize(
@@ -78,45 +86,47 @@ def test_an_output_form_that_is_none(attempt: Attempt) -> None:
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be(attempt: Attempt, option: str, value: str) -> None:
-    told(attempt(**{option: value}), 2, "--" + option.replace("_", "-"))
+    assert_told(attempt(**{option: value}), 2, "--" + option.replace("_", "-"))
 
 
 # --- the model -----------------------------------------------------------------------------
 
 
 def test_a_zoo_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
-    told(attempt(model_zoo=str(tmp_path / "none")), 4, "does not exist", str(tmp_path / "none"))
-    told(attempt(model_zoo=str(tmp_path / "zoo" / "mine.py")), 4, "is a file")
+    assert_told(
+        attempt(model_zoo=str(tmp_path / "none")), 4, "does not exist", str(tmp_path / "none")
+    )
+    assert_told(attempt(model_zoo=str(tmp_path / "zoo" / "mine.py")), 4, "is a file")
 
 
 def test_a_model_file_that_is_not_there(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "zoo" / "mnist").mkdir()
     (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").write_text("model = 1")
     done = attempt(model_def="mnist.mnist_functional")
-    told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
-    told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name")
-    told(attempt(model_def="mine.py"), 4, "Leave .py out: --model-def mine")
+    assert_told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
+    assert_told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name")
+    assert_told(attempt(model_def="mine.py"), 4, "Leave .py out: --model-def mine")
 
 
 def test_a_name_that_the_model_file_lacks(attempt: Attempt) -> None:
-    told(attempt(model_def="mine.modle"), 4, "mine.py has no modle", "Did you mean model?")
+    assert_told(attempt(model_def="mine.modle"), 4, "mine.py has no modle", "Did you mean model?")
 
 
 def test_a_function_that_the_model_file_lacks(attempt: Attempt, tmp_path: Path) -> None:
-    told(attempt(loss="lost"), 4, "mine.py has no lost", "--loss", "Did you mean loss?")
+    assert_told(attempt(loss="lost"), 4, "mine.py has no lost", "--loss", "Did you mean loss?")
     (tmp_path / "zoo" / "other.py").write_text("def input_fn(records): pass")
-    told(attempt(input_fn="other.inputfn"), 4, "other.py has no inputfn", "other.py")
-    told(attempt(input_fn="other/x"), 4, "not a dotted name")
+    assert_told(attempt(input_fn="other.inputfn"), 4, "other.py has no inputfn", "other.py")
+    assert_told(attempt(input_fn="other/x"), 4, "not a dotted name")
 
 
 def test_a_model_file_that_is_no_python(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "zoo" / "mine.py").write_text("model = 1\ndef (:\n")
-    told(attempt(), 4, "mine.py:2", "model file cannot be imported", "def (:")
+    assert_told(attempt(), 4, "mine.py:2", "model file cannot be imported", "def (:")
 
 
 def test_a_model_file_that_is_no_text(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "zoo" / "mine.py").write_bytes(b"\xff\xfe\x00")
-    told(attempt(), 4, "mine.py", "UTF-8")
+    assert_told(attempt(), 4, "mine.py", "UTF-8")
 
 
 def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
@@ -125,46 +135,48 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
     def with_model(place: Path) -> Done:
         return attempt("evaluate", "--trained-model", str(place), *data)
 
-    told(with_model(tmp_path / "none"), 4, "does not exist", str(tmp_path / "none"))
-    told(with_model(tmp_path / "data"), 4, "has no trained_model.pb")
+    assert_told(with_model(tmp_path / "none"), 4, "does not exist", str(tmp_path / "none"))
+    assert_told(with_model(tmp_path / "data"), 4, "has no trained_model.pb")
     (tmp_path / "cut").mkdir()
     content = model_pb2.TrainedModel(model_def="mine", loss="x" * 50).SerializeToString()
     (tmp_path / "cut" / "trained_model.pb").write_bytes(content[:-20])
-    told(with_model(tmp_path / "cut"), 4, "cannot be read")
+    assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
     (tmp_path / "cut" / "trained_model.pb").write_bytes(b"")
-    told(with_model(tmp_path / "cut"), 4, "cannot be read")
-    told(attempt(init_from=str(tmp_path / "none")), 4, "trained model does not exist")
+    assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
+    assert_told(attempt(init_from=str(tmp_path / "none")), 4, "trained model does not exist")
 
 
 # --- the data ------------------------------------------------------------------------------
 
 
 def test_a_pattern_that_matches_nothing(attempt: Attempt, tmp_path: Path) -> None:
-    told(attempt(data=str(tmp_path / "data" / "*.rio")), 3, "--data", "*.rio", "a.recordio")
-    told(attempt(validation_data="nothing-*"), 3, "--validation-data", "nothing-*")
-    told(attempt(data=f"{tmp_path}/data,gone"), 3, "gone", "error: ")
+    assert_told(attempt(data=str(tmp_path / "data" / "*.rio")), 3, "--data", "*.rio", "a.recordio")
+    assert_told(attempt(validation_data="nothing-*"), 3, "--validation-data", "nothing-*")
+    assert_told(attempt(data=f"{tmp_path}/data,gone"), 3, "gone", "error: ")
 
 
 def test_files_without_a_record(attempt: Attempt, tmp_path: Path) -> None:
     with recordio.Writer(str(tmp_path / "empty.recordio")):
         pass
-    told(attempt(data=str(tmp_path / "empty.recordio")), 3, "empty.recordio", "record")
+    assert_told(attempt(data=str(tmp_path / "empty.recordio")), 3, "empty.recordio", "record")
 
 
 def test_a_file_that_cannot_be_read(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "dangling.recordio").symlink_to(tmp_path / "gone")
-    told(attempt(data=str(tmp_path / "dangling.recordio")), 3, "dangling.recordio", "unreadable")
+    assert_told(
+        attempt(data=str(tmp_path / "dangling.recordio")), 3, "dangling.recordio", "unreadable"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_file_that_may_not_be_read(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "data" / "a.recordio").chmod(0)
-    told(attempt(), 3, "a.recordio", "ermission")
+    assert_told(attempt(), 3, "a.recordio", "ermission")
 
 
 def test_a_file_of_no_known_format(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "what.bin").write_bytes(b"\0\1\2\3" * 100)
-    told(attempt(data=str(tmp_path / "what.bin")), 3, "what.bin", "--data-format")
+    assert_told(attempt(data=str(tmp_path / "what.bin")), 3, "what.bin", "--data-format")
 
 
 def test_a_dry_run_finds_damaged_data(attempt: Attempt, edl: Edl, tmp_path: Path) -> None:
@@ -176,7 +188,7 @@ def test_a_dry_run_finds_damaged_data(attempt: Attempt, edl: Edl, tmp_path: Path
     content[-5] ^= 1
     file.write_bytes(content)
     done = attempt(*edl.job("--dry-run"))
-    told(done, 3, "long.recordio", "damaged data", "chunk 9")
+    assert_told(done, 3, "long.recordio", "damaged data", "chunk 9")
 
 
 def test_a_dry_run_tells_what_the_trial_run_finds(
@@ -189,7 +201,7 @@ def test_a_dry_run_tells_what_the_trial_run_finds(
     ]  # fmt: skip
     monkeypatch.setenv("EDL_PYTHON", stand_in_for_check(tmp_path, errors=errors))
     done = attempt(*edl.job("--dry-run"))
-    told(done, 2, "there is no units (and 1 more)", "Did you mean unit?", "no loss")
+    assert_told(done, 2, "there is no units (and 1 more)", "Did you mean unit?", "no loss")
     assert done.out == ""
 
 
@@ -211,13 +223,13 @@ def test_a_dry_run_tells_what_the_trained_model_will_lack(
 
 def test_a_table_with_another_delimiter(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b\n1;2\n")
-    told(attempt(data=str(tmp_path / "t.csv")), 3, "separated by ';'", "edl data convert")
+    assert_told(attempt(data=str(tmp_path / "t.csv")), 3, "separated by ';'", "edl data convert")
 
 
 def test_a_table_with_two_columns_of_one_name(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,a\n1,2\n")
     done = attempt(data=str(tmp_path / "t.csv"))
-    told(done, 3, "t.csv", "'a' twice", "Correct the file")
+    assert_told(done, 3, "t.csv", "'a' twice", "Correct the file")
     assert "--data-format" not in done.err
 
 
@@ -231,24 +243,24 @@ def test_a_column_to_keep_that_is_not_there(attempt: Attempt, tmp_path: Path) ->
         with recordio.Writer(str(tmp_path / "t.recordio")) as writer:
             writer.write(recordio.example.encode({"ident": 1}))
         done = attempt(*predict, "--data", str(tmp_path / name), "--keep", "idnt")
-        told(done, 2, "--keep idnt", "ident", name)
+        assert_told(done, 2, "--keep idnt", "ident", name)
 
 
 def test_an_output_that_exists(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("mine")
-    told(attempt(), 5, str(tmp_path / "out"), "exists")
+    assert_told(attempt(), 5, str(tmp_path / "out"), "exists")
     assert (tmp_path / "out" / "precious").read_text() == "mine"
 
 
 def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
+    assert_told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
 
 
 def test_an_output_where_nobody_can_make_files(attempt: Attempt) -> None:
     done = attempt(output="/proc/x")
-    told(done, 7, "error: the folder cannot be written: ", "where: /proc/x (/proc)\n")
+    assert_told(done, 7, "error: the folder cannot be written: ", "where: /proc/x (/proc)\n")
     assert "what to do: Name a folder that you may write to.\n" in done.err
     assert "disk" not in done.err
 
@@ -258,7 +270,9 @@ def test_an_output_on_a_disk_that_is_full(
 ) -> None:
     usage = SimpleNamespace(total=1 << 40, free=10)
     monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
-    told(attempt(), 7, "no space left", "edl-home/jobs\n", "or set EDL_HOME to a folder on another")
+    assert_told(
+        attempt(), 7, "no space left", "edl-home/jobs\n", "or set EDL_HOME to a folder on another"
+    )
     with pytest.raises(EdlError, match="no space left on the disk") as caught:
         check_writable(tmp_path / "out")
     assert caught.value.remedy == "Free some space, or name a folder on another disk."
@@ -271,20 +285,22 @@ def test_a_name_that_would_be_too_long_at_the_end(
     attempt: Attempt, tmp_path: Path, option: str
 ) -> None:
     """A model that is being written has a longer name than its output."""
-    told(attempt(**{option: str(tmp_path / ("x" * 200))}), 7, "a part of the path is too long")
-    told(attempt(**{option: str(tmp_path / ("ä" * 80) / "out")}), 7, "too long")
+    assert_told(
+        attempt(**{option: str(tmp_path / ("x" * 200))}), 7, "a part of the path is too long"
+    )
+    assert_told(attempt(**{option: str(tmp_path / ("ä" * 80) / "out")}), 7, "too long")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_an_output_that_may_not_be_written(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
-    told(attempt(output=str(tmp_path / "locked" / "out")), 7, "permission denied")
+    assert_told(attempt(output=str(tmp_path / "locked" / "out")), 7, "permission denied")
 
 
 def test_a_port_in_use(attempt: Attempt) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        told(attempt(dashboard_port=port), 5, port, "--dashboard-port")
+        assert_told(attempt(dashboard_port=port), 5, port, "--dashboard-port")
 
 
 @pytest.mark.parametrize("command", ["list", "status x", "logs x", "delete x", "resume x"])
@@ -305,7 +321,9 @@ def test_a_home_that_cannot_be_made(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("EDL_HOME", str(tmp_path / "file" / "home"))
-    told(attempt(), 7, "where: ", "what to do: Set EDL_HOME to a folder that you may write to.\n")
+    assert_told(
+        attempt(), 7, "where: ", "what to do: Set EDL_HOME to a folder that you may write to.\n"
+    )
 
 
 # --- for programs --------------------------------------------------------------------------
@@ -313,7 +331,7 @@ def test_a_home_that_cannot_be_made(
 
 def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
     done = attempt(data="nothing-*", name="refused", output_format="json")
-    told(done, 3)
+    assert_told(done, 3)
     assert done.json["job"] == "refused"
     assert done.json["state"] == "NOT_STARTED"
     assert done.json["error"]["code"] == "DATA_NOT_FOUND"
@@ -322,12 +340,12 @@ def test_a_refused_job_is_an_object_too(attempt: Attempt) -> None:
 
 def test_a_platform_that_is_none_is_an_object_too(attempt: Attempt) -> None:
     done = attempt("status", "x", "--platform", "cloud", "-o", "json")
-    told(done, 2, "--platform: 'cloud' is not one of", "For example: --platform kubernetes")
+    assert_told(done, 2, "--platform: 'cloud' is not one of", "For example: --platform kubernetes")
     assert done.json["error"]["code"] == "USAGE"
 
 
 def test_a_platform_of_a_command_about_jobs_is_read_as_the_option_is(attempt: Attempt) -> None:
-    told(attempt("status", "absent", "--platform", "Processes"), 6, "absent")
+    assert_told(attempt("status", "absent", "--platform", "Processes"), 6, "absent")
 
 
 def test_an_internal_error_is_reported_as_one(
@@ -335,10 +353,10 @@ def test_an_internal_error_is_reported_as_one(
 ) -> None:
     from edl.use_cases.job_submission import JobSubmitter
 
-    def broken(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(JobSubmitter, "prepare", broken)
+    monkeypatch.setattr(JobSubmitter, "prepare", fail)
     done = attempt()
     assert done.code == 70
     assert "ZeroDivisionError: on purpose" in done.err

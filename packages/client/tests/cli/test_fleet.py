@@ -25,7 +25,7 @@ WAIT_S = 120.0
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """None: the redirection is an error with its address."""
+        """Return None, so that the redirection is an error with its address."""
 
 
 class Browser:
@@ -69,7 +69,7 @@ def fleet(tidy: Edl) -> Iterator[subprocess.Popen[str]]:
     tidy("stop", "busy", "--now")
 
 
-def refused(url: str) -> int:
+def refusal_code(url: str) -> int:
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(url, timeout=WAIT_S)
     with caught.value:
@@ -118,14 +118,14 @@ def test_all_jobs_are_on_one_page(tidy: Edl, fleet: subprocess.Popen[str]) -> No
     )
     assert len(viewers(fleet.pid)) == 1
 
-    # Nobody gets in without the link, nor with it once it is used.
-    assert refused(browser.home) == 403
-    assert refused(browser.home + "api/jobs") == 403
-    assert refused(link) == 403
+    # No request is accepted without the link, nor with it once it is used.
+    assert refusal_code(browser.home) == 403
+    assert refusal_code(browser.home + "api/jobs") == 403
+    assert refusal_code(link) == 403
     with pytest.raises(urllib.error.HTTPError) as caught:
-        browser.get("job/nobody")
+        browser.get("job/unknown")
     with caught.value:
-        assert "there is no job named nobody" in caught.value.read().decode()
+        assert "there is no job named unknown" in caught.value.read().decode()
 
     # A damaged job is there with its message, hides no other, and comes back.
     spec = tidy.job_dir("busy") / "spec.json"

@@ -126,8 +126,8 @@ def test_no_command_at_all_shows_the_help() -> None:
     assert done.stdout.startswith("Examples:")
 
 
-def completed(line: str, **more: str) -> list[str]:
-    """What bash is told to complete the line with."""
+def complete(line: str, **more: str) -> list[str]:
+    """Return the words with which bash completes the line."""
     done = subprocess.run(
         [sys.executable, "-m", "edl"],
         env={
@@ -166,9 +166,9 @@ def test_completion(line: str, words: list[str], tmp_path: Path) -> None:
         (job / "spec.json").write_text("{}")
         os.utime(job / "spec.json", (1000 - age, 1000 - age))
         os.utime(job, (1000 - age, 1000 - age))
-    assert completed(line, EDL_HOME=str(tmp_path)) == [f"plain,{word}" for word in words]
+    assert complete(line, EDL_HOME=str(tmp_path)) == [f"plain,{word}" for word in words]
 
 
 @pytest.mark.parametrize("line", ["edl train --data tr", "edl data inspect tr", "edl zoo init "])
 def test_the_shell_completes_names_of_files(line: str) -> None:
-    assert completed(line) == [f"file,{line.split(' ')[-1]}"]
+    assert complete(line) == [f"file,{line.split(' ')[-1]}"]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Attempt, Edl, eventually, told
+from conftest import Attempt, Edl, assert_told, eventually
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -160,14 +160,16 @@ def test_a_project_file_without_sense(
 )  # fmt: skip
 def test_a_home_folder_that_nobody_has(attempt: Attempt, tmp_path: Path, command: str) -> None:
     done = attempt(*command.replace("PLACE", "~no-such-user/x").split())
-    told(done, USAGE, "no home folder ~no-such-user", "where: ~no-such-user/x", "./~no-such-user/x")
+    assert_told(
+        done, USAGE, "no home folder ~no-such-user", "where: ~no-such-user/x", "./~no-such-user/x"
+    )
     assert not (tmp_path / "~no-such-user").exists()
 
 
-def test_a_user_whose_home_folder_nobody_knows(
+def test_a_user_without_a_known_home_folder(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container whose user has a number and no name."""
+    """This is a container whose user has a number and no name."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)
@@ -176,7 +178,7 @@ def test_a_user_whose_home_folder_nobody_knows(
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     (tmp_path / "~" / ".config" / "edl").mkdir(parents=True)
-    (tmp_path / "~" / ".config" / "edl" / "config.toml").write_text("of somebody = else")
+    (tmp_path / "~" / ".config" / "edl" / "config.toml").write_text("of another = user")
     assert attempt("list").code == OK
     monkeypatch.delenv("EDL_HOME")
     done = attempt("list")
@@ -195,7 +197,7 @@ def test_a_working_directory_that_is_gone(
     gone.rmdir()
     train = ("train", "--model-zoo", "zoo", "--model-def", "m", "--data", "d", "--output", "o")
     for command in (train, ["zoo", "init", "x"], ["list"], ["delete", "x"]):
-        told(
+        assert_told(
             attempt(*command),
             MACHINE,
             "the working directory does not exist any more",
@@ -235,10 +237,10 @@ def test_a_command_line_of_any_words(attempt: Attempt, command: str, words: list
 def test_ctrl_c_before_the_command_begins(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(**_: object) -> None:
+    def interrupt(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edl.cli.root.root.main", interrupted)
+    monkeypatch.setattr("edl.cli.root.root.main", interrupt)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130

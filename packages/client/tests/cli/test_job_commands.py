@@ -143,7 +143,7 @@ def test_logs_are_shown_for_people_and_as_objects(tidy: Edl) -> None:
     ],
 )
 def test_options_of_logs_that_make_no_sense(tidy: Edl, options: tuple[str, ...], word: str) -> None:
-    done = tidy.run("logs", "nobody", *options)
+    done = tidy.run("logs", "unknown", *options)
     assert done.code == 2
     assert word in done.err
 
@@ -265,10 +265,12 @@ def test_delete_spares_running_jobs_and_asks(tidy: Edl) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ("status", "nobody"), ("logs", "nobody"), ("events", "nobody"), ("wait", "nobody"),
-        ("scale", "nobody", "--workers", "2"), ("stop", "nobody"), ("delete", "nobody", "--yes"),
-        ("set", "nobody", "learning-rate=1"),
-        ("top", "nobody"), ("trace", "nobody"), ("dashboard", "nobody"), ("status", "../../etc"),
+        ("status", "unknown"), ("logs", "unknown"), ("events", "unknown"), ("wait", "unknown"),
+        ("scale", "unknown", "--workers", "2"), ("stop", "unknown"),
+        ("delete", "unknown", "--yes"),
+        ("set", "unknown", "learning-rate=1"),
+        ("top", "unknown"), ("trace", "unknown"), ("dashboard", "unknown"),
+        ("status", "../../etc"),
     ],
     ids=" ".join,
 )  # fmt: skip

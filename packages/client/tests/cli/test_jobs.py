@@ -203,7 +203,7 @@ def test_a_killed_supervisor_is_replaced_by_the_next_command(tidy: Edl) -> None:
     first = eventually(lambda: supervisor(tidy, "watched"), "a supervisor")
     os.kill(first, signal.SIGKILL)
     eventually(lambda: supervisor(tidy, "watched") is None, "it is gone")
-    # Its stand-in for a master does not miss it; so both are gone now, and nobody notices.
+    # Its stand-in for a master does not miss it; so both are gone now, unnoticed.
     before = master_pid(tidy, "watched")
     os.kill(before, signal.SIGKILL)
     # What the dead master wrote last, or what the next one writes first.
@@ -243,8 +243,8 @@ def test_a_master_that_cannot_live_is_given_up_and_leaves_no_worker(tidy: Edl) -
     assert tidy("list", "-o", "json").json[0]["state"] == "FAILED"
 
 
-def test_a_job_that_nobody_watches_is_lost_with_its_master(tidy: Edl) -> None:
-    """As with jobs of earlier versions."""
+def test_a_job_without_a_supervisor_is_lost_with_its_master(tidy: Edl) -> None:
+    """Jobs of earlier versions have no supervisor."""
     tidy.begin("alone", "--num-workers", "2")
     eventually(lambda: supervisor(tidy, "alone"), "a supervisor")
     (tidy.job_dir("alone") / job_directory.SUPERVISOR).unlink()

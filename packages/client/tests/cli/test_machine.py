@@ -34,7 +34,7 @@ print(json.dumps({"ok": not errors, "errors": errors}))
 
 @pytest.fixture
 def checked(edl: Edl) -> Edl:
-    """With an interpreter whose edl_worker is the script above."""
+    """The command with an interpreter whose edl_worker is the script above."""
     fake = edl.place / "fake"
     (fake / "edl_worker").mkdir(parents=True)
     (fake / "edl_worker" / "__init__.py").touch()
@@ -149,7 +149,7 @@ def test_completion_prints_a_script(edl: Edl, shell: str) -> None:
     assert "_EDL_COMPLETE" in edl("completion", shell).out
 
 
-def completed(edl: Edl, line: str) -> list[str]:
+def complete(edl: Edl, line: str) -> list[str]:
     words = line.split(" ")
     done = edl.run(
         env={
@@ -164,10 +164,10 @@ def completed(edl: Edl, line: str) -> list[str]:
 
 
 def test_commands_and_options_are_completed(edl: Edl) -> None:
-    assert completed(edl, "edl st") == ["status", "stop"]
-    assert completed(edl, "edl train --num-") == ["--num-epochs", "--num-workers"]
-    assert completed(edl, "edl data ") == ["convert", "load", "inspect"]
-    assert completed(edl, "edl completion z") == ["zsh"]
+    assert complete(edl, "edl st") == ["status", "stop"]
+    assert complete(edl, "edl train --num-") == ["--num-epochs", "--num-workers"]
+    assert complete(edl, "edl data ") == ["convert", "load", "inspect"]
+    assert complete(edl, "edl completion z") == ["zsh"]
 
 
 def test_a_broken_settings_file_is_named_and_spoils_neither_help_nor_completion(edl: Edl) -> None:
@@ -177,7 +177,7 @@ def test_a_broken_settings_file_is_named_and_spoils_neither_help_nor_completion(
     assert str(edl.place / "edl.toml") in done.err
     assert edl("list", "--platform", "processes").code == 0
     assert "Usage" in edl("--help").out
-    assert completed(edl, "edl status ") == []
+    assert complete(edl, "edl status ") == []
 
 
 def test_bash_can_read_its_script(edl: Edl) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 
 import pytest
-from conftest import Attempt, Edl, told, write_distribution
+from conftest import Attempt, Edl, assert_told, write_distribution
 
 from edl import data_api
 from edl.core import plugins
@@ -97,7 +97,7 @@ def test_a_package_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
     needs = f"needs {distribution}, which is not installed"
-    told(attempt(*args), 2, needs, f"pip install {distribution}")
+    assert_told(attempt(*args), 2, needs, f"pip install {distribution}")
     assert f"pip install {distribution}" in attempt(*args[: len(args) > 1], "--help").out
 
 
@@ -105,7 +105,7 @@ def test_a_tracker_that_is_not_installed_is_named(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
-    told(attempt(tracker="mlflow"), 2, "the tracker mlflow needs edl-mlflow", "pip install")
+    assert_told(attempt(tracker="mlflow"), 2, "the tracker mlflow needs edl-mlflow", "pip install")
 
 
 def test_a_platform_that_is_not_installed_is_named(
@@ -113,10 +113,10 @@ def test_a_platform_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
     needs = "the platform kubernetes needs edl-kubernetes, which is not installed"
-    told(attempt(platform="kubernetes"), 2, needs, "pip install edl-kubernetes")
-    told(attempt("list", "--namespace", "n"), 2, needs)
+    assert_told(attempt(platform="kubernetes"), 2, needs, "pip install edl-kubernetes")
+    assert_told(attempt("list", "--namespace", "n"), 2, needs)
     monkeypatch.setenv("EDL_PLATFORM", "kubernetes")
-    told(attempt("list"), 2, needs)
+    assert_told(attempt("list"), 2, needs)
     assert attempt("list", "--platform", "processes").code == 0
 
 

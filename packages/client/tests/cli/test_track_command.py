@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from conftest import Attempt, Edl, told
+from conftest import Attempt, Edl, assert_told
 
 
 def test_an_unknown_tracker_is_refused(attempt: Attempt) -> None:
-    told(attempt(tracker="notebook"), 2, "--tracker", "mlflow")
-    told(attempt("track", "digits", "--tracker", "notebook"), 2, "mlflow")
+    assert_told(attempt(tracker="notebook"), 2, "--tracker", "mlflow")
+    assert_told(attempt("track", "digits", "--tracker", "notebook"), 2, "mlflow")
 
 
 def test_a_job_that_is_not_there_matters_more_than_its_tracker(attempt: Attempt) -> None:
     done = attempt("track", "nojob")
-    told(done, 6, "there is no job named nojob")
+    assert_told(done, 6, "there is no job named nojob")
     assert "MLFLOW" not in done.err
 
 

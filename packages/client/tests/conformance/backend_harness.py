@@ -30,7 +30,7 @@ from edl_runtime.local import job_directory
 
 @dataclass
 class Harness:
-    """What the suite needs of an adapter.
+    """The access to an adapter that the suite needs.
 
     Attributes:
         make: a new backend, as another process of the same user would make one.

@@ -23,7 +23,7 @@ ENGINE = "unix:///nowhere"
 
 @pytest.fixture
 def job_dir(tmp_path: Path) -> Path:
-    """Of a job with a master and an engine that is away."""
+    """The directory of a job with a master and an engine that is away."""
     path = tmp_path / "jobs" / "boxed"
     path.mkdir(parents=True)
     spec = {"name": "boxed", "platform": "docker", "containers": {"engine": ENGINE}}

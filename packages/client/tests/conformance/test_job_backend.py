@@ -112,7 +112,7 @@ def test_one_name_is_one_job_for_all_submitters(harness: Harness) -> None:
 def test_a_caller_that_ends_before_it_starts_a_job_leaves_one_that_a_look_starts(
     harness: Harness, backend: JobBackend
 ) -> None:
-    """As in a power cut: the directory of the job is whole, and no supervisor was ever started."""
+    """After a power cut, the job's directory may be complete without a supervisor having run."""
     with harness.monkeypatch.context() as cut:
         cut.setattr("edl.adapters.local.jobs.LocalLauncher", die)
         with pytest.raises(Killed):
@@ -122,7 +122,7 @@ def test_a_caller_that_ends_before_it_starts_a_job_leaves_one_that_a_look_starts
     assert looking.status("made").status.state is JobState.STARTING
     looking.close()
     listens = harness.edl.job_dir("made") / job_directory.MASTER
-    eventually(listens.exists, "a master, though nobody looks again")
+    eventually(listens.exists, "a master, without another look")
     eventually(lambda: running(backend, "made"), "the job runs")
     end(backend, "made")
 
@@ -174,7 +174,7 @@ def test_its_master_can_be_reached(harness: Harness, backend: JobBackend) -> Non
     with channels.connect(backend.reach("reached"), peer) as channel:
         grpc.channel_ready_future(channel).result(timeout=200)
     end(backend, "reached")
-    eventually(lambda: backend.reach("reached") == "", "nobody answers")
+    eventually(lambda: backend.reach("reached") == "", "no answer")
 
 
 def test_a_killed_master_is_restarted(harness: Harness, backend: JobBackend) -> None:
@@ -203,7 +203,7 @@ def test_the_timeline_has_what_goes_on_and_stays(harness: Harness, backend: JobB
     goes_on, *before = reversed(backend.timelines.read("timed"))
     assert (goes_on.task, goes_on.outcome) == ("training/1/1", "unfinished")
     end(backend, "timed")
-    eventually(lambda: backend.reach("timed") == "", "nobody answers")
+    eventually(lambda: backend.reach("timed") == "", "no answer")
     stays = backend.timelines.read("timed")
     assert list(reversed(stays)) == before
     assert [each.outcome for each in stays] == ["done", ""]
@@ -376,7 +376,7 @@ def test_a_caller_that_is_killed_while_it_resumes_a_job_leaves_one_that_can_be_r
             with pytest.raises(Killed):
                 backend.continuation.resume("halfway")
         assert over(harness.make(), "halfway") == (step != "LocalLauncher"), step
-    # The last one had resumed it: whoever looks at the job starts its supervisor.
+    # The last one had resumed it: a look at the job starts its supervisor.
     eventually(lambda: running(backend, "halfway"), "the job runs")
     assert not backend.continuation.resume("halfway")
     end(backend, "halfway")
@@ -407,7 +407,7 @@ def test_another_job_exports_the_model_of_a_running_one(
     end(backend, "model")
 
 
-@pytest.mark.parametrize("name", ["nobody", "../escape", ""])
+@pytest.mark.parametrize("name", ["unknown", "../escape", ""])
 def test_an_unknown_name_is_job_not_found(harness: Harness, backend: JobBackend, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: backend.status(name),

@@ -49,14 +49,14 @@ def _strongly_connected(steps: Mapping[State, Mapping[str, State]]) -> Iterator[
     finished: list[State] = []
     seen: set[State] = set()
     for state in steps:
-        finished.extend(_finished(state, forward, seen))
+        finished.extend(finish_order(state, forward, seen))
     seen = set()
     for state in reversed(finished):
-        if component := set(_finished(state, before, seen)):
+        if component := set(finish_order(state, before, seen)):
             yield component
 
 
-def _finished(
+def finish_order(
     start: State, neighbours: Mapping[State, list[State]], seen: set[State]
 ) -> Iterator[State]:
     """New states that a depth-first search finds, in the order in which it is done with them."""

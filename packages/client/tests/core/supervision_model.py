@@ -1,7 +1,8 @@
 """A model of the protocol of docs/adr/0016: processes, locks, files, faults and requests.
 
-The decisions are the product's own: ``Supervision`` for a supervisor, and ``remedy`` for whoever
-looks at one. Each write of a file is a step of its own: a power cut may come between any two.
+The decisions are the product's own: ``Supervision`` for a supervisor, and ``remedy`` for a
+client that looks at one. Each write of a file is a step of its own: a power cut may come between
+any two.
 """
 
 from __future__ import annotations
@@ -171,13 +172,13 @@ def carry_out(world: World, decision: Decision | GiveUp) -> World:
             # Its child, or else the process that holds the directory.
             children = [master for master in world.masters if master.is_child]
             for master in children or [m for m in world.masters if m.holds]:
-                world = killed(world, master)
+                world = kill(world, master)
             return world
         case Decision.END_WORKERS:
             return replace(world, worker=None, worker_frozen=False)
         case Decision.LEAVE:
             assert not world.wanted or world.holder is None, "a supervisor leaves a master behind"
-            return orphaned(world)
+            return orphan(world)
         case GiveUp():
             raise AssertionError("no master is given up whose predecessors worked")
 
@@ -189,7 +190,7 @@ def master_acts(world: World) -> World:
             continue
         if master.phase == NEW:
             if world.holder is not None or world.is_over or not world.wanted:
-                return exited(world, master)
+                return exit_master(world, master)
             return world.with_master(master, replace(master, phase=STARTING))
         world = looks(world)
         master = world.holder or master  # its supervisor may have been killed
@@ -211,10 +212,10 @@ def concludes(world: World, master: MasterProcess) -> World:
         return replace(world, cleared=True)
     if not world.is_over:
         return replace(world, state=world.end)
-    return exited(world, master)
+    return exit_master(world, master)
 
 
-def exited(world: World, master: MasterProcess) -> World:
+def exit_master(world: World, master: MasterProcess) -> World:
     """A master ends by itself; a running supervisor learns of its own child at once."""
     world = world.with_master(master, None)
     if not master.is_child or world.supervisor is None:
@@ -243,7 +244,7 @@ def worker_acts(world: World) -> World:
 
 
 def looks(world: World, *, clock_was_set: bool = False) -> World:
-    """What somebody does about the supervisor; a frozen one has been silent for long."""
+    """Yield what a client may do about the supervisor; a frozen one has been silent for long."""
     chosen = supervisor_action(
         is_wanted=world.wanted,
         is_over=world.is_over,
@@ -254,12 +255,12 @@ def looks(world: World, *, clock_was_set: bool = False) -> World:
         case SupervisorAction.START if False not in world.contenders:
             return world.with_contender(False)
         case SupervisorAction.KILL:
-            return orphaned(world)
+            return orphan(world)
         case _:
             return world
 
 
-def orphaned(world: World) -> World:
+def orphan(world: World) -> World:
     """The supervisor is gone; its master, if there is one, works on."""
     masters = sorted(replace(master, is_child=False) for master in world.masters)
     return replace(world, supervisor=None, supervisor_frozen=False, masters=tuple(masters))
@@ -274,13 +275,13 @@ ACTS: tuple[Callable[[World], World], ...] = (supervisor_acts, master_acts, work
 def faults(world: World) -> Iterator[World]:
     """Everything that may happen at any moment, with whatever came before."""
     if world.supervisor is not None:
-        yield orphaned(world)
+        yield orphan(world)
         yield replace(world, supervisor_frozen=not world.supervisor_frozen)
     for frozen in set(world.contenders):
         yield world.without_contender(frozen)
         yield world.with_contender(not frozen, instead_of=frozen)
     for master in set(world.masters):
-        yield killed(world, master)
+        yield kill(world, master)
         yield world.with_master(master, replace(master, frozen=not master.frozen))
     if world.worker is not None:
         yield replace(world, worker=None, worker_frozen=False)
@@ -291,11 +292,11 @@ def faults(world: World) -> Iterator[World]:
 
 def power_cut(world: World) -> World:
     """No process is left; what a step has written is on the disk."""
-    world = replace(orphaned(world), masters=(), contenders=())
+    world = replace(orphan(world), masters=(), contenders=())
     return replace(world, worker=None, worker_frozen=False)
 
 
-def killed(world: World, master: MasterProcess) -> World:
+def kill(world: World, master: MasterProcess) -> World:
     """A master is killed, or ends by SIGTERM, which keeps the state: the same in this model.
 
     A supervisor that is frozen meanwhile finds the exit status when it is thawed.
@@ -318,7 +319,7 @@ def killed(world: World, master: MasterProcess) -> World:
 
 
 def requests(world: World) -> Iterator[World]:
-    """What users do: look at the job, stop, scale and delete it.
+    """Yield what users may do: look at the job, stop, scale and delete it.
 
     The other steps of a deletion are kills; the client may be killed between any two of them.
     """

@@ -21,7 +21,7 @@ def test_where_two_processes_stay(
 
 
 def test_an_order_that_changes_all_the_time_is_tried() -> None:
-    """In turn, in either order, these two always come from 0 to 3; by a, a, b they never do."""
+    """Alternating, these two always come from 0 to 3, in either order; by a, a, b they never do."""
     a = {0: 1, 1: 2, 2: 2, 3: 3, 4: 3}
     b = {0: 4, 1: 3, 2: 0, 3: 3, 4: 0}
     found = endless([0], lambda state: {"a": a[state], "b": b[state]}, {"a", "b"})

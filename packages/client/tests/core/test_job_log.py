@@ -8,7 +8,7 @@ from edl.core.job_log import JobLogLine, LogChoice, LogFilter, LogReader, merge_
 from edl_runtime.monitoring.log_lines import LogEntry, as_json, as_text
 
 
-def said(at_s: float, level: str = "INFO", message: str = "x") -> str:
+def log_line(at_s: float, level: str = "INFO", message: str = "x") -> str:
     return as_json(LogEntry(at_s, level, "a", message))
 
 
@@ -18,7 +18,7 @@ def read(*texts: str) -> list[JobLogLine]:
 
 
 def test_a_line_without_time_and_level_has_those_of_the_line_before() -> None:
-    found = read("first", said(5.0, "WARNING"), "printed", said(6.0), "more")
+    found = read("first", log_line(5.0, "WARNING"), "printed", log_line(6.0), "more")
     assert [(line.at_s, line.level) for line in found] == [
         (0.0, "INFO"),
         (5.0, "WARNING"),
@@ -29,7 +29,7 @@ def test_a_line_without_time_and_level_has_those_of_the_line_before() -> None:
 
 
 def test_the_heading_of_a_start_has_a_time_and_begins_anew() -> None:
-    found = read(said(5.0, "ERROR"), "--- 1970-01-01T01:00:09+0100 worker 1, start 2", "here")
+    found = read(log_line(5.0, "ERROR"), "--- 1970-01-01T01:00:09+0100 worker 1, start 2", "here")
     assert [(line.at_s, line.level) for line in found[1:]] == [(9.0, "INFO")] * 2
 
 
@@ -43,18 +43,26 @@ def test_the_heading_of_a_start_has_a_time_and_begins_anew() -> None:
     ],
 )
 def test_last_words_are_errors(text: str) -> None:
-    assert [line.level for line in read(said(1.0), text, "  below")] == ["INFO", "ERROR", "ERROR"]
+    assert [line.level for line in read(log_line(1.0), text, "  below")] == [
+        "INFO",
+        "ERROR",
+        "ERROR",
+    ]
 
 
 def test_the_platform_s_time_is_for_lines_without_one() -> None:
     reader = LogReader("master")
     assert reader.read("printed", at_s=7.0).at_s == 7.0
-    assert reader.read(said(8.0), at_s=9.0).at_s == 8.0
+    assert reader.read(log_line(8.0), at_s=9.0).at_s == 8.0
 
 
 def test_sources_are_merged_by_time_and_keep_their_own_order() -> None:
-    one = read(said(1.0, message="a"), said(4.0, message="b"), said(2.0, message="clock set back"))
-    two = read(said(3.0, message="c"), said(5.0, message="d"))
+    one = read(
+        log_line(1.0, message="a"),
+        log_line(4.0, message="b"),
+        log_line(2.0, message="clock set back"),
+    )
+    two = read(log_line(3.0, message="c"), log_line(5.0, message="d"))
     shown = [line.entry.message for line in merge_by_time([one, two]) if line.entry]
     assert shown == ["a", "c", "b", "clock set back", "d"]
 
@@ -75,7 +83,13 @@ def test_sources_are_chosen_by_role_or_number(choice: LogChoice, sources: list[s
 
 
 def test_lines_are_left_out_by_level_and_by_time() -> None:
-    lines = read(said(1.0, "ERROR"), said(2.0), said(3.0, "WARNING"), "below", said(4.0, "DEBUG"))
+    lines = read(
+        log_line(1.0, "ERROR"),
+        log_line(2.0),
+        log_line(3.0, "WARNING"),
+        "below",
+        log_line(4.0, "DEBUG"),
+    )
     shown = LogFilter(since_s=2.0, level="WARNING").shows
     assert [line.text for line in filter(shown, lines)] == [lines[2].text, "below"]
     assert all(map(LogFilter().shows, lines))

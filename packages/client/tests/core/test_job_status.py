@@ -47,7 +47,7 @@ RUNNING = JobStatus(
 )
 
 
-def changed(**values: object) -> JobStatus:
+def change(**values: object) -> JobStatus:
     fields = {name: getattr(RUNNING, name) for name in JobStatus.__dataclass_fields__}
     return JobStatus(**{**fields, **values})
 
@@ -62,19 +62,19 @@ def test_a_line_of_progress() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     starting = JobStatus("x", Verb.PREDICT, JobState.STARTING, workers_min=2, workers_max=2)
     assert job_text.progress_line(starting) == "starting, 0 of 2 workers"
-    assert "ETA" not in job_text.progress_line(changed(eta_s=-1.0))
-    assert "nan" not in job_text.progress_line(changed(loss=math.nan))
-    finishing = changed(state=JobState.FINISHING)
+    assert "ETA" not in job_text.progress_line(change(eta_s=-1.0))
+    assert "nan" not in job_text.progress_line(change(loss=math.nan))
+    finishing = change(state=JobState.FINISHING)
     assert job_text.progress_line(finishing).startswith("writing the model, 41%")
 
 
 def test_more_done_than_there_is_stays_at_the_whole() -> None:
-    assert changed(records_done=70_000).fraction == 1.0
-    assert changed(records_total=0).fraction == 0.0
+    assert change(records_done=70_000).fraction == 1.0
+    assert change(records_total=0).fraction == 0.0
 
 
 def test_failures_on_the_way_are_listed() -> None:
-    status = changed(
+    status = change(
         state=JobState.SUCCEEDED,
         master_restarts=3,
         preemptions=2,
@@ -95,16 +95,14 @@ def test_failures_on_the_way_are_listed() -> None:
 def test_a_difference_between_examples_and_records_is_shown() -> None:
     line = "  the input function made 4,000 examples of 2,000 records"
     for lines in (job_text.status_lines, job_text.summary):
-        assert line in lines(changed(examples=4000, examples_of=2000))
-        assert "examples" not in "".join(lines(changed(examples=2000, examples_of=2000)))
+        assert line in lines(change(examples=4000, examples_of=2000))
+        assert "examples" not in "".join(lines(change(examples=2000, examples_of=2000)))
 
 
 def test_parameter_servers_that_ended_with_their_job_are_no_problem() -> None:
     def text(restarts: int) -> str:
         servers = [ParameterServerStatus(n, "gone", restarts=restarts) for n in (0, 1)]
-        return "\n".join(
-            job_text.summary(changed(state=JobState.SUCCEEDED, servers=tuple(servers)))
-        )
+        return "\n".join(job_text.summary(change(state=JobState.SUCCEEDED, servers=tuple(servers))))
 
     assert "gone" not in text(0)
     assert "problems" not in text(0)
@@ -129,8 +127,8 @@ def test_restarts_of_the_master_are_read() -> None:
 
 def test_the_pace_leaves_out_start_and_end() -> None:
     assert overall_rate(RUNNING) == pytest.approx(1230.0)
-    assert overall_rate(changed(mean_records_per_s=2000.0)) == 2000.0
-    assert overall_rate(changed(seconds=0.0)) == 0.0
+    assert overall_rate(change(mean_records_per_s=2000.0)) == 2000.0
+    assert overall_rate(change(seconds=0.0)) == 0.0
 
 
 def test_epochs_of_a_result_are_whole_ones() -> None:
@@ -142,8 +140,8 @@ def test_epochs_of_a_result_are_whole_ones() -> None:
 
 def test_only_predictions_have_predictions_and_only_failures_an_error() -> None:
     assert "predictions" not in of_status(RUNNING).to_dict()
-    assert of_status(changed(verb=Verb.PREDICT, predictions=5))["predictions"] == 5
-    failed = of_status(changed(state=JobState.FAILED, failure=Failure("NAN_LOSS", "what", "where")))
+    assert of_status(change(verb=Verb.PREDICT, predictions=5))["predictions"] == 5
+    failed = of_status(change(state=JobState.FAILED, failure=Failure("NAN_LOSS", "what", "where")))
     assert failed["error"] == {"code": "NAN_LOSS", "what": "what", "where": "where", "remedy": ""}
     with pytest.raises(KeyError):
         of_status(RUNNING)["error"]

@@ -76,7 +76,7 @@ def test_a_written_duration_reads_back_near(seconds: float) -> None:
         (-math.inf, "-inf"),
     ],
 )
-def test_figures_are_written(value: float, text: str) -> None:
+def test_quantities_are_formatted(value: float, text: str) -> None:
     assert quantities.number(value) == text
 
 

@@ -22,20 +22,20 @@ TRAIN: dict[str, Any] = {
 USE: dict[str, Any] = {"trained_model": "model", "data": "gs://b/*.recordio", "output": "out"}
 
 
-def made(verb: Verb, values: dict[str, Any]) -> Submission:
+def make(verb: Verb, values: dict[str, Any]) -> Submission:
     given = {name: Given(value, f"--{name}") for name, value in values.items()}
     return build(verb, given, cwd="/work", environ=ENVIRON)
 
 
-def refused(verb: Verb, values: dict[str, Any]) -> Problem:
+def make_and_return_problem(verb: Verb, values: dict[str, Any]) -> Problem:
     with pytest.raises(Problem) as caught:
-        made(verb, values)
+        make(verb, values)
     assert caught.value.code == "USAGE"
     return caught.value
 
 
 def test_four_options_make_a_training_job() -> None:
-    job = made(Verb.TRAIN, TRAIN)
+    job = make(Verb.TRAIN, TRAIN)
     assert (job.model_zoo, job.output) == ("/work/zoo", "/work/out")
     assert job.data == ("/work/train/*.recordio",)
     assert job.num_workers == WorkerRange(1, 1)
@@ -64,25 +64,25 @@ def test_each_option_documents_itself(option: Option) -> None:
 
 def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> None:
     sync = {**TRAIN, "update": "sync", "num_workers": "2:4"}
-    assert made(Verb.TRAIN, sync).grads_to_wait == 4
-    assert made(Verb.TRAIN, {**sync, "grads_to_wait": "2"}).grads_to_wait == 2
+    assert make(Verb.TRAIN, sync).grads_to_wait == 4
+    assert make(Verb.TRAIN, {**sync, "grads_to_wait": "2"}).grads_to_wait == 2
     bounded = {**TRAIN, "update": "bounded", "num_workers": 3}
-    assert made(Verb.TRAIN, bounded).max_staleness == 3
-    assert made(Verb.TRAIN, {**bounded, "overlap": True}).max_staleness == 6
-    assert made(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
+    assert make(Verb.TRAIN, bounded).max_staleness == 3
+    assert make(Verb.TRAIN, {**bounded, "overlap": True}).max_staleness == 6
+    assert make(Verb.TRAIN, {**bounded, "max_staleness": 0}).max_staleness == 0
 
 
 def test_pushing_overlaps_with_computing_only_where_asked() -> None:
     for update in ("async", "bounded", "sync"):
-        assert not made(Verb.TRAIN, {**TRAIN, "update": update}).overlap
-    assert made(Verb.TRAIN, {**TRAIN, "overlap": True}).overlap
-    assert made(Verb.TRAIN, {**TRAIN, "num_workers": 2, "overlap": True}).overlap
-    assert made(Verb.TRAIN, {**TRAIN, "update": "bounded", "overlap": True}).overlap
-    assert not made(Verb.TRAIN, {**TRAIN, "overlap": False, "update": "sync"}).overlap
+        assert not make(Verb.TRAIN, {**TRAIN, "update": update}).overlap
+    assert make(Verb.TRAIN, {**TRAIN, "overlap": True}).overlap
+    assert make(Verb.TRAIN, {**TRAIN, "num_workers": 2, "overlap": True}).overlap
+    assert make(Verb.TRAIN, {**TRAIN, "update": "bounded", "overlap": True}).overlap
+    assert not make(Verb.TRAIN, {**TRAIN, "overlap": False, "update": "sync"}).overlap
 
 
 def test_python_values_are_read_as_well_as_texts() -> None:
-    job = made(
+    job = make(
         Verb.TRAIN,
         {
             **TRAIN,
@@ -102,22 +102,26 @@ def test_python_values_are_read_as_well_as_texts() -> None:
 
 def test_a_scraper_needs_a_token_but_on_a_cluster() -> None:
     cluster = {**TRAIN, "platform": "kubernetes"}
-    assert made(Verb.TRAIN, TRAIN).metrics_auth == "token"
-    assert made(Verb.TRAIN, cluster).metrics_auth == "none"
-    assert made(Verb.TRAIN, {**cluster, "metrics_auth": "token"}).metrics_auth == "token"
+    assert make(Verb.TRAIN, TRAIN).metrics_auth == "token"
+    assert make(Verb.TRAIN, cluster).metrics_auth == "none"
+    assert make(Verb.TRAIN, {**cluster, "metrics_auth": "token"}).metrics_auth == "token"
 
 
 @pytest.mark.parametrize("verb", list(Verb))
 def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
-    problem = refused(verb, {})
+    problem = make_and_return_problem(verb, {})
     for option in options_of(verb):
         assert (option.flag in problem.what) == option.required
     assert f"edl {verb}" in problem.remedy
 
 
 def test_an_example_is_quoted_once() -> None:
-    assert refused(Verb.TRAIN, {**TRAIN, "data": ""}).remedy.endswith(' --data "train/*.recordio"')
-    assert '--params "hidden' in refused(Verb.TRAIN, {**TRAIN, "params": "x"}).remedy
+    assert make_and_return_problem(Verb.TRAIN, {**TRAIN, "data": ""}).remedy.endswith(
+        ' --data "train/*.recordio"'
+    )
+    assert (
+        '--params "hidden' in make_and_return_problem(Verb.TRAIN, {**TRAIN, "params": "x"}).remedy
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_an_example_is_quoted_once() -> None:
     ],
 )
 def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) -> None:
-    problem = refused(Verb.TRAIN, {**TRAIN, option: value})
+    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, option: value})
     for word in words:
         assert word in problem.what
     assert problem.where == f"--{option}" or option == "params"
@@ -183,7 +187,7 @@ def test_a_value_that_cannot_be(option: str, value: object, words: list[str]) ->
     ],
 )
 def test_an_option_without_effect_is_refused(values: dict[str, Any], needs: str) -> None:
-    assert needs in refused(Verb.TRAIN, {**TRAIN, **values}).what
+    assert needs in make_and_return_problem(Verb.TRAIN, {**TRAIN, **values}).what
 
 
 @pytest.mark.parametrize(
@@ -199,17 +203,17 @@ def test_an_option_without_effect_is_refused(values: dict[str, Any], needs: str)
 def test_a_job_writes_nothing_into_its_output_before_its_end(
     option: str, place: str, output: str
 ) -> None:
-    problem = refused(Verb.TRAIN, {**TRAIN, option: place, "output": output})
+    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, option: place, "output": output})
     assert BY_NAME[option].flag in problem.what
     assert "--output" in problem.what
     assert problem.where == f"--{option}"
     beside = problem.remedy.split()[-1]
-    assert made(Verb.TRAIN, {**TRAIN, option: beside, "output": output})
+    assert make(Verb.TRAIN, {**TRAIN, option: beside, "output": output})
 
 
 def test_an_output_may_be_next_to_checkpoints_and_among_them() -> None:
     for output in ("run", "runs/m"):
-        assert made(Verb.TRAIN, {**TRAIN, "checkpoint_dir": "runs", "output": output})
+        assert make(Verb.TRAIN, {**TRAIN, "checkpoint_dir": "runs", "output": output})
 
 
 def test_in_a_settings_file_such_an_option_waits_for_its_jobs() -> None:
@@ -219,25 +223,28 @@ def test_in_a_settings_file_such_an_option_waits_for_its_jobs() -> None:
 
 
 def test_a_timeout_needs_somebody_who_watches() -> None:
-    assert "--detach" in refused(Verb.TRAIN, {**TRAIN, "detach": True, "timeout": "5m"}).what
+    assert (
+        "--detach"
+        in make_and_return_problem(Verb.TRAIN, {**TRAIN, "detach": True, "timeout": "5m"}).what
+    )
 
 
 def test_an_option_of_another_verb_names_that_verb() -> None:
-    problem = refused(Verb.PREDICT, {**USE, "num_epochs": 3})
+    problem = make_and_return_problem(Verb.PREDICT, {**USE, "num_epochs": 3})
     assert "edl predict has no option --num-epochs" in problem.what
     assert "edl train" in problem.remedy
 
 
 def test_an_unknown_option_has_a_suggestion() -> None:
-    problem = refused(Verb.TRAIN, {**TRAIN, "num_worker": 3})
+    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "num_worker": 3})
     assert "--num-worker" in problem.what
     assert problem.remedy == "Did you mean --num-workers?"
 
 
 def test_a_made_name_is_used_only_when_none_was_given() -> None:
-    assert made(Verb.TRAIN, TRAIN).with_name("3f2a").name == "regressor-dnn-3f2a"
-    assert made(Verb.TRAIN, {**TRAIN, "name": "mine"}).with_name("3f2a").name == "mine"
-    assert made(Verb.PREDICT, USE).with_name("3f2a").name == "predict-model-3f2a"
+    assert make(Verb.TRAIN, TRAIN).with_name("3f2a").name == "regressor-dnn-3f2a"
+    assert make(Verb.TRAIN, {**TRAIN, "name": "mine"}).with_name("3f2a").name == "mine"
+    assert make(Verb.PREDICT, USE).with_name("3f2a").name == "predict-model-3f2a"
 
 
 def test_flags_and_variables_of_the_table_are_unique() -> None:
@@ -260,27 +267,27 @@ def test_flags_and_variables_of_the_table_are_unique() -> None:
 def test_the_name_of_the_output_tells_the_format_of_predictions(
     output: str, given: dict[str, str], format: str
 ) -> None:
-    assert made(Verb.PREDICT, USE | {"output": output} | given).format == format
+    assert make(Verb.PREDICT, USE | {"output": output} | given).format == format
 
 
 @pytest.mark.parametrize("output", ["p.json", "tables/p.xlsx", "p.CSV", "s3://b/p.tsv"])
 def test_an_output_is_not_named_like_a_format_that_predictions_cannot_have(output: str) -> None:
-    problem = refused(Verb.PREDICT, USE | {"output": output})
+    problem = make_and_return_problem(Verb.PREDICT, USE | {"output": output})
     assert output.rpartition(".")[2] in problem.what
     assert ".jsonl" in problem.remedy
-    assert made(Verb.PREDICT, USE | {"output": output, "format": "csv"}).format == "csv"
+    assert make(Verb.PREDICT, USE | {"output": output, "format": "csv"}).format == "csv"
 
 
 def test_a_format_that_the_output_s_name_contradicts() -> None:
-    problem = refused(Verb.PREDICT, USE | {"output": "p.csv", "format": "parquet"})
+    problem = make_and_return_problem(Verb.PREDICT, USE | {"output": "p.csv", "format": "parquet"})
     assert "does not match --output p.csv" in problem.what
 
 
 def test_names_to_keep() -> None:
-    assert made(Verb.PREDICT, USE | {"keep": "id, name"}).keep == ("id", "name")
-    assert made(Verb.PREDICT, USE | {"keep": ["a,b"]}).keep == ("a,b",)
+    assert make(Verb.PREDICT, USE | {"keep": "id, name"}).keep == ("id", "name")
+    assert make(Verb.PREDICT, USE | {"keep": ["a,b"]}).keep == ("a,b",)
     for wrong in ("id,,name", "id,id", ""):
-        assert "--keep" in refused(Verb.PREDICT, USE | {"keep": wrong}).what
+        assert "--keep" in make_and_return_problem(Verb.PREDICT, USE | {"keep": wrong}).what
 
 
 @pytest.mark.parametrize("from_project", [True, False])

@@ -19,7 +19,7 @@ from edl.core.supervision import (
 
 
 def verdicts(*ends: MasterExit) -> list[Restart | GiveUp]:
-    """What follows from a row of exits."""
+    """Return the verdicts that follow from a sequence of exits."""
     policy, found = RestartPolicy(), []
     for end in ends:
         policy, verdict = policy.after(end)
@@ -27,24 +27,24 @@ def verdicts(*ends: MasterExit) -> list[Restart | GiveUp]:
     return found
 
 
-def killed(lived_s: float) -> MasterExit:
+def kill(lived_s: float) -> MasterExit:
     return MasterExit(lived_s, signal=9)
 
 
-def failed(lived_s: float) -> MasterExit:
+def fail(lived_s: float) -> MasterExit:
     return MasterExit(lived_s, exit_code=1)
 
 
 # --- the restart policy ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [killed(100.0), killed(0.5), failed(0.5)])
+@pytest.mark.parametrize("end", [kill(100.0), kill(0.5), fail(0.5)])
 def test_the_first_restart_is_immediate(end: MasterExit) -> None:
     assert verdicts(end) == [Restart(0.0)]
 
 
 def test_kills_with_some_life_in_between_never_end_a_job() -> None:
-    assert set(verdicts(*[killed(6.0)] * 1000)) == {Restart(0.0)}
+    assert set(verdicts(*[kill(6.0)] * 1000)) == {Restart(0.0)}
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_master_that_ends_by_itself_soon_after_each_start_is_given_up(end: Mas
 
 
 def test_a_crash_after_a_good_life_begins_the_count_anew() -> None:
-    for verdict in verdicts(*[failed(0.5), failed(0.5), failed(60.0)] * 10):
+    for verdict in verdicts(*[fail(0.5), fail(0.5), fail(60.0)] * 10):
         assert isinstance(verdict, Restart)
 
 
 def test_delays_double_up_to_a_limit_and_kills_at_once_are_given_up_in_the_end() -> None:
-    found = verdicts(*[killed(0.5)] * MAX_SHORT_LIVES)
+    found = verdicts(*[kill(0.5)] * MAX_SHORT_LIVES)
     delays = [verdict.delay_s for verdict in found if isinstance(verdict, Restart)]
     assert delays[:6] == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0]
     assert set(delays[6:]) == {5.0}
@@ -138,10 +138,10 @@ def test_a_missing_master_is_started_and_a_living_one_left_alone(job: Job) -> No
 def test_a_restart_waits_for_its_delay(job: Job) -> None:
     job.starts()
     job.has_master = False
-    assert job.observe(killed(0.1)) == []
+    assert job.observe(kill(0.1)) == []
     job.starts()
     job.has_master = False
-    assert job.observe(killed(0.1)) == []
+    assert job.observe(kill(0.1)) == []
     assert job.observe(after_s=0.2) == []
     assert job.observe(after_s=0.1) == [Decision.START_MASTER]
 
@@ -179,7 +179,7 @@ def test_workers_are_ended_when_the_job_is_over_and_its_master_gone(job: Job) ->
     job.is_over = True
     assert job.observe() == [], "the master may keep the job's page"
     job.has_master = False
-    assert job.observe(failed(9.0)) == [Decision.END_WORKERS, Decision.LEAVE]
+    assert job.observe(fail(9.0)) == [Decision.END_WORKERS, Decision.LEAVE]
 
 
 def test_a_supervisor_that_gives_up_leaves_no_worker(job: Job) -> None:

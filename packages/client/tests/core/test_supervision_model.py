@@ -29,10 +29,10 @@ from supervision_model import (
 
 from edl.core.supervision import Master
 
-MOST_MASTERS = 2
+MAX_MASTERS = 2
 """At once: a third would be one of these again."""
 
-MOST_CONTENDERS = 2
+MAX_CONTENDERS = 2
 
 
 def reachable() -> set[World]:
@@ -41,7 +41,7 @@ def reachable() -> set[World]:
     seen, queue = {first}, deque([first])
     while queue:
         for world in successors(queue.popleft()):
-            few = len(world.masters) <= MOST_MASTERS and len(world.contenders) <= MOST_CONTENDERS
+            few = len(world.masters) <= MAX_MASTERS and len(world.contenders) <= MAX_CONTENDERS
             if few and world not in seen:
                 seen.add(world)
                 queue.append(world)
@@ -52,11 +52,11 @@ Moment = tuple[World, bool]
 """A state, and whether its running masters have acted since the supervisor did."""
 
 SUPERVISOR, MASTERS, WORKER = "supervisor", "masters", "worker"
-EVERYBODY = frozenset((SUPERVISOR, MASTERS, WORKER))
+ALL_PROCESSES = frozenset((SUPERVISOR, MASTERS, WORKER))
 
 
 def acts(moment: Moment) -> dict[str, Moment]:
-    """What happens next if nothing goes wrong: one step of one process, whichever it is."""
+    """Yield what may happen next if nothing goes wrong: one step of one process."""
     world, have_acted = moment
     after = {MASTERS: (master_acts(world), True), WORKER: (worker_acts(world), have_acted)}
     if have_acted or all(master.frozen for master in world.masters):
@@ -71,7 +71,7 @@ def acts_without_worker(moment: Moment) -> dict[str, Moment]:
 def ends(
     worlds: Iterable[World],
     acts: Acts[Moment] = acts,
-    processes: frozenset[str] = EVERYBODY,
+    processes: frozenset[str] = ALL_PROCESSES,
 ) -> set[World]:
     """The states in which calm runs from any of these can end up."""
     starts = [(world, have_acted) for world in worlds for have_acted in (False, True)]
@@ -97,10 +97,10 @@ def test_never_do_two_masters_hold_one_job() -> None:
 
 
 def test_while_any_process_runs_the_job_comes_back() -> None:
-    """Frozen processes stay frozen: nobody waits for a thaw.
+    """Frozen processes stay frozen: no process waits for a thaw.
 
     A master that was frozen before it locked the directory, and lost its supervisor since, is
-    known to nobody. It stands in nobody's way, and ends when it is thawed.
+    known to no process. It is in no other's way, and ends when it is thawed.
     """
     found = ends(world for world in WANTED if world.anybody_runs)
     assert len(found) > 100
@@ -111,7 +111,7 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
 def test_without_the_workers_some_jobs_would_not_come_back() -> None:
     """So their part in the protocol is needed."""
     alone = (world for world in WANTED if world.anybody_runs and not world.is_over)
-    found = ends(alone, acts_without_worker, EVERYBODY - {WORKER})
+    found = ends(alone, acts_without_worker, ALL_PROCESSES - {WORKER})
     assert not all(without_unknown(end).is_well for end in found)
 
 
@@ -150,7 +150,7 @@ def test_nobody_starts_a_job_that_is_being_deleted_again() -> None:
     for world in unwanted:
         for _, (after, _) in acts((world, True)).items():
             assert len(after.masters) <= len(world.masters)
-            assert world.holder is not None or after.holder is None, "a master that nobody knew"
+            assert world.holder is not None or after.holder is None, "an unknown master"
     assert all(end.supervisor is None or end.supervisor_frozen for end in ends(unwanted))
     for world in unwanted:
         ended = replace(world, supervisor=None, masters=(), worker=None, contenders=())

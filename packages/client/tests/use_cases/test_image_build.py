@@ -107,7 +107,7 @@ class Notes:
         self.ticks += 1
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -350,7 +350,7 @@ def test_no_image_but_one_of_the_repository_is_taken_from_a_builder(
 def test_a_builder_that_never_stops_to_talk_fills_no_memory(
     service: tuple[StandIn, str], zoo: Path
 ) -> None:
-    """What waits to be shown has a limit, and the rest stays with the builder."""
+    """The lines that wait to be shown have a limit, and the rest stays with the builder."""
     stand_in, address = service
     sent = 0
 

@@ -142,7 +142,7 @@ def test_a_tracker_that_is_away_is_one_warning_and_nothing_is_lost() -> None:
 
 
 def test_a_tracker_answers_again_when_it_has_taken_something() -> None:
-    """Not when there is nothing to send to it, which is most of the time."""
+    """It is not counted as answering when there is nothing to send, which is most of the time."""
     more = report(JobState.RUNNING, 4)
     tracker = FakeTracker(takes=[True, False, False, True])
     said = track(tracker, RUNNING, more, RUNNING, more, RUNNING, more, OVER)

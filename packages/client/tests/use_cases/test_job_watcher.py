@@ -102,7 +102,7 @@ def test_a_watcher_waits_for_a_job_in_a_queue(clock: None) -> None:
     assert status.state is JobState.SUCCEEDED
 
 
-def stopped(*answers: Any) -> JobStatus:
+def stop_and_watch(*answers: Any) -> JobStatus:
     watcher = JobWatcher(cast(JobBackend, FakeBackend(*answers)), "digits", FakeDisplay())
     watcher.stop("enough")
     return watcher.run()
@@ -110,13 +110,13 @@ def stopped(*answers: Any) -> JobStatus:
 
 def test_a_job_may_take_long_to_stop_while_its_master_answers(clock: None) -> None:
     writes = 10 * int(job_watcher.PATIENCE_S / job_watcher.POLL_S) * [RUNNING]
-    assert stopped(*writes, DONE).state is JobState.SUCCEEDED
+    assert stop_and_watch(*writes, DONE).state is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("pending", ["", "its Job is suspended"])
 def test_a_stop_that_nobody_answers_is_given_up(clock: None, pending: str) -> None:
     with pytest.raises(EdlError, match="has not answered") as caught:
-        stopped(RUNNING, report(JobState.RUNNING, answered=False, pending=pending))
+        stop_and_watch(RUNNING, report(JobState.RUNNING, answered=False, pending=pending))
     assert caught.value.code == ErrorCode.TIMED_OUT
     assert "The job continues" in caught.value.remedy
 

@@ -101,7 +101,7 @@ def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
 
 
 def test_the_oldest_new_connection_makes_room_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same without a port, where a missing limit is seen sooner."""
+    """This is tested without a port, where a missing limit is seen sooner."""
     connections = open_connections.OpenConnections()
     monkeypatch.setattr(open_connections, "share", lambda *_: 2)
     # Its thread would do that, once it is shut down.

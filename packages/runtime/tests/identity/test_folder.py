@@ -71,7 +71,7 @@ def test_no_clock_ends_a_certificate(folder: IdentityFolder, years: int) -> None
 
 
 def sign_for_a_day(path: Path, authority: Path) -> None:
-    """As earlier versions of edl did."""
+    """Sign an identity for a day, as earlier versions of edl did."""
     pem = authority.read_bytes()
     key = serialization.load_pem_private_key(pem, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)

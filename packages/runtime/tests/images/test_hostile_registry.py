@@ -38,7 +38,7 @@ class Hostile:
         return RegistryClient({self.repository.registry: access})
 
 
-def served(hostile: list[Hostile]) -> http.server.ThreadingHTTPServer:
+def make_server(hostile: list[Hostile]) -> http.server.ThreadingHTTPServer:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             (found,) = hostile
@@ -56,7 +56,7 @@ def served(hostile: list[Hostile]) -> http.server.ThreadingHTTPServer:
                 return
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
@@ -64,7 +64,7 @@ def served(hostile: list[Hostile]) -> http.server.ThreadingHTTPServer:
 @pytest.fixture
 def hostile() -> Iterator[Hostile]:
     known: list[Hostile] = []
-    server = served(known)
+    server = make_server(known)
     server.daemon_threads = True
     known.append(Hostile(server.server_address[1], lambda path, _: (200, {}, iter([b"{}"]))))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -147,9 +147,9 @@ def test_a_token_of_any_kind(hostile: Hostile, content: str) -> None:
 
 @pytest.fixture
 def metadata() -> Iterator[Hostile]:
-    """What answers at another address, such as a cloud's metadata: it must not be asked."""
+    """A server at another address, such as a cloud's metadata, which must not be asked."""
     known: list[Hostile] = []
-    server = served(known)
+    server = make_server(known)
     secret = json.dumps({"access_token": "of-the-machine"}).encode()
     known.append(Hostile(server.server_address[1], lambda path, _: (200, {}, iter([secret]))))
     threading.Thread(target=server.serve_forever, daemon=True).start()

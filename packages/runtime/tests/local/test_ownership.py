@@ -20,8 +20,8 @@ def give_away(folder: Path) -> None:
 
 
 WAYS: dict[str, Callable[[Path], object]] = {
-    "everybody writes": lambda folder: folder.chmod(0o707),
-    "everybody writes above": lambda folder: folder.parent.chmod(0o777),
+    "all users may write": lambda folder: folder.chmod(0o707),
+    "all users may write above": lambda folder: folder.parent.chmod(0o777),
 }
 GIVEN: dict[str, Callable[[Path], object]] = {
     "another user's": give_away,
@@ -55,7 +55,7 @@ def test_no_command_of_others_is_run(job_dir: Path, tmp_path: Path, way: str) ->
 
 
 def test_a_link_to_a_folder_of_ones_own_is_not_followed(job_dir: Path) -> None:
-    """Whoever made the link can turn it."""
+    """The user who made the link can change its target."""
     link = job_dir.parent / "link"
     link.symlink_to(job_dir)
     assert supervision.commands(link) is None
@@ -64,5 +64,5 @@ def test_a_link_to_a_folder_of_ones_own_is_not_followed(job_dir: Path) -> None:
 
 def test_a_folder_that_others_may_read_or_only_add_to_is_fine(job_dir: Path) -> None:
     job_dir.chmod(0o755)
-    job_dir.parent.chmod(0o1777)  # as /tmp: nobody can replace the folder of another user
+    job_dir.parent.chmod(0o1777)  # as /tmp: no user can replace another's folder
     assert is_own(job_dir)

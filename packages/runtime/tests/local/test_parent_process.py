@@ -27,7 +27,7 @@ child.wait()
 """
 
 
-def gone(pid: int) -> bool:
+def wait_for_end(pid: int) -> bool:
     deadline = time.monotonic() + 200
     while process_identity.is_running(pid):
         if time.monotonic() > deadline:
@@ -47,7 +47,7 @@ def test_a_parent_that_is_killed(frozen: bool) -> None:
             child.send(signal.SIGSTOP)
         parent.kill()
         parent.wait()
-        assert gone(child.pid)
+        assert wait_for_end(child.pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do that")
@@ -63,7 +63,7 @@ def test_a_program_of_others_ends_with_its_parent() -> None:
         assert child is not None
         parent.kill()
         parent.wait()
-        assert gone(child.pid)
+        assert wait_for_end(child.pid)
 
 
 def test_a_parent_that_closes_its_end() -> None:
@@ -74,7 +74,7 @@ def test_a_parent_that_closes_its_end() -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         child.stdin.close()
-        assert gone(child.pid)
+        assert wait_for_end(child.pid)
 
 
 def test_the_time_that_a_process_computes() -> None:

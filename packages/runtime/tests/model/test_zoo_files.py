@@ -139,7 +139,7 @@ def test_a_private_key_is_a_secret_whatever_its_name(zoo: Path) -> None:
 def test_a_link_in_the_zoo_of_others_leads_to_no_secret(
     tmp_path: Path, link: str, target: str, ignore_file: str
 ) -> None:
-    """Not even if its ``.edlignore`` says so: the zoo would be packed, and read elsewhere."""
+    """Even ``.edlignore`` allows no such link: the zoo would be packed, and read elsewhere."""
     zoo, secret = tmp_path / "zoo", tmp_path / "home" / target
     zoo.mkdir()
     if not secret.exists():

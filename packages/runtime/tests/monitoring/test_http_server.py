@@ -16,7 +16,7 @@ import pytest
 
 from edl_runtime.monitoring.http_server import BoundedHttpServer
 
-MOST = 4
+MAX_CONNECTIONS = 4
 DEADLINE_S = 200.0
 
 
@@ -29,12 +29,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"here")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = BoundedHttpServer("127.0.0.1", 0, Handler, MOST)
+    server = BoundedHttpServer("127.0.0.1", 0, Handler, MAX_CONNECTIONS)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_port
@@ -56,22 +56,22 @@ def test_silent_connections_keep_nobody_out(port: int) -> None:
     with ExitStack() as opened:
         silent = [
             opened.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))
-            for _ in range(5 * MOST)
+            for _ in range(5 * MAX_CONNECTIONS)
         ]
-        for _ in range(2 * MOST):
+        for _ in range(2 * MAX_CONNECTIONS):
             assert answer(port) == b"here"
-        for each in silent[:-MOST]:
+        for each in silent[:-MAX_CONNECTIONS]:
             assert each.recv(1) == b"", "hung up on"
 
 
 def test_there_are_never_more_threads_than_connections_may_be(port: int) -> None:
     before = threading.active_count()
     with ExitStack() as opened:
-        for _ in range(10 * MOST):
+        for _ in range(10 * MAX_CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))
         assert answer(port) == b"here"  # the others have been taken before
         deadline = time.monotonic() + DEADLINE_S
-        while threading.active_count() > before + MOST:
+        while threading.active_count() > before + MAX_CONNECTIONS:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 

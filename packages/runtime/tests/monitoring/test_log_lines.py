@@ -88,7 +88,7 @@ def test_json_is_made_readable_and_the_rest_stays() -> None:
 
 
 def test_a_line_whose_beginning_was_cut_off_shows_its_end() -> None:
-    """As the kubelet cuts the message of a container that has ended."""
+    """The kubelet cuts the message of a container that has ended in this way."""
     failed = LogEntry(0.0, "ERROR", "a", "m", {}, 'File "x.py"\n\x01ValueError: \u202e "why"')
     whole = as_json(failed)
     text = whole.index("File")

@@ -22,7 +22,7 @@ WORK = SpanRecord("work", 1_700_000_000.5, 2.25, {"edl.worker": 3})
 
 
 class Collector(otlp_grpc.TraceServiceServicer):
-    """What a collector has been sent, over HTTP or gRPC.
+    """A collector that keeps what it was sent, over HTTP or gRPC.
 
     Attributes:
         may_answer: until it is set, requests over HTTP wait.
@@ -44,7 +44,7 @@ class Collector(otlp_grpc.TraceServiceServicer):
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()

@@ -8,12 +8,12 @@ from edl.adapters.local import instances
 
 
 class Stuck:
-    """As in a call of a file server that is gone: no signal ends it."""
+    """A process in a call of a file server that is gone: no signal ends it."""
 
     is_alive = True
 
     def send(self, what: signal.Signals) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
 
 class Mortal(Stuck):

@@ -17,7 +17,7 @@ from edl_proto.v1 import job_pb2
 
 @pytest.fixture
 def store(tmp_path: Path) -> JobStore:
-    """With one job."""
+    """A store with one job."""
     store = JobStore(tmp_path / "jobs", ProcessRuntime())
     assert create(store, "here")
     return store
@@ -27,7 +27,7 @@ def create(store: JobStore, name: str) -> bool:
     return store.create(name, job_pb2.JobSpec(name=name, type=job_pb2.TRAIN), ["true"], ["true"])
 
 
-def hidden(store: JobStore) -> list[str]:
+def hidden_folders(store: JobStore) -> list[str]:
     return [path.name for path in store.root.glob(".*")]
 
 
@@ -44,17 +44,17 @@ def test_what_killed_commands_left_is_removed(
     other = os.open(store.root, os.O_RDONLY)  # a command that creates or deletes a job
     fcntl.flock(other, fcntl.LOCK_SH)
     assert create(store, "meanwhile")
-    assert len(hidden(store)) == 3, "what a command uses was removed"
+    assert len(hidden_folders(store)) == 3, "what a command uses was removed"
     os.close(other)
     act(store)
-    assert hidden(store) == [".old-mine"]
+    assert hidden_folders(store) == [".old-mine"]
 
 
 def test_nothing_is_left_of_what_cannot_be_created_or_deleted(
     store: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not create(store, "here"), "the name is taken"
-    assert hidden(store) == []
+    assert hidden_folders(store) == []
 
     def refuse(*_: object) -> None:
         raise PermissionError(1, "no")
@@ -63,5 +63,5 @@ def test_nothing_is_left_of_what_cannot_be_created_or_deleted(
     with pytest.raises(EdlError) as caught:
         store.delete("here")
     assert caught.value.code == ErrorCode.OUTPUT_UNWRITABLE
-    assert hidden(store) == []
+    assert hidden_folders(store) == []
     assert store.has("here")

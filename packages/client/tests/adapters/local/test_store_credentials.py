@@ -18,7 +18,7 @@ SECRET = "very-secret"
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the user has set for fsspec."""
+    """The user's settings for fsspec."""
     found: dict[str, Any] = {}
     monkeypatch.setattr(fsspec.config, "conf", found)
     return found

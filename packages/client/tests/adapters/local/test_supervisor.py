@@ -106,7 +106,7 @@ def test_a_master_frozen_before_it_does_anything_is_replaced(
     observe = Supervisor._observe
 
     def shorten_silence(self: Supervisor) -> core.Observation:
-        """With a master that is frozen: any other one may take its time."""
+        """Shorten the time limit for frozen masters only: any other master may take its time."""
         frozen = self._child is not None and is_frozen(self._child.pid)
         monkeypatch.setattr(core, "SILENCE_S", 0.0 if frozen else 600.0)
         return observe(self)
@@ -144,7 +144,7 @@ def test_a_command_that_does_not_exist_is_named(job_dir: Path, begin: Begin) -> 
 def test_workers_of_a_master_that_failed_at_its_start_are_ended(
     job_dir: Path, begin: Begin
 ) -> None:
-    """As after CHECKPOINT_DAMAGED: the next master never learnt of them."""
+    """After CHECKPOINT_DAMAGED, for example, the next master never learns of them."""
     worker = sleeping_worker(job_dir)
     failed = """printf '{"state": "FAILED"}' > $2/status.json; exit 1"""
     assert begin("kill -9 $$", failed).run() == 0
