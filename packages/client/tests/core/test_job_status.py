@@ -261,6 +261,23 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     assert way in next_steps(status)
 
 
+@pytest.mark.parametrize(
+    ("code", "version", "takes_code", "steps"),
+    [
+        ("MODEL_CONTRACT", None, True, "With a corrected model file: edl resume j --code new."),
+        ("MODEL_IMPORT", 0, False, "A job keeps its image: edl delete j, and submit again."),
+        ("USER_CODE", None, False, "edl resume j starts it again."),
+        ("DISK_FULL", None, True, "edl resume j starts it again."),
+    ],
+)
+def test_resume_is_recommended_only_where_it_helps(
+    code: str, version: int | None, takes_code: bool, steps: str
+) -> None:
+    status = JobStatus("j", Verb.TRAIN, JobState.FAILED, failure=Failure(code, "no"), code="ab12")
+    status = replace(status, saved_version=version)
+    assert next_steps(status, takes_code=takes_code) == steps
+
+
 DONE = JobStatus("j", Verb.TRAIN, JobState.SUCCEEDED, epochs_done=3, output="m")
 
 

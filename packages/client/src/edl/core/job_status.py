@@ -192,6 +192,9 @@ _OF_MODEL_FILE = (
 )
 """Codes of failures that a change of the model file may remove."""
 
+_OF_CODE_ALONE = ("MODEL_IMPORT", "MODEL_CONTRACT", "OPTIMIZER_UNSUPPORTED")
+"""Codes of failures that the same code would have again."""
+
 
 def _is_of_options(failure: Failure) -> bool:
     """Return whether a job would fail again in the same way as long as its options are the same."""
@@ -212,11 +215,15 @@ def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
     Args:
         takes_code: the job's code is in no image, and can be replaced.
     """
-    steps = _resuming_steps(status)
-    of_model = status.failure is not None and status.failure.code in _OF_MODEL_FILE
-    if steps and of_model and takes_code and status.code and not new_submission(status):
-        steps += f" With a corrected model file: edl resume {status.job} --code new."
-    return steps
+    steps, code = _resuming_steps(status), status.failure.code if status.failure else ""
+    if not steps or code not in _OF_MODEL_FILE or not status.code or new_submission(status):
+        return steps
+    with_new_code = (
+        f"With a corrected model file: edl resume {status.job} --code new." if takes_code else ""
+    )
+    if code in _OF_CODE_ALONE and not status.saved_version:
+        return with_new_code or f"A job keeps its image: edl delete {status.job}, and submit again."
+    return f"{steps} {with_new_code}".rstrip()
 
 
 def _resuming_steps(status: JobStatus) -> str:
