@@ -266,6 +266,8 @@ def _view() -> JobView:
         records_replayed=0,
         preemptions=0,
         worker_failures=0,
+        learning_rate=0.1,
+        requested_rates=0,
         predictions=0,
         gradients_rejected=0,
         staleness_mean=0.0,
