@@ -141,8 +141,8 @@ class JobView:
     saved_version: int | None
     """Parameter version of the newest snapshot; None: there is none."""
     warnings: tuple[str, ...]
+    """What the result of the job lacks, and why."""
     learning_rate: float | None
-    """That callbacks or a client have set; None: as the optimizer says."""
+    """The rate that callbacks or a client have set; None: as the optimizer says."""
     requested_rates: int
     """How often a client has set it."""
-    """What the result of the job lacks, and why."""
