@@ -126,17 +126,17 @@ def test_a_tensor_that_is_none_is_refused() -> None:
     assert caught.value.code == ErrorCode.USAGE
 
 
-def completed(**reply: Any) -> task_pb2.CompleteRequest:
+def completion(**reply: Any) -> task_pb2.CompleteRequest:
     lease = task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.CALLBACKS))
     return task_pb2.CompleteRequest(lease=lease, callbacks=task_pb2.CallbackReply(**reply))
 
 
 def test_what_callbacks_decide_comes_back_as_it_was() -> None:
-    whole = completed(state=b"\x00x", stopped_by="EarlyStopping", learning_rate=0.0)
+    whole = completion(state=b"\x00x", stopped_by="EarlyStopping", learning_rate=0.0)
     assert codec.completion_from(whole, None).callbacks == CallbackReply(
         b"\x00x", "EarlyStopping", 0.0
     )
-    assert codec.completion_from(completed(), None).callbacks == CallbackReply(b"")
+    assert codec.completion_from(completion(), None).callbacks == CallbackReply(b"")
     assert (
         codec.completion_from(task_pb2.CompleteRequest(lease=whole.lease), None).callbacks is None
     )
@@ -147,7 +147,7 @@ def test_what_callbacks_decide_comes_back_as_it_was() -> None:
 )
 def test_decisions_that_make_no_sense_are_refused(reply: dict[str, Any]) -> None:
     with pytest.raises(EdlError, match="callbacks"):
-        codec.completion_from(completed(**reply), None)
+        codec.completion_from(completion(**reply), None)
 
 
 def test_names_of_metrics_cannot_forge_lines_of_a_log() -> None:

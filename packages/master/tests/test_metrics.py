@@ -28,7 +28,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     }
 
 
-def carried(counters: WorkerCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples_of(counters: WorkerCounters) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     metrics = Metrics()
     metrics.add(counters)
     own = samples(Metrics())
@@ -49,7 +49,7 @@ def test_what_workers_counted_adds_up_and_stays_when_they_are_gone() -> None:
     counters.add(1, "b", {"edl_worker_steps_total": 10.0})
     counters.forget(0, "a")
     counters.add(0, "c", {"edl_worker_steps_total": 1.0})
-    assert carried(counters) == {("edl_worker_steps_total", ()): 16.0}
+    assert samples_of(counters) == {("edl_worker_steps_total", ()): 16.0}
 
 
 def test_an_instance_that_is_not_current_counts_on_and_does_not_begin() -> None:
@@ -59,7 +59,7 @@ def test_an_instance_that_is_not_current_counts_on_and_does_not_begin() -> None:
     counters.add(0, "made up", {steps: 100.0}, is_current=False)
     counters.forget(0, "a")
     counters.add(0, "a", {steps: 5.0}, is_current=False)  # it was thought dead
-    assert carried(counters) == {(steps, ()): 5.0}
+    assert samples_of(counters) == {(steps, ()): 5.0}
 
 
 def test_of_a_worker_only_the_present_instance_is_remembered() -> None:
@@ -67,7 +67,7 @@ def test_of_a_worker_only_the_present_instance_is_remembered() -> None:
     memory = "edl_worker_resident_memory_bytes"
     for number in range(1000):
         counters.add(0, f"instance-{number}", {memory: 7.0, "edl_worker_steps_total": 1.0})
-    assert carried(counters) == {("edl_worker_steps_total", ()): 1000.0}, "each began at 0"
+    assert samples_of(counters) == {("edl_worker_steps_total", ()): 1000.0}, "each began at 0"
     counters.add(1, "other", {memory: 30.0})
     assert counters.usage().resident_nbytes == 37
     counters.forget(0, "instance-0")  # the platform knows the first one alone
@@ -91,10 +91,10 @@ def test_processor_time_stays_and_memory_goes_with_an_instance() -> None:
     assert counters.usage() == ProcessUsage(4.0, 100)
     counters.forget(0, "a")
     assert counters.usage() == ProcessUsage(4.0, 30)
-    assert carried(counters) == {(cpu, ()): 4.0}, "memory of roles is another metric"
+    assert samples_of(counters) == {(cpu, ()): 4.0}, "memory of roles is another metric"
 
 
-def test_figures_of_each_parameter_server_are_reported_and_add_up() -> None:
+def test_metrics_of_each_parameter_server_are_reported_and_add_up() -> None:
     statistics = {
         0: ServerStatistics(10, 20, 3, 0.5, 1.5, 1000),
         1: ServerStatistics(1, 2, 3, 4, 5, 6),
@@ -132,7 +132,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
     counters.add(0, "a", told)
     labels = (("outcome", "completed"), ("type", "training"))
     phase = (("phase", "compute"),)
-    assert carried(counters) == {
+    assert samples_of(counters) == {
         ("edl_worker_tasks_total", labels): 2.0,
         ("edl_worker_step_duration_seconds_sum", phase): 0.5,
         ("edl_worker_step_duration_seconds_count", phase): 4.0,
@@ -159,7 +159,7 @@ def test_labels_and_sums_of_histograms_are_carried() -> None:
 def test_a_worker_adds_no_series_of_its_own(series: str) -> None:
     counters = WorkerCounters()
     counters.add(0, "a", {series: 1.0})
-    assert carried(counters) == {}
+    assert samples_of(counters) == {}
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, -3.0, 1e308])
@@ -169,14 +169,14 @@ def test_a_figure_that_no_counter_has_changes_nothing(value: float) -> None:
     counters.add(0, "a", series)
     counters.add(0, "a", dict.fromkeys(series, value) if not math.isfinite(value) else series)
     counters.add(1, "b", {"edl_worker_steps_total": value})
-    assert carried(counters) == {("edl_worker_steps_total", ()): 2.0}
+    assert samples_of(counters) == {("edl_worker_steps_total", ()): 2.0}
     assert counters.usage().resident_nbytes < 8
 
 
 def test_only_so_many_series_are_taken() -> None:
     counters = WorkerCounters()
     counters.add(0, "a", {f'edl_worker_records_total{{type="{n}"}}': 1.0 for n in range(10_000)})
-    assert len(carried(counters)) == 200
+    assert len(samples_of(counters)) == 200
 
 
 def test_rows_of_tables_are_reported_by_table() -> None:

@@ -107,7 +107,7 @@ class Master:
             stub.close()
 
     def values(self, stub: ShardStub) -> npt.NDArray[np.float32]:
-        """Those after all commands."""
+        """Return the values after all commands."""
         received = np.zeros(4, np.float32)
         pull = parameters_pb2.ReadHeader(**WORKER, log_index=self.group.log.index)
         stub.read(pull, lambda _: received.data, LONG_S)
@@ -199,7 +199,7 @@ def test_a_part_that_cannot_be_kept_fails_the_job(master: Master, tmp_path: Path
     assert str(tmp_path) in failed.where
     with pytest.raises(EdlError) as ended:
         master.group.wait_written("label", LONG_S)
-    assert ended.value.where == failed.where, "nobody waits for a part that will never be written"
+    assert ended.value.where == failed.where, "a part that will never be written is not waited for"
 
 
 # --- a server that does not see the master's files ---------------------------------------------
@@ -213,7 +213,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def test_parts_and_checkpoints_travel_through_the_master(tmp_path: Path, scratch: Path) -> None:
-    """With the best values, which are not the newest ones."""
+    """They have the best values, which are not the newest ones."""
     place = tmp_path / "snapshots"
     place.mkdir()
     master = Master(place, scratch)

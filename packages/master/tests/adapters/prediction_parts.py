@@ -44,7 +44,7 @@ def content(path: Path) -> list[bytes]:
 
 
 def successor(tmp_path: Path, output: str = "") -> PredictionOutput:
-    """What the next master of the job has."""
+    """Return the prediction output as the job's next master opens it."""
     return PredictionOutput(
         tmp_path / "parts", "job", output or str(tmp_path / "out"), URIS, CUT, "cd34", FORMAT
     )

@@ -34,14 +34,14 @@ class TestDirectory(CheckpointSuite):
         return Directory(str(here / "a" / "b"))
 
 
-def kept(directory: Path, keep: int = 3, job: str = "job") -> LocalCheckpoints:
+def make_checkpoints(directory: Path, keep: int = 3, job: str = "job") -> LocalCheckpoints:
     checkpoints = LocalCheckpoints(directory, job, keep)
     checkpoints.prepare()
     return checkpoints
 
 
 def test_what_a_crash_left_half_written_is_no_checkpoint_and_is_removed(tmp_path: Path) -> None:
-    checkpoints = kept(tmp_path)
+    checkpoints = make_checkpoints(tmp_path)
     checkpoints.write(checkpoint(1))
     half = tmp_path / ".job-00000002.tmp"
     half.mkdir()
@@ -50,12 +50,12 @@ def test_what_a_crash_left_half_written_is_no_checkpoint_and_is_removed(tmp_path
     assert found is not None
     assert damaged == []
     checkpoints.close()
-    kept(tmp_path)
+    make_checkpoints(tmp_path)
     assert not half.exists()
 
 
 def test_a_missing_manifest_is_damage(tmp_path: Path) -> None:
-    checkpoints = kept(tmp_path)
+    checkpoints = make_checkpoints(tmp_path)
     for number in (1, 2):
         checkpoints.write(checkpoint(number))
     (tmp_path / "job-00000002" / "manifest.json").unlink()
@@ -66,15 +66,15 @@ def test_a_missing_manifest_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_second_master_of_the_job_is_fenced_off(tmp_path: Path) -> None:
-    first = kept(tmp_path)
-    kept(tmp_path, job="another")
+    first = make_checkpoints(tmp_path)
+    make_checkpoints(tmp_path, job="another")
     with pytest.raises(EdlError) as caught:
-        kept(tmp_path)
+        make_checkpoints(tmp_path)
     assert caught.value.code == ErrorCode.JOB_EXISTS
     assert str(tmp_path) in caught.value.where
     first.write(checkpoint(1))
     first.close()
-    kept(tmp_path).write(checkpoint(2))
+    make_checkpoints(tmp_path).write(checkpoint(2))
 
 
 def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ class Unwritable:
 
 
 def test_two_masters_never_write_the_same_draft(tmp_path: Path) -> None:
-    checkpoints = kept(tmp_path)
+    checkpoints = make_checkpoints(tmp_path)
     drafts = {checkpoints._draft("job-00000002") for _ in range(20)}
     assert len(drafts) == 20
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path: Path) -> None:
-    checkpoints = kept(tmp_path)
+    checkpoints = make_checkpoints(tmp_path)
     checkpoints.write(checkpoint(1))
     unwritable = replace(checkpoint(2), arrays={"a": Unwritable()})
     with pytest.raises(EdlError):
@@ -107,13 +107,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_ones_before(tmp_path: Pa
     assert json.loads((tmp_path / "job-00000001" / "plane.json").read_text()) == {"version": 1}
 
 
-def sealed(body: object) -> str:
-    """A manifest that somebody has made for himself: its checksum is right."""
+def seal(body: object) -> str:
+    """Return a forged manifest, whose checksum is right."""
     text = json.dumps(body, sort_keys=True).encode()
     return json.dumps({"crc32": zlib.crc32(text), "body": body})
 
 
-def described(path: Path) -> dict[str, int]:
+def describe(path: Path) -> dict[str, int]:
     content = path.read_bytes()
     return {"bytes": len(content), "crc32": zlib.crc32(content)}
 
@@ -123,22 +123,22 @@ def described(path: Path) -> dict[str, int]:
 )
 def test_a_checkpoint_of_others_names_only_its_own_files(tmp_path: Path, name: str) -> None:
     root = tmp_path / "kept"
-    checkpoints = kept(root)
+    checkpoints = make_checkpoints(root)
     checkpoints.write(checkpoint(1))
     (tmp_path / "secret.json").write_text('{"key": "mine"}')
     place = root / "job-00000001"
     (place / "a").mkdir()
     body = json.loads((place / "manifest.json").read_bytes())["body"]
-    body["files"][name.format(root=tmp_path)] = described(tmp_path / "secret.json")
-    (place / "manifest.json").write_text(sealed(body))
+    body["files"][name.format(root=tmp_path)] = describe(tmp_path / "secret.json")
+    (place / "manifest.json").write_text(seal(body))
     with pytest.raises(EdlError, match="invalid name"):
         newest(checkpoints)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "deep", "device", "part of itself", "pickle"])
 def test_a_checkpoint_of_others_is_damaged_and_nothing_else(tmp_path: Path, kind: str) -> None:
-    """Whoever made it: no wait for ever, no code, no endless depth."""
-    checkpoints = kept(tmp_path)
+    """A hostile manifest leads to no endless wait, runs no code, and nests to no great depth."""
+    checkpoints = make_checkpoints(tmp_path)
     checkpoints.write(checkpoint(1))
     place = tmp_path / "job-00000001"
     manifest = place / "manifest.json"
@@ -147,15 +147,15 @@ def test_a_checkpoint_of_others_is_damaged_and_nothing_else(tmp_path: Path, kind
     if kind == "pickle":
         array = next(iter(body["arrays"].values()))
         np.save(place / array, np.array([Pickled(mark)], dtype=object), allow_pickle=True)
-        body["files"][array] = described(place / array)
-        manifest.write_text(sealed(body))
+        body["files"][array] = describe(place / array)
+        manifest.write_text(seal(body))
     elif kind == "part of itself":
         (place / "part").mkdir()
         (place / "part" / "part").symlink_to(".")
         inner = {**body, "files": {}, "arrays": {}, "parts": {"part": {}}}
-        (place / "part" / "manifest.json").write_text(sealed(inner))
-        body["parts"] = {"part": described(place / "part" / "manifest.json")}
-        manifest.write_text(sealed(body))
+        (place / "part" / "manifest.json").write_text(seal(inner))
+        body["parts"] = {"part": describe(place / "part" / "manifest.json")}
+        manifest.write_text(seal(body))
     else:
         manifest.unlink()
         if kind == "pipe":

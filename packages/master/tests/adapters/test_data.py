@@ -21,7 +21,7 @@ def write(path: Path, count: int, first: int = 0) -> None:
             writer.write(str(number).encode())
 
 
-def refused(pattern: str | Path, format: str = "") -> EdlError:
+def open_and_return_error(pattern: str | Path, format: str = "") -> EdlError:
     with pytest.raises(EdlError) as caught:
         open_data([str(pattern)], format, "--data")
     assert caught.value.where
@@ -98,14 +98,14 @@ def test_columns_of_csv_travel_with_every_range(tmp_path: Path) -> None:
 
 
 def test_a_pattern_without_a_match_is_reported(tmp_path: Path) -> None:
-    error = refused(tmp_path / "*.recordio")
+    error = open_and_return_error(tmp_path / "*.recordio")
     assert error.code == ErrorCode.DATA_NOT_FOUND
     assert str(tmp_path) in error.what
 
 
 def test_files_without_a_record_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 0)
-    error = refused(tmp_path / "a.recordio")
+    error = open_and_return_error(tmp_path / "a.recordio")
     assert error.code == ErrorCode.DATA_EMPTY
     assert "a.recordio" in error.where
 
@@ -115,7 +115,7 @@ def test_damage_is_reported_with_file_and_offset(tmp_path: Path) -> None:
     write(tmp_path / "b.recordio", 35)
     content = (tmp_path / "b.recordio").read_bytes()
     (tmp_path / "b.recordio").write_bytes(content[:-4])
-    error = refused(tmp_path)
+    error = open_and_return_error(tmp_path)
     assert error.code == ErrorCode.DATA_DAMAGED
     assert "b.recordio" in error.where
     assert "offset" in error.what
@@ -123,7 +123,7 @@ def test_damage_is_reported_with_file_and_offset(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.recordio").symlink_to(tmp_path / "gone")
-    error = refused(tmp_path / "a.recordio")
+    error = open_and_return_error(tmp_path / "a.recordio")
     assert error.code == ErrorCode.DATA_UNREADABLE
     assert "a.recordio" in error.what + error.where
 
@@ -132,9 +132,11 @@ def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
 def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
     (tmp_path / "a.recordio").chmod(0)
-    assert refused(tmp_path / "a.recordio").code == ErrorCode.DATA_UNREADABLE
+    assert open_and_return_error(tmp_path / "a.recordio").code == ErrorCode.DATA_UNREADABLE
 
 
 def test_an_unknown_format_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
-    assert refused(tmp_path / "a.recordio", "parquet").code == ErrorCode.DATA_UNREADABLE
+    assert (
+        open_and_return_error(tmp_path / "a.recordio", "parquet").code == ErrorCode.DATA_UNREADABLE
+    )

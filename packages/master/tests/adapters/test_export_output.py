@@ -72,20 +72,22 @@ class CheckpointStorage:
         return [path for path in self.system.find(parent) if not path.startswith(f"{self.path}/")]
 
 
-def written(exports: ExportOutput, token: int, content: bytes = b"values", job: str = "j") -> None:
+def write_part(
+    exports: ExportOutput, token: int, content: bytes = b"values", job: str = "j"
+) -> None:
     CheckpointStorage(exports.part_of(lease(token))).write(job, content)
 
 
-def completed(exports: ExportOutput, token: int) -> None:
+def complete(exports: ExportOutput, token: int) -> None:
     with exports.completing(lease(token), 0):
         pass
 
 
 def test_the_model_of_the_task_that_was_completed_becomes_the_output(where: str) -> None:
     exports = ExportOutput(where, "j", "ab12")
-    written(exports, 7, b"seven")
-    written(exports, 8, b"eight")
-    completed(exports, 7)
+    write_part(exports, 7, b"seven")
+    write_part(exports, 8, b"eight")
+    complete(exports, 7)
     assert not CheckpointStorage(where).is_there, "nothing is there before the job says so"
     exports.finish()
     there = CheckpointStorage(where).read()
@@ -104,8 +106,8 @@ def test_a_worker_that_was_given_up_harms_nothing_whenever_it_goes_on(where: str
     exports = ExportOutput(where, "j", "ab12")
     late = CheckpointStorage(exports.part_of(lease(7)))
     late.write("j", b"half")
-    written(exports, 8)
-    completed(exports, 8)
+    write_part(exports, 8)
+    complete(exports, 8)
     late.write("j", b"more")
     exports.finish()
     whole = CheckpointStorage(where).read()
@@ -116,9 +118,9 @@ def test_a_worker_that_was_given_up_harms_nothing_whenever_it_goes_on(where: str
 
 def test_a_completion_that_is_refused_does_not_count(where: str) -> None:
     exports = ExportOutput(where, "j", "ab12")
-    written(exports, 7, b"current")
-    written(exports, 6, b"stale")
-    completed(exports, 7)
+    write_part(exports, 7, b"current")
+    write_part(exports, 6, b"stale")
+    complete(exports, 7)
     with pytest.raises(EdlError), exports.completing(lease(6), 0):
         raise EdlError(ErrorCode.STALE_LEASE, "not current")
     exports.finish()
@@ -133,20 +135,20 @@ def test_no_two_holders_write_to_one_place_not_even_of_two_masters(where: str) -
 
 def test_the_output_of_an_earlier_master_of_the_job_is_replaced(where: str) -> None:
     first = ExportOutput(where, "j", "ab12")
-    written(first, 7, b"undone")
-    completed(first, 7)
+    write_part(first, 7, b"undone")
+    complete(first, 7)
     first.finish()  # and it dies before it can say so
     job_output.check_output(where, resumed_job="j")
     second = ExportOutput(where, "j", "cd34")
-    written(second, 7, b"redone")
-    completed(second, 7)
+    write_part(second, 7, b"redone")
+    complete(second, 7)
     second.finish()
     assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"redone"
     second.clear(succeeded=True)
     assert CheckpointStorage(where).beside() == []
 
 
-@pytest.mark.parametrize("whose", ["another job", "nobody"])
+@pytest.mark.parametrize("whose", ["another job", "unowned"])
 def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None:
     if whose == "another job":
         CheckpointStorage(where).write("other", b"precious")
@@ -156,8 +158,8 @@ def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None
         place.system.pipe_file(f"{place.path}/mine.txt", b"precious")
     before = CheckpointStorage(where).read()
     exports = ExportOutput(where, "j", "ab12")
-    written(exports, 7)
-    completed(exports, 7)
+    write_part(exports, 7)
+    complete(exports, 7)
     with pytest.raises(EdlError) as caught:
         exports.finish()
     assert caught.value.code == ErrorCode.OUTPUT_EXISTS
@@ -172,10 +174,10 @@ def test_what_is_not_the_job_s_own_is_left_alone(where: str, whose: str) -> None
 def test_a_model_that_is_not_whole_is_never_the_output(where: str, what: str) -> None:
     exports = ExportOutput(where, "j", "ab12")
     if what == "no description":
-        written(exports, 7)
+        write_part(exports, 7)
         place = CheckpointStorage(exports.part_of(lease(7)))
         place.system.rm_file(f"{place.path}/{DESCRIPTION}")
-    completed(exports, 7)
+    complete(exports, 7)
     with pytest.raises(EdlError) as caught:
         exports.finish()
     assert caught.value.code == ErrorCode.INTERNAL
@@ -190,8 +192,8 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     memory = fsspec.filesystem("memory")
     empty_memory()
     first = ExportOutput(where, "j", "ab12")
-    written(first, 7, b"first")
-    completed(first, 7)
+    write_part(first, 7, b"first")
+    complete(first, 7)
     copy = type(memory).copy
 
     def copies(system: Any, source: str, to: str, **options: Any) -> None:
@@ -209,8 +211,8 @@ def test_a_master_that_is_killed_while_it_moves_objects_has_a_successor_that_doe
     assert object_stores.writer_of(where) == "j"
     job_output.check_output(where, resumed_job="j")
     second = ExportOutput(where, "j", "cd34")
-    written(second, 7, b"second")
-    completed(second, 7)
+    write_part(second, 7, b"second")
+    complete(second, 7)
     second.finish()
     second.clear(succeeded=True)
     assert CheckpointStorage(where).read()["/parameters.safetensors"] == b"second"
@@ -231,8 +233,8 @@ def test_names_of_outputs_are_taken_literally(tmp_path: Path) -> None:
     other = tmp_path / ".m1.edl-j.ab12-1.tmp"
     other.mkdir()
     exports = ExportOutput(str(tmp_path / "m[1]"), "j", "ab12")
-    written(exports, 1)
-    completed(exports, 1)
+    write_part(exports, 1)
+    complete(exports, 1)
     exports.finish()
     exports.clear(succeeded=True)
     assert other.exists()

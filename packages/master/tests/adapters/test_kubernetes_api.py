@@ -46,7 +46,7 @@ LIST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
 
 @contextmanager
 def answers(octets: bytes) -> Iterator[KubernetesApi]:
-    """An API server that sends this to whoever asks, and closes the connection."""
+    """An API server that sends this to every caller, and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

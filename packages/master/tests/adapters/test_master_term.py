@@ -37,7 +37,7 @@ def term(api: FakeApi, pod: str = "pod") -> MasterTerm:
 
 
 def reject_token(method: str, path: str) -> None:
-    """As the API server answers a token whose pod is gone."""
+    """Answer as the API server does for a token whose pod is gone."""
     raise ApiError(401, "Unauthorized", "Unauthorized")
 
 
@@ -181,7 +181,7 @@ def test_a_master_whose_pod_is_gone_makes_nothing_final() -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_token_that_is_refused_for_a_while_is_no_end(answers: bool) -> None:
-    """As by an API server that starts; silence between two refusals proves nothing either."""
+    """An API server that starts does so; silence between two refusals proves nothing, either."""
     api = FakeApi()
     master = term(api)
     master.take()

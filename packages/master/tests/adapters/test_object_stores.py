@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.store import Trouble, emptied, trouble
+from fakes.store import Trouble, empty_store, trouble
 
 import recordio
 from edl_master.adapters import object_stores, store_calls
@@ -22,12 +22,12 @@ LONG_S = 200.0
 
 @pytest.fixture
 def going_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """What stuck calls wait for."""
+    """The event that stuck calls wait for."""
     monkeypatch.setattr(
         store_calls, "TIMEOUTS", store_calls.StoreTimeouts(call_s=0.3, slowest_bytes_per_s=1e9)
     )
     event = threading.Event()
-    with emptied():
+    with empty_store():
         yield event
         event.set()
 
@@ -97,7 +97,7 @@ def test_a_slow_store_has_all_the_time_that_it_needs(
 def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pauses between attempts are short."""
     monkeypatch.setattr(store_calls, "_FIRST_PAUSE_S", 0.01)
-    with emptied():
+    with empty_store():
         yield
 
 
@@ -121,7 +121,7 @@ def a_folder(place: Path) -> Path:
 WHOLE = {f"/bucket/out/{name}": name.encode() for name in ("weights", "zoo/model.py", "last")}
 
 
-def stored() -> dict[str, bytes]:
+def stored_files() -> dict[str, bytes]:
     return {path: bytes(file.getvalue()) for path, file in Trouble.store.items()}
 
 
@@ -131,7 +131,7 @@ def test_a_store_that_is_out_of_order_costs_an_upload_time(
 ) -> None:
     fail_at(at, ConnectionResetError("reset"), 3)
     object_stores.put(a_folder(tmp_path / "m"), "trouble://bucket/out", "j")
-    assert stored() == WHOLE
+    assert stored_files() == WHOLE
 
 
 @pytest.mark.parametrize("at", ["exists", "copy", "pipe /bucket/out/last"])
@@ -141,7 +141,7 @@ def test_a_store_that_is_out_of_order_costs_a_move_time(
     object_stores.put(a_folder(tmp_path / "m"), "trouble://bucket/part", "j")
     fail_at(at, ConnectionResetError("reset"), 3)
     object_stores.move("trouble://bucket/part", "trouble://bucket/out", "j", "last")
-    assert stored() == WHOLE
+    assert stored_files() == WHOLE
 
 
 def test_a_store_that_stays_out_of_order_is_an_error(
@@ -157,7 +157,7 @@ def test_a_store_that_refuses_is_asked_once(patient: None, tmp_path: Path) -> No
     fail_at("copy", PermissionError("not today"), 1)
     with pytest.raises(EdlError, match="not today"):
         object_stores.put(a_file(tmp_path), "trouble://bucket/out", "j")
-    assert stored() == {}
+    assert stored_files() == {}
 
 
 def test_predictions_whose_store_gets_stuck_fail_the_job_and_keep_their_parts(

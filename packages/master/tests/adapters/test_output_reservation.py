@@ -25,7 +25,7 @@ def job(tmp_path: Path, name: str, state: str = "RUNNING") -> Path:
     return directory
 
 
-def refused(output: str, directory: Path) -> str:
+def reserve_and_return_error(output: str, directory: Path) -> str:
     with pytest.raises(EdlError) as caught:
         OutputReservation(output, directory).hold()
     assert caught.value.code == ErrorCode.OUTPUT_EXISTS
@@ -36,7 +36,7 @@ def refused(output: str, directory: Path) -> str:
 def test_of_two_jobs_with_one_output_the_second_is_refused(tmp_path: Path, output: str) -> None:
     first = OutputReservation(output, job(tmp_path, "first"))
     first.hold()
-    assert "job first" in refused(output, job(tmp_path, "second"))
+    assert "job first" in reserve_and_return_error(output, job(tmp_path, "second"))
     output_reservation.release(output, tmp_path / "jobs" / "second")
     assert len(list(tmp_path.iterdir())) == 2, "it is not that job's"
     output_reservation.release(output, tmp_path / "jobs" / "first")
@@ -51,7 +51,7 @@ def test_it_outlives_a_master_and_is_that_of_the_next_one(tmp_path: Path, output
         master = OutputReservation(output, directory)
         master.hold()
         master.close()
-        assert "job first" in refused(output, job(tmp_path, f"other{_}"))
+        assert "job first" in reserve_and_return_error(output, job(tmp_path, f"other{_}"))
 
 
 @pytest.mark.parametrize("end", ["FAILED", "CANCELLED", "stopped at once", "deleted"])

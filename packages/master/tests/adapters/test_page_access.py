@@ -1,4 +1,4 @@
-"""Who gets the page and the metrics of a job: its owner, by a link; nobody else does."""
+"""Who gets the page and the metrics of a job: its owner, by a link, and no other user."""
 
 from __future__ import annotations
 

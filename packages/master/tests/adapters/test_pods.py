@@ -160,7 +160,7 @@ def run_pods(api: FakeApi, platform: KubernetesPods, seen: Iterator[Observation]
 def test_a_pod_without_its_number_is_deleted_and_stops_no_master(
     api: FakeApi, start: Start, number: str | None
 ) -> None:
-    # Somebody who may write pods has changed a label, and the next master starts.
+    # A user who may write pods has changed a label, and the next master starts.
     paths = run_pods(api, first := start(), following(first))
     changed = copy.deepcopy(api.objects[paths[3]])
     changed["metadata"]["labels"].pop(objects.LABEL_NUMBER)
@@ -291,7 +291,7 @@ NO_RIGHT = 'pods is forbidden: User "master" cannot create resource "pods"'
 
 @pytest.mark.parametrize("denial", [ApiError(401, "", "Unauthorized"), ApiError(403, "", NO_RIGHT)])
 def test_a_first_denial_decides_nothing(api: FakeApi, start: Start, denial: ApiError) -> None:
-    """An API server that starts refuses everybody, until it has read users and roles."""
+    """An API server that starts refuses all calls, until it has read users and roles."""
 
     def deny_once(method: str, path: str) -> None:
         if method == "POST":

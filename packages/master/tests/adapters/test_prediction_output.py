@@ -154,8 +154,8 @@ def test_a_part_counts_only_when_the_job_takes_it(
     }
 
 
-def joined(directory: Path) -> int:
-    """How many predictions are in the files of an output."""
+def count_predictions(directory: Path) -> int:
+    """Return the number of predictions in the files of an output."""
     return sum(len(content(path)) for path in directory.iterdir())
 
 
@@ -167,7 +167,7 @@ def test_a_completion_that_is_sent_twice_counts_once(
         with predictions.completing(lease(number), 10):
             pass
     predictions.finish()
-    assert joined(tmp_path / "out") == sum(SIZES)
+    assert count_predictions(tmp_path / "out") == sum(SIZES)
 
 
 def test_a_part_that_is_missing_is_never_passed_over(
@@ -181,7 +181,7 @@ def test_a_part_that_is_missing_is_never_passed_over(
     assert "1 are missing" in caught.value.what
     assert not (tmp_path / "out").exists()
     predictions.finish(dead=1)
-    assert joined(tmp_path / "out") == 32
+    assert count_predictions(tmp_path / "out") == 32
 
 
 def test_a_part_of_another_length_is_not_taken(predictions: PredictionOutput) -> None:

@@ -56,15 +56,15 @@ def test_predictions_go_to_a_store(tmp_path: Path, store: Any, output: str) -> N
 STAGING = "memory://bucket/.out.edl-job.parts"
 
 
-def staged(tmp_path: Path, incarnation: str = "ab12") -> PredictionOutput:
-    """Of workers that do not see the master's files."""
+def staged_output(tmp_path: Path, incarnation: str = "ab12") -> PredictionOutput:
+    """The output of workers that do not see the master's files."""
     output = "memory://bucket/out"
     parts = tmp_path / "parts"
     return PredictionOutput(parts, "job", output, URIS, CUT, incarnation, FORMAT, STAGING)
 
 
 def test_parts_in_a_store_are_fetched_as_they_are_taken(tmp_path: Path, store: Any) -> None:
-    first = staged(tmp_path)
+    first = staged_output(tmp_path)
     first.prepare()
     for number in (3, 0, 4):
         complete(first, number)
@@ -74,7 +74,7 @@ def test_parts_in_a_store_are_fetched_as_they_are_taken(tmp_path: Path, store: A
     with pytest.raises(LookupError), first.completing(late, length):
         raise LookupError("the job has given the task to another one")
     # The next master has the parts that were taken, wherever the workers are.
-    next_ = staged(tmp_path, "cd34")
+    next_ = staged_output(tmp_path, "cd34")
     assert next_.resume(lambda number: number in (0, 3, 4), dead=0)
     assert store.find("/bucket") == []
     for number in (1, 2):
@@ -91,7 +91,7 @@ def test_a_part_that_a_store_does_not_give_is_not_taken(
     tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither is the task done: the job is not asked."""
-    predictions = staged(tmp_path)
+    predictions = staged_output(tmp_path)
     predictions.prepare()
     length = predict(predictions, 0)
 
@@ -117,7 +117,7 @@ def test_an_output_that_appeared_in_a_store_meanwhile_is_not_overwritten(
     predictions.prepare()
     for number in range(CUT.count):
         complete(predictions, number)
-    store.pipe_file("/bucket/out/mine", b"somebody's")
+    store.pipe_file("/bucket/out/mine", b"another's")
     with pytest.raises(EdlError) as caught:
         predictions.finish()
     assert caught.value.code == ErrorCode.OUTPUT_EXISTS

@@ -26,7 +26,7 @@ from edl_proto.errors import EdlError
 Features = Mapping[str, Any]
 
 
-def written(
+def write_rows(
     path: Path, rows: Sequence[Features], keep: tuple[str, ...] = (), *, typed: bool = False
 ) -> Path:
     """Rows as the parts hold them, in a file of the format that its name tells."""
@@ -56,7 +56,7 @@ ROWS = (
 
 
 def test_csv_has_a_column_for_each_value(tmp_path: Path) -> None:
-    found = cells(written(tmp_path / "a.csv", ROWS, ("name", "id")))
+    found = cells(write_rows(tmp_path / "a.csv", ROWS, ("name", "id")))
     assert found == [
         ["name", "id", "prediction_0", "prediction_1", "tags"],
         ["Ada, Countess", "7", "0.1", "2.0", '["a", "b"]'],
@@ -66,7 +66,7 @@ def test_csv_has_a_column_for_each_value(tmp_path: Path) -> None:
 
 
 def test_json_lines_have_lists(tmp_path: Path) -> None:
-    found = objects(written(tmp_path / "a.jsonl", ROWS, ("id",)))
+    found = objects(write_rows(tmp_path / "a.jsonl", ROWS, ("id",)))
     assert list(found[0]) == ["id", "name", "prediction", "tags"]
     assert found[0]["prediction"] == [0.1, 2.0]
     assert found[1]["tags"] == ["c"]
@@ -75,7 +75,7 @@ def test_json_lines_have_lists(tmp_path: Path) -> None:
 
 def test_parquet_has_types(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(written(tmp_path / "a.parquet", ROWS, ("id",)))
+    table = parquet.read_table(write_rows(tmp_path / "a.parquet", ROWS, ("id",)))
     assert [(field.name, str(field.type)) for field in table.schema] == [
         ("id", "int64"),
         ("name", "string"),
@@ -88,8 +88,11 @@ def test_parquet_has_types(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text_are_base64_in_texts(tmp_path: Path) -> None:
     rows = ({"image": b"\xff\xd8", "prediction": 1.5}, {"image": b"text", "prediction": 2.5})
-    assert cells(written(tmp_path / "a.csv", rows))[1:] == [["/9g=", "1.5"], ["dGV4dA==", "2.5"]]
-    assert objects(written(tmp_path / "a.jsonl", rows))[0] == {"image": "/9g=", "prediction": 1.5}
+    assert cells(write_rows(tmp_path / "a.csv", rows))[1:] == [["/9g=", "1.5"], ["dGV4dA==", "2.5"]]
+    assert objects(write_rows(tmp_path / "a.jsonl", rows))[0] == {
+        "image": "/9g=",
+        "prediction": 1.5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -107,20 +110,20 @@ def test_texts_of_csv_that_are_all_numbers_become_numbers(
     texts: list[str], values: list[Any], tmp_path: Path
 ) -> None:
     rows = [{"id": text.encode(), "prediction": 1} for text in texts]
-    found = objects(written(tmp_path / "a.jsonl", rows, ("id",), typed=True))
+    found = objects(write_rows(tmp_path / "a.jsonl", rows, ("id",), typed=True))
     assert [row["id"] for row in found] == values
-    # Those of a tf.Example are texts, because somebody said so.
-    found = objects(written(tmp_path / "b.jsonl", rows, ("id",)))
+    # Those of a tf.Example are texts because the user said so.
+    found = objects(write_rows(tmp_path / "b.jsonl", rows, ("id",)))
     assert [row["id"] for row in found] == texts
 
 
 def test_columns_that_would_be_two_of_one_name_hold_lists(tmp_path: Path) -> None:
-    found = cells(written(tmp_path / "a.csv", [{"x": [1, 2], "x_0": 3}]))
+    found = cells(write_rows(tmp_path / "a.csv", [{"x": [1, 2], "x_0": 3}]))
     assert found == [["x", "x_0"], ["[1, 2]", "3"]]
 
 
 def test_all_files_of_an_output_have_the_same_columns(tmp_path: Path) -> None:
-    """Also that of a data file without records; row groups and parts keep the order."""
+    """So does that of a data file without records; row groups and parts keep the order."""
     partition = TaskPartition((25, 0, 12), 10)
     form = OutputFormat("jsonl", keep=("id",))
     output = tmp_path / "out"
@@ -149,7 +152,7 @@ def test_parquet_has_a_row_group_for_many_values(
 ) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(prediction_tables, "_GROUP_VALUES", 10)
-    path = written(tmp_path / "a.parquet", [{"prediction": n} for n in range(25)])
+    path = write_rows(tmp_path / "a.parquet", [{"prediction": n} for n in range(25)])
     file = parquet.ParquetFile(path)
     assert file.metadata.num_row_groups == 3
     assert file.read()["prediction"].to_pylist() == list(range(25))

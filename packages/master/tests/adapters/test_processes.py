@@ -20,9 +20,9 @@ from conformance.platform_suite import (
     ZERO,
     Behaviour,
     PlatformSuite,
-    exited,
     observe,
     until,
+    wait_for_exit,
 )
 
 from edl_master.adapters.processes import LocalProcesses, limit_threads
@@ -141,7 +141,7 @@ def test_an_end_is_reported_on_a_disk_that_became_read_only(
         with monkeypatch.context() as disk:
             disk.setattr(Path, "unlink", refuse)
             local.take_away(instance)
-            assert exited(platform).preempted
+            assert wait_for_exit(platform).preempted
         for record in local.records.iterdir():
             record.unlink()
 
@@ -153,7 +153,7 @@ def test_what_an_instance_has_started_ends_with_it(local: LocalHarness) -> None:
     child = int(log.split("child ")[1].split()[0])
     assert process_identity.is_running(child)
     local.take_away(instance)
-    assert exited(platform).preempted
+    assert wait_for_exit(platform).preempted
     until(lambda: not process_identity.is_running(child), "the instance's own child to be gone")
 
 
@@ -164,7 +164,7 @@ def test_what_an_adopted_instance_has_started_ends_with_it(local: LocalHarness) 
     platform = local.successor(before)
     platform.adopt()
     local.take_away(instance)
-    exited(platform)
+    wait_for_exit(platform)
     until(lambda: not process_identity.is_running(child), "the instance's own child to be gone")
 
 
@@ -178,9 +178,9 @@ def test_the_temporary_files_of_an_instance_that_is_killed_go_with_it(local: Loc
     instance = PlatformSuite.up(local, platform)
     litter = litter_of(local)
     assert litter.is_dir()
-    assert litter.is_relative_to(local.directory), "else nobody finds it if all are killed at once"
+    assert litter.is_relative_to(local.directory), "otherwise it is lost if all are killed at once"
     local.take_away(instance)
-    exited(platform)
+    wait_for_exit(platform)
     assert not litter.exists()
     assert not litter.parent.exists()
 
@@ -241,7 +241,7 @@ def test_records_are_there_as_long_as_their_instances(local: LocalHarness) -> No
     (record,) = local.records.iterdir()
     assert json.loads(record.read_text())["instance"] == instance
     platform.kill(ZERO)
-    exited(platform)
+    wait_for_exit(platform)
     assert list(local.records.iterdir()) == []
 
 
@@ -281,8 +281,8 @@ def test_instances_survive_a_master_that_is_killed_and_the_next_one_finds_them(
     (found,) = platform.adopt()
     assert (found.worker, found.attempt, found.instance) == (WorkerId(3), 2, instance)
     platform.stop(WorkerId(3), LONG_S)
-    gone = exited(platform)
-    # Nobody but its parent learns how a process ended.
+    gone = wait_for_exit(platform)
+    # Only its parent learns how a process ended.
     assert (gone.instance, gone.exit_code, gone.signal, gone.preempted) == (
         instance,
         None,
@@ -311,7 +311,7 @@ def test_a_process_killed_for_lack_of_memory_was_not_preempted(local: LocalHarne
     instance = PlatformSuite.up(local, platform)
     local.vmstat.write_text("nr_free_pages 7\noom_kill 5\n")
     local.take_away(instance)
-    gone = exited(platform)
+    gone = wait_for_exit(platform)
     assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
     assert "out of memory" in gone.log_tail
 
@@ -321,7 +321,7 @@ def test_a_stopped_process_is_still_killed_after_its_grace(local: LocalHarness) 
     instance = PlatformSuite.up(local, platform)
     os.kill(pid_of(instance), signal.SIGSTOP)
     platform.stop(ZERO, 0.2)
-    gone = exited(platform)
+    gone = wait_for_exit(platform)
     assert (gone.signal, gone.preempted) == (signal.SIGKILL, False)
 
 

@@ -21,7 +21,7 @@ def files(tmp_path: Path) -> ProfileFiles:
     return ProfileFiles(tmp_path, "digits")
 
 
-def refused(files: ProfileFiles, packed: bytes, offset: int = 0) -> tuple[int, str]:
+def add_and_return_error(files: ProfileFiles, packed: bytes, offset: int = 0) -> tuple[int, str]:
     with pytest.raises(EdlError) as raised:
         files.add(3, offset, packed, last=True)
     return raised.value.code, raised.value.remedy
@@ -75,15 +75,15 @@ def test_a_worker_is_told_of_once_however_many_profiles_it_makes_up(files: Profi
 
 def test_what_is_not_whole_is_refused(files: ProfileFiles) -> None:
     again = "Profile the steps once more."
-    assert refused(files, PACKED, offset=7) == (ErrorCode.DATA_DAMAGED, again)
-    assert refused(files, b"no profile") == (ErrorCode.DATA_DAMAGED, again)
-    assert refused(files, PACKED[:-9]) == (ErrorCode.DATA_DAMAGED, again)
+    assert add_and_return_error(files, PACKED, offset=7) == (ErrorCode.DATA_DAMAGED, again)
+    assert add_and_return_error(files, b"no profile") == (ErrorCode.DATA_DAMAGED, again)
+    assert add_and_return_error(files, PACKED[:-9]) == (ErrorCode.DATA_DAMAGED, again)
 
 
 def test_what_is_too_large_is_refused(files: ProfileFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = "Profile fewer steps."
     monkeypatch.setattr(profiles, "_MAX_UNPACKED_NBYTES", len(CONTENT) - 1)
-    assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
+    assert add_and_return_error(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
     monkeypatch.setattr(profiles, "_MAX_PACKED_NBYTES", len(PACKED) - 1)
-    assert refused(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
+    assert add_and_return_error(files, PACKED) == (ErrorCode.LIMIT_EXCEEDED, fewer)
     assert not list(Path(files._folder).glob("*"))

@@ -35,7 +35,7 @@ def test_servers_of_a_former_master_end_before_new_ones_start() -> None:
     while sum(each.alive for each in machine.instances[2:]) < 2:
         deadline.wait(0.01)  # the test's own limit ends this
     assert not any(each.alive for each in machine.instances[:2])
-    assert ends.empty(), "nobody has lost a server of this master"
+    assert ends.empty(), "no server of this master was lost"
     servers.close(5)
     assert not any(each.alive for each in machine.instances)
     assert ends.empty(), "an end that was asked for is no loss"

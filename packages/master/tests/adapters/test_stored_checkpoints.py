@@ -16,10 +16,10 @@ from conformance.checkpoint_suite import (
     checkpoint,
     keep,
     newest,
-    unused,
+    unused_uri,
     version,
 )
-from fakes.store import calm, emptied, refuse, trouble
+from fakes.store import calm, empty_store, refuse, trouble
 
 from edl_master.adapters import object_stores, store_calls
 from edl_master.adapters.checkpoints import CheckpointStorage
@@ -49,19 +49,19 @@ class Store(World):
 
 class TestMemory(CheckpointSuite):
     def fresh(self, here: Path) -> World:
-        return Store(unused("memory"), here)
+        return Store(unused_uri("memory"), here)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Store]:
-    world = Store(unused("trouble"), tmp_path)
+    world = Store(unused_uri("trouble"), tmp_path)
     yield world
     world.close()
 
 
 @pytest.fixture(autouse=True)
 def no_trouble() -> Iterator[None]:
-    with emptied():
+    with empty_store():
         yield
 
 
@@ -220,7 +220,7 @@ def s3() -> Iterator[None]:
 def test_a_large_file_is_sent_in_parts(tmp_path: Path) -> None:
     local = tmp_path / "large"
     local.write_bytes(content := bytes(range(256)) * (40 << 12))
-    uri = f"{unused('s3')}/large"
+    uri = f"{unused_uri('s3')}/large"
     object_stores.write(uri, b"before")
     object_stores.upload(local, uri)
     assert object_stores.read(uri) == content
@@ -234,7 +234,7 @@ def test_outputs_with_large_files_arrive_whole(tmp_path: Path) -> None:
     local.mkdir()
     (local / "large").write_bytes(content := bytes(range(256)) * (40 << 12))
     (local / "small").write_bytes(b"small")
-    place = unused("s3")
+    place = unused_uri("s3")
     uri = f"{place}/model"
     object_stores.write(f"{place}/before", b"makes the bucket")
     object_stores.put(local, uri, "job")
@@ -288,9 +288,9 @@ def test_how_outputs_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("s3")
 class TestS3(CheckpointSuite):
-    """The same over HTTP, with the client that people have."""
+    """The rules of the suite, over HTTP, with the client that users have."""
 
     test_any_damage_is_found_and_the_one_before_is_used = None  # a minute of small requests
 
     def fresh(self, here: Path) -> World:
-        return Store(unused("s3"), here)
+        return Store(unused_uri("s3"), here)

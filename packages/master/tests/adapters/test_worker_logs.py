@@ -21,7 +21,7 @@ def test_the_end_of_a_log_has_no_notices_of_tensorflow(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_log_in_json_is_for_people(tmp_path: Path) -> None:
-    """Of a container: users search an error for the words of its exception."""
+    """This is the log of a container: users search an error for the words of its exception."""
     log = tmp_path / "worker-0.log"
     said = LogEntry(0.0, "ERROR", "a.b", "it failed", {}, "Traceback:\n  x\nValueError: why")
     log.write_text(f"printed\n{as_json(said)}\n")

@@ -9,7 +9,7 @@ from edl_runtime.local import job_directory, supervision
 
 
 def test_a_master_leaves_a_job_that_was_stopped_while_it_started(tmp_path: Path) -> None:
-    """The user's command could not end this process: nobody knew of it yet."""
+    """The user's command could not end this process: the user did not know of it yet."""
     supervision.describe(tmp_path, ["supervisor"], ["master"])
     supervision.release(tmp_path)
     assert startup.run(tmp_path) == job_directory.DIRECTORY_TAKEN

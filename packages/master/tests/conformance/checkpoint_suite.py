@@ -279,7 +279,7 @@ class CheckpointSuite:
         keep(first, checkpoint(1))
         number = int(world.read(".job.owner").split()[0])
         # As another machine would.
-        world.write(".job.owner", b"%d somebody" % (number + 1))
+        world.write(".job.owner", b"%d another" % (number + 1))
         with pytest.raises(EdlError) as caught:
             keep(first, checkpoint(2))
         assert caught.value.code == ErrorCode.STALE_INCARNATION
@@ -294,6 +294,6 @@ class CheckpointSuite:
         assert numbers == [1, 2, 3]
 
 
-def unused(scheme: str) -> str:
+def unused_uri(scheme: str) -> str:
     """A URI under which nothing is."""
     return f"{scheme}://{uuid.uuid4().hex}/kept"

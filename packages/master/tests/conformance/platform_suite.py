@@ -44,7 +44,7 @@ class Behaviour(StrEnum):
 
 
 class PlatformHarness(Protocol):
-    """What the suite needs to know about a platform."""
+    """The access to a platform that the suite needs."""
 
     def platform(self, behaviour: Behaviour) -> Platform:
         """A platform whose instances behave so."""
@@ -87,13 +87,13 @@ def observe(platform: Platform, count: int) -> list[Observation]:
     return seen
 
 
-def started(platform: Platform) -> InstanceStarted:
+def wait_for_start(platform: Platform) -> InstanceStarted:
     (seen,) = observe(platform, 1)
     assert isinstance(seen, InstanceStarted), seen
     return seen
 
 
-def exited(platform: Platform) -> InstanceExited:
+def wait_for_exit(platform: Platform) -> InstanceExited:
     (seen,) = observe(platform, 1)
     assert isinstance(seen, InstanceExited), seen
     return seen
@@ -110,7 +110,7 @@ class PlatformSuite:
     def up(harness: PlatformHarness, platform: Platform, worker: WorkerId = ZERO) -> InstanceId:
         """Start an instance and wait until it behaves as it should."""
         platform.start(worker, 0)
-        instance = started(platform).instance
+        instance = wait_for_start(platform).instance
         until(lambda: harness.is_up(instance), f"{instance} to be up")
         return instance
 
@@ -195,7 +195,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.OBEDIENT)
         instance = self.up(harness, platform)
         harness.take_away(instance)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert gone.instance == instance
         assert gone.preempted
         assert gone.exit_code is None
@@ -207,7 +207,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.NAIVE)
         instance = self.up(harness, platform)
         harness.ask_from_outside(instance)
-        assert exited(platform).preempted
+        assert wait_for_exit(platform).preempted
 
     def test_an_instance_whose_exit_code_reports_a_request_from_outside_is_preempted(
         self, harness: PlatformHarness
@@ -215,7 +215,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.FRANK)
         instance = self.up(harness, platform)
         harness.ask_from_outside(instance)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (None, 15, True)
 
     def test_an_instance_that_leaves_in_order_when_asked_from_outside_has_its_own_exit_code(
@@ -225,7 +225,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.OBEDIENT)
         instance = self.up(harness, platform)
         harness.ask_from_outside(instance)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
 
     def test_many_instances_that_end_together_are_each_reported_once(
@@ -246,7 +246,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.OBEDIENT)
         instance = self.up(harness, platform)
         platform.stop(ZERO, LONG_S)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert gone.instance == instance
         assert (gone.exit_code, gone.signal, gone.preempted) == (0, None, False)
         assert not harness.is_alive(instance)
@@ -257,7 +257,7 @@ class PlatformSuite:
         platform = harness.platform(Behaviour.STUBBORN)
         instance = self.up(harness, platform)
         platform.stop(ZERO, 0.2)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert gone.signal is not None
         assert not gone.preempted
         assert not harness.is_alive(instance)
@@ -277,13 +277,13 @@ class PlatformSuite:
         platform.stop(ZERO, LONG_S)
         platform.stop(ZERO, 0.1)
         platform.stop(ZERO, LONG_S)
-        assert not exited(platform).preempted
+        assert not wait_for_exit(platform).preempted
 
     def test_kill_does_not_ask(self, harness: PlatformHarness) -> None:
         platform = harness.platform(Behaviour.STUBBORN)
         instance = self.up(harness, platform)
         platform.kill(ZERO)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert not gone.preempted
         assert not harness.is_alive(instance)
 
@@ -294,7 +294,7 @@ class PlatformSuite:
         first = self.up(harness, platform)
         other = self.up(harness, platform, ONE)
         platform.start(ZERO, 1)
-        second = started(platform).instance
+        second = wait_for_start(platform).instance
         until(lambda: harness.is_up(second), "the second instance")
         platform.stop(ZERO, LONG_S)
         gone = {each.instance for each in observe(platform, 2) if isinstance(each, InstanceExited)}
@@ -322,7 +322,7 @@ class PlatformSuite:
         instance = self.up(harness, platform)
         platform.close(LONG_S)
         platform.close(LONG_S)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert (gone.instance, gone.preempted) == (instance, False)
         assert platform.observe(LONG_S) == ()
         assert platform.observe(LONG_S) == ()
@@ -355,7 +355,7 @@ class PlatformSuite:
         platform = harness.successor(before)
         platform.adopt()
         platform.stop(ZERO, LONG_S)
-        gone = exited(platform)
+        gone = wait_for_exit(platform)
         assert (gone.instance, gone.preempted) == (instance, False)
 
     def test_the_end_of_an_adopted_instance_from_outside_counts_as_preemption(
@@ -366,7 +366,7 @@ class PlatformSuite:
         platform = harness.successor(before)
         platform.adopt()
         harness.take_away(instance)
-        assert exited(platform).preempted
+        assert wait_for_exit(platform).preempted
 
     def test_an_instance_that_ended_between_two_masters_is_not_adopted(
         self, harness: PlatformHarness

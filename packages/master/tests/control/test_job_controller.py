@@ -162,7 +162,7 @@ def test_the_end_is_reported_to_waiting_callers(
 def test_a_fact_that_contradicts_the_job_ends_it_with_the_story(
     controller: JobController, external: RecordedEffects
 ) -> None:
-    """Nobody asked for an output: something is wrong with the master itself."""
+    """No output was requested, so something is wrong with the master itself."""
     controller.handle(OutputFinished())
     assert ("JobFailed",) in external.done
     failure = controller.view().failure
@@ -182,10 +182,10 @@ def test_a_fact_that_contradicts_the_job_ends_it_with_the_story(
 def test_a_defect_while_the_job_fails_still_ends_it(
     controller: JobController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: JobStateMachine, event: object, now: float) -> list[object]:
+    def fail(self: JobStateMachine, event: object, now: float) -> list[object]:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(JobStateMachine, "handle", broken)
+    monkeypatch.setattr(JobStateMachine, "handle", fail)
     controller.handle(Tick())
     end = controller.end
     assert end is not None

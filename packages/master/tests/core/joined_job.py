@@ -19,7 +19,7 @@ WORKER, INSTANCE = WorkerId(0), InstanceId("0a")
 CONTEXT = StatusContext("job", "", "", "", "", "incarnation", {}, {})
 
 
-def joined(job: JobStateMachine, now: float = 0.0) -> JobStateMachine:
+def join_worker(job: JobStateMachine, now: float = 0.0) -> JobStateMachine:
     """The job, begun, with worker 0 ready."""
     job.handle(ev.Tick(), now)
     job.handle(ev.WorkerRegistered(WORKER, INSTANCE, "host", 1), now)
@@ -33,6 +33,6 @@ def lease(job: JobStateMachine, now: float = 0.0) -> fx.LeaseGranted:
     return granted
 
 
-def applied(granted: fx.LeaseGranted, version: int, loss: float) -> ev.MinibatchApplied:
+def minibatch_applied(granted: fx.LeaseGranted, version: int, loss: float) -> ev.MinibatchApplied:
     held = ev.HeldLease(granted.task, granted.token)
     return ev.MinibatchApplied(WORKER, held, 2, Version(version), loss, 3)

@@ -142,7 +142,7 @@ class World:
         self.end: fx.EndJob | None = None
         self.happened: Counter[str] = Counter()
         self.story: list[str] | None = None
-        """What happened, in words, for whoever wants to read it."""
+        """A readable account of what happened."""
         self.saved = self._save()
 
     # --- the owner of the job --------------------------------------------------------------
@@ -161,7 +161,7 @@ class World:
         self.job.check_invariants()
         self._check_view()
         if isinstance(event, ev.TaskCompleted):
-            self._completed(event, effects)
+            self._note_completed(event, effects)
         follow: list[ev.Event] = []
         for effect in effects:
             match effect:
@@ -217,7 +217,7 @@ class World:
     def _tasks(self) -> int:
         return sum(-(-records // self.settings.records_per_task) for records in self.data)
 
-    def _completed(self, event: ev.TaskCompleted, effects: list[fx.Effect]) -> None:
+    def _note_completed(self, event: ev.TaskCompleted, effects: list[fx.Effect]) -> None:
         """Remember what has been done for good."""
         task = event.lease.task
         refused = any(isinstance(effect, fx.Refused) for effect in effects)
@@ -227,7 +227,7 @@ class World:
                 self.parts.add(task)
 
     def _check_view(self) -> None:
-        """What people see is never absurd, whatever happened."""
+        """Check that the view is consistent, whatever happened."""
         view = self.job.view(self.now)
         progress = view.progress
         numbers = [
@@ -509,7 +509,7 @@ class World:
             self.tell(self.exits.pop(0))
         if self.late and (self.storm <= 0 or chance() < 0.3):
             index = self.random.randrange(len(self.late))
-            self.tell(self.late.pop(index))  # nobody waits for the answer any more
+            self.tell(self.late.pop(index))  # no process waits for the answer any more
         for process in list(self.processes):
             if process in self.processes and chance() < 0.8:
                 self._act(process)

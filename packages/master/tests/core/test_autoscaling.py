@@ -50,7 +50,7 @@ def test_where_every_worker_brings_its_share_all_are_kept(maximum: int) -> None:
 
 @pytest.mark.parametrize(("useful", "maximum"), [(2, 8), (40, 300), (300, 3000)])
 def test_workers_beyond_what_something_can_take_are_removed(useful: int, maximum: int) -> None:
-    """As when the parameter plane or the disk is the limit."""
+    """They are so when the parameter plane or the disk is the limit."""
     policy, _, wanted = simulate(lambda n: 100.0 * min(n, useful), 1, maximum)
     assert useful <= policy.target <= useful + max(1, useful // 4)
     settled = wanted[len(wanted) // 2 :]
@@ -93,7 +93,7 @@ def test_the_range_is_kept_and_a_fixed_number_is_left_alone() -> None:
     assert min(wanted) == 1
 
 
-def test_each_decision_says_why_with_its_figures() -> None:
+def test_each_decision_says_why_with_its_numbers() -> None:
     _, changes, _ = simulate(lambda n: 100.0 * min(n, 2), 1, 3, seconds=200)
     assert [(one.kind, one.workers, one.why) for one in changes] == [
         ("WorkerCountTried", 2, "Trying 2 workers instead of 3 workers with 200 records/s."),

@@ -20,7 +20,7 @@ DATA = (16,)
 FIRST, SECOND = WorkerId(0), WorkerId(1)
 
 
-def begun(job: JobStateMachine) -> JobStateMachine:
+def begin(job: JobStateMachine) -> JobStateMachine:
     """The job with two workers at work."""
     job.handle(ev.Tick(), 0.0)
     for worker in (FIRST, SECOND):
@@ -30,12 +30,12 @@ def begun(job: JobStateMachine) -> JobStateMachine:
     return job
 
 
-def saved(job: JobStateMachine) -> dict[str, Any]:
+def save(job: JobStateMachine) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(job.snapshot()))
     return found
 
 
-def restored(snapshot: dict[str, Any], seen: WorkersSeen) -> JobStateMachine:
+def restore(snapshot: dict[str, Any], seen: WorkersSeen) -> JobStateMachine:
     return JobStateMachine.restore(
         SETTINGS, DATA, (), snapshot, interruption=Interruption(workers=seen)
     )
@@ -46,18 +46,18 @@ def counts(job: JobStateMachine) -> tuple[int, int]:
     return view.preemptions, view.worker_failures
 
 
-def ended(worker: WorkerId, *, preempted: bool) -> ev.InstanceExited:
+def end_of(worker: WorkerId, *, preempted: bool) -> ev.InstanceExited:
     return ev.InstanceExited(worker, InstanceId(f"{worker}a"), None, 9, preempted, attempt=0)
 
 
 def test_ends_after_the_last_snapshot_stay_counted() -> None:
-    job = begun(JobStateMachine(SETTINGS, DATA))
-    snapshot = saved(job)
-    job.handle(ended(FIRST, preempted=True), 0.0)
-    job.handle(ended(SECOND, preempted=False), 0.0)
+    job = begin(JobStateMachine(SETTINGS, DATA))
+    snapshot = save(job)
+    job.handle(end_of(FIRST, preempted=True), 0.0)
+    job.handle(end_of(SECOND, preempted=False), 0.0)
     assert counts(job) == (1, 1)
 
-    again = restored(snapshot, WorkersSeen(*counts(job)))
+    again = restore(snapshot, WorkersSeen(*counts(job)))
     again.handle(ev.Tick(), 0.0)
     assert counts(again) == (1, 1)
 
@@ -65,12 +65,12 @@ def test_ends_after_the_last_snapshot_stay_counted() -> None:
 def test_ends_stay_counted_when_the_job_begins_again() -> None:
     seen = WorkersSeen(3, 2)
     job = JobStateMachine(SETTINGS, DATA, interruption=Interruption(workers=seen))
-    assert counts(begun(job)) == (3, 2)
+    assert counts(begin(job)) == (3, 2)
 
 
 def test_a_worker_that_ended_without_a_master_was_preempted() -> None:
-    snapshot = saved(begun(JobStateMachine(SETTINGS, DATA)))
-    again = restored(snapshot, WorkersSeen(running={FIRST: 0, SECOND: 0}))
+    snapshot = save(begin(JobStateMachine(SETTINGS, DATA)))
+    again = restore(snapshot, WorkersSeen(running={FIRST: 0, SECOND: 0}))
     again.handle(ev.InstanceFound(FIRST, InstanceId("0a"), 0), 0.0)
     effects = again.handle(ev.Tick(), 0.0)
     told = [each.message for each in effects if isinstance(each, fx.LogEvent)]
@@ -82,8 +82,8 @@ def test_a_worker_that_ended_without_a_master_was_preempted() -> None:
 
 
 def test_a_worker_that_registers_before_it_is_found_has_not_ended() -> None:
-    snapshot = saved(begun(JobStateMachine(SETTINGS, DATA)))
-    again = restored(snapshot, WorkersSeen(running={FIRST: 0, SECOND: 3}))
+    snapshot = save(begin(JobStateMachine(SETTINGS, DATA)))
+    again = restore(snapshot, WorkersSeen(running={FIRST: 0, SECOND: 3}))
     for worker in (FIRST, SECOND):
         again.handle(ev.WorkerRegistered(worker, InstanceId(f"{worker}a"), "host", 1), 0.0)
     again.handle(ev.InstanceFound(SECOND, InstanceId("1a"), 3), 0.0)
@@ -93,11 +93,11 @@ def test_a_worker_that_registers_before_it_is_found_has_not_ended() -> None:
 
 def test_an_end_that_was_not_reported_any_more_is_counted_with_its_successor() -> None:
     """The master has started the next instance, and was killed before it wrote its status."""
-    job = begun(JobStateMachine(SETTINGS, DATA))
+    job = begin(JobStateMachine(SETTINGS, DATA))
     seen = WorkersSeen(running={FIRST: 0, SECOND: 0})
-    job.handle(ended(FIRST, preempted=True), 0.0)
+    job.handle(end_of(FIRST, preempted=True), 0.0)
     # A snapshot that is newer than the report has counted it already.
-    again = restored(saved(job), seen)
+    again = restore(save(job), seen)
     again.handle(ev.InstanceFound(FIRST, InstanceId("0b"), 1), 0.0)
     again.handle(ev.InstanceFound(SECOND, InstanceId("1a"), 0), 0.0)
     again.handle(ev.Tick(), 0.0)
@@ -105,16 +105,16 @@ def test_an_end_that_was_not_reported_any_more_is_counted_with_its_successor() -
 
 
 def test_an_instance_that_ends_when_it_has_been_found_is_counted_once() -> None:
-    snapshot = saved(begun(JobStateMachine(SETTINGS, DATA)))
-    again = restored(snapshot, WorkersSeen(running={FIRST: 0}))
+    snapshot = save(begin(JobStateMachine(SETTINGS, DATA)))
+    again = restore(snapshot, WorkersSeen(running={FIRST: 0}))
     again.handle(ev.InstanceFound(FIRST, InstanceId("0a"), 0), 0.0)
-    again.handle(ended(FIRST, preempted=True), 0.0)
+    again.handle(end_of(FIRST, preempted=True), 0.0)
     again.handle(ev.Tick(), 0.0)
     assert counts(again) == (1, 0)
 
 
 def test_a_task_outlives_any_number_of_preemptions() -> None:
-    job = begun(JobStateMachine(replace(SETTINGS, task_attempts=1), (4,)))
+    job = begin(JobStateMachine(replace(SETTINGS, task_attempts=1), (4,)))
     for attempt in range(30):
         instance = InstanceId(f"0{'a' * (attempt + 1)}")
         if attempt:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from joined_job import DATA, INSTANCE, SETTINGS, WORKER, applied, joined, lease
+from joined_job import DATA, INSTANCE, SETTINGS, WORKER, join_worker, lease, minibatch_applied
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
@@ -21,8 +21,8 @@ from edl_master.core.worker import MAX_INSTANCES
 
 
 def test_the_end_of_a_replaced_instance_is_not_taken_for_that_of_its_successor() -> None:
-    """Somebody started a second process for the worker; the platform knows the first alone."""
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    """A second process was started for the worker; the platform knows only the first."""
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     newcomer = InstanceId("0b")
     job.handle(ev.WorkerRegistered(WORKER, newcomer, "host", 2), 1.0)
     job.handle(ev.WorkerReady(WORKER, newcomer), 1.0)
@@ -33,7 +33,7 @@ def test_the_end_of_a_replaced_instance_is_not_taken_for_that_of_its_successor()
 
 
 def test_a_worker_that_makes_up_ever_new_instances_adds_nothing_any_more() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     effects: list[fx.Effect] = []
     for number in range(1000):
         made_up = InstanceId(f"made-up-{number}")
@@ -54,7 +54,7 @@ def test_a_worker_that_makes_up_ever_new_instances_adds_nothing_any_more() -> No
 
 
 def test_warnings_without_end_are_bounded() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     warned = 0
     for number in range(1000):
         effects = job.handle(ev.WorkerReady(WORKER, INSTANCE, (f"lacks {number}",)), 1.0)
@@ -63,7 +63,7 @@ def test_warnings_without_end_are_bounded() -> None:
 
 
 def test_an_event_names_the_cause_that_the_platform_knows() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     exited = ev.InstanceExited(
         WORKER, INSTANCE, 143, None, True, attempt=0, cause="its node was drained"
     )
@@ -77,7 +77,7 @@ def test_an_event_names_the_cause_that_the_platform_knows() -> None:
 
 
 def test_a_contradiction_raises_with_the_story_attached() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     for second in range(100):
         job.handle(ev.Tick(), float(second))
     surprise = ev.ParametersFrozen("final", Version(7))
@@ -89,13 +89,13 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
 
 
 def test_an_output_that_nobody_asked_for_raises() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     with pytest.raises(InvariantViolation, match="output"):
         job.handle(ev.OutputFinished(), 0.0)
 
 
 def test_a_frozen_version_that_comes_too_late_is_released() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     job.handle(ev.StopRequested("enough"), 0.0)
     assert job.handle(ev.ParametersFrozen("evaluation-0", Version(1)), 0.0) == [
         fx.ReleaseFrozen("evaluation-0")
@@ -120,11 +120,11 @@ def test_settings_that_make_no_sense_are_refused(name: str, value: int) -> None:
 
 
 def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> None:
-    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=20, num_epochs=1), (20,)))
+    job = join_worker(JobStateMachine(replace(SETTINGS, records_per_task=20, num_epochs=1), (20,)))
     granted = lease(job)
     points = []
     for index in range(10):
-        effects = job.handle(applied(granted, index + 1, float(index)), 0.1 * index)
+        effects = job.handle(minibatch_applied(granted, index + 1, float(index)), 0.1 * index)
         points += [effect for effect in effects if isinstance(effect, fx.LogScalar)]
     held = ev.HeldLease(granted.task, granted.token)
     effects = job.handle(ev.TaskCompleted(WORKER, held, 10, 10, 20, 20), 1.0)
@@ -137,22 +137,24 @@ def test_the_curve_of_the_loss_is_thinned_to_means_and_ends_with_the_last() -> N
 
 
 def test_the_shown_loss_is_smooth_and_starts_as_nan() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     assert math.isnan(job.view(0.0).progress.loss)
     granted = lease(job)
-    job.handle(applied(granted, 1, 1.0), 0.0)
+    job.handle(minibatch_applied(granted, 1, 1.0), 0.0)
     assert job.view(0.0).progress.loss == 1.0
-    job.handle(applied(granted, 2, 0.0), 0.0)
+    job.handle(minibatch_applied(granted, 2, 0.0), 0.0)
     assert job.view(0.0).progress.loss == pytest.approx(0.95)
 
 
 def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
-    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=400, num_epochs=1), (400,)))
+    job = join_worker(
+        JobStateMachine(replace(SETTINGS, records_per_task=400, num_epochs=1), (400,))
+    )
     granted = lease(job)
     assert job.view(0.0).progress.eta_s < 0
     for second in range(1, 31):
-        job.handle(applied(granted, second, 1.0), float(second))
-        job.handle(applied(granted, second, 1.0), float(second) + 0.5)
+        job.handle(minibatch_applied(granted, second, 1.0), float(second))
+        job.handle(minibatch_applied(granted, second, 1.0), float(second) + 0.5)
     view = job.view(31.0)
     assert view.progress.records_per_s == pytest.approx(4.0, rel=0.05)
     assert view.workers[0].records_per_s == pytest.approx(4.0, rel=0.05)
@@ -163,7 +165,7 @@ def test_the_rate_is_of_the_last_seconds_and_gives_the_time_left() -> None:
 
 def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
     """Callers read the clock before they queue for the job; a later one may come first."""
-    job = joined(JobStateMachine(SETTINGS, DATA), now=10.0)
+    job = join_worker(JobStateMachine(SETTINGS, DATA), now=10.0)
     job.handle(ev.Tick(), 12.0)
     job.handle(ev.HeartbeatReceived(WORKER, INSTANCE, (), "IDLE"), 11.0)
     view = job.view(12.0)
@@ -172,7 +174,7 @@ def test_a_clock_that_goes_back_does_not_undo_anything() -> None:
 
 
 def test_time_stands_still_when_the_end_is_decided() -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     job.handle(ev.StopRequested(""), 5.0)
     job.handle(ev.InstanceExited(WORKER, INSTANCE, 0, None, False), 9.0)
     assert job.view(20.0).seconds == 5.0
@@ -193,17 +195,17 @@ def test_time_stands_still_when_the_end_is_decided() -> None:
 def test_only_the_end_of_the_present_instance_counts(
     event: ev.InstanceExited, attempt_counts: bool
 ) -> None:
-    job = joined(JobStateMachine(SETTINGS, DATA))
+    job = join_worker(JobStateMachine(SETTINGS, DATA))
     job.handle(event, 1.0)
     assert job.view(1.0).worker_failures == int(attempt_counts)
 
 
 def test_a_push_of_several_minibatches_counts_as_many() -> None:
     """Local steps: steps, staleness and the task's count are of minibatches, not of pushes."""
-    job = joined(JobStateMachine(replace(SETTINGS, records_per_task=20), (20,)))
+    job = join_worker(JobStateMachine(replace(SETTINGS, records_per_task=20), (20,)))
     granted = lease(job)
-    job.handle(replace(applied(granted, 1, 6.0), staleness=0), 1.0)
-    pushed = replace(applied(granted, 4, 2.0), minibatches=3, records=6, staleness=4)
+    job.handle(replace(minibatch_applied(granted, 1, 6.0), staleness=0), 1.0)
+    pushed = replace(minibatch_applied(granted, 4, 2.0), minibatches=3, records=6, staleness=4)
     job.handle(pushed, 1.5)
     view = job.view(2.0)
     assert (view.progress.steps, view.progress.parameter_version) == (4, 4)

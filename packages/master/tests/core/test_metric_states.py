@@ -9,7 +9,7 @@ import pytest
 from fakes.job_settings import job_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joined_job import WORKER, joined, lease
+from joined_job import WORKER, join_worker, lease
 
 from edl_master.core import events as ev
 from edl_master.core.job import JobStateMachine
@@ -78,7 +78,9 @@ def test_states_of_other_shapes_are_the_model_files_fault(other: MetricState) ->
 
 def an_evaluation(tasks: int) -> JobStateMachine:
     """An evaluation of a trained model."""
-    return joined(JobStateMachine(job_settings(JobType.EVALUATE, records_per_task=4), (4 * tasks,)))
+    return join_worker(
+        JobStateMachine(job_settings(JobType.EVALUATE, records_per_task=4), (4 * tasks,))
+    )
 
 
 def complete(job: JobStateMachine, states: MetricStates) -> ev.TaskCompleted:

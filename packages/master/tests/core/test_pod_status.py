@@ -38,15 +38,15 @@ def pod(
     return {"metadata": metadata, "status": status}
 
 
-def terminated(code: int, reason: str = "Error") -> dict[str, Any]:
+def termination(code: int, reason: str = "Error") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason}}
 
 
 def init_failed(**of_pod: Any) -> dict[str, Any]:
     """A pod whose second first container has failed."""
     made = pod({"waiting": {"reason": "PodInitializing"}}, "Failed", **of_pod)
-    first = [{"name": "first", "state": terminated(0, "Completed")}]
-    made["status"]["initContainerStatuses"] = [*first, {"name": "fetch", "state": terminated(3)}]
+    first = [{"name": "first", "state": termination(0, "Completed")}]
+    made["status"]["initContainerStatuses"] = [*first, {"name": "fetch", "state": termination(3)}]
     return made
 
 
@@ -57,30 +57,30 @@ def disruption(reason: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("seen", "end"),
     [
-        (pod(terminated(0, "Completed"), "Succeeded"), PodEnd(Cause.FINISHED, 0, None)),
-        (pod(terminated(3), "Failed"), PodEnd(Cause.FAILED, 3, None)),
-        (pod(terminated(139), "Failed"), PodEnd(Cause.FAILED, None, 11)),
+        (pod(termination(0, "Completed"), "Succeeded"), PodEnd(Cause.FINISHED, 0, None)),
+        (pod(termination(3), "Failed"), PodEnd(Cause.FAILED, 3, None)),
+        (pod(termination(139), "Failed"), PodEnd(Cause.FAILED, None, 11)),
         (init_failed(), PodEnd(Cause.INIT_FAILED, 3, None, "fetch", "fetch")),
         (init_failed(deletionTimestamp="now"), PodEnd(Cause.REJECTED, None, 9)),
         (
             init_failed(condition=disruption("EvictionByEvictionAPI")),
             PodEnd(Cause.EVICTED, None, 9),
         ),
-        (pod(terminated(137, "OOMKilled"), "Failed"), PodEnd(Cause.OUT_OF_MEMORY, None, 9)),
+        (pod(termination(137, "OOMKilled"), "Failed"), PodEnd(Cause.OUT_OF_MEMORY, None, 9)),
         (
-            pod(terminated(137), "Failed", disruption("PreemptionByScheduler")),
+            pod(termination(137), "Failed", disruption("PreemptionByScheduler")),
             PodEnd(Cause.PREEMPTED, None, 9),
         ),
         (
-            pod(terminated(143), "Failed", disruption("EvictionByEvictionAPI")),
+            pod(termination(143), "Failed", disruption("EvictionByEvictionAPI")),
             PodEnd(Cause.EVICTED, None, 15),
         ),
         (
-            pod(terminated(0, "Completed"), "Failed", disruption("DeletionByTaintManager")),
+            pod(termination(0, "Completed"), "Failed", disruption("DeletionByTaintManager")),
             PodEnd(Cause.TAINTED, 0, None),
         ),
         (
-            pod(terminated(137), "Failed", disruption("TerminationByKubelet"), "Evicted"),
+            pod(termination(137), "Failed", disruption("TerminationByKubelet"), "Evicted"),
             PodEnd(Cause.KUBELET_EVICTED, None, 9),
         ),
         (
@@ -89,21 +89,21 @@ def disruption(reason: str) -> tuple[str, str, str]:
         ),
         # Without the condition, the pod itself exceeded a limit: its user's fault.
         (
-            pod(terminated(137), "Failed", reason="Evicted"),
+            pod(termination(137), "Failed", reason="Evicted"),
             PodEnd(Cause.STORAGE_LIMIT, None, 9),
         ),
         (pod(None, "Failed", reason="OutOfmemory"), PodEnd(Cause.REJECTED, None, 9)),
         (pod(None, "Failed", reason="DeadlineExceeded"), PodEnd(Cause.DEADLINE, None, 9)),
         (
-            pod(terminated(137, "ContainerStatusUnknown"), "Failed"),
+            pod(termination(137, "ContainerStatusUnknown"), "Failed"),
             PodEnd(Cause.LOST, None, 9),
         ),
         (
-            pod(terminated(143), "Failed", deletionTimestamp="2026-01-01T00:00:00Z"),
+            pod(termination(143), "Failed", deletionTimestamp="2026-01-01T00:00:00Z"),
             PodEnd(Cause.DELETED, None, 15),
         ),
         # A sidecar keeps the pod's phase at Running after the container has ended.
-        (pod(terminated(1), "Running"), PodEnd(Cause.FAILED, 1, None)),
+        (pod(termination(1), "Running"), PodEnd(Cause.FAILED, 1, None)),
     ],
     ids=lambda it: it.cause.name.lower() if isinstance(it, PodEnd) else "",
 )

@@ -221,7 +221,7 @@ def test_a_worker_that_waits_for_others_is_not_suspected() -> None:
 
 
 def test_steps_that_are_slow_for_all_workers_are_no_stall() -> None:
-    """With steps of 20 s nothing is suspected before 200 s."""
+    """If steps take 20 s, no worker is suspected before 200 s."""
     settings = replace(SETTINGS, timings=replace(TIMINGS, stall=replace(TIMEOUTS, first_s=100.0)))
     played = Played()
     played.job = JobStateMachine(settings, (200,))

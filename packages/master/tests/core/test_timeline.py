@@ -42,7 +42,7 @@ def beat(
     timeline.record_heartbeat(now, worker, instance, doing, totals)
 
 
-def rounded(phases: Mapping[str, float]) -> dict[str, float]:
+def round_phases(phases: Mapping[str, float]) -> dict[str, float]:
     return {phase: round(spent, 6) for phase, spent in phases.items()}
 
 
@@ -108,7 +108,7 @@ def test_what_goes_on_is_shown_as_unfinished_and_goes_on() -> None:
         tasks, phases = timeline.unfinished_spans(2.0)
         assert tasks == TaskSpan(0.0, 2.0, W0, task(0), SpanOutcome.UNFINISHED)
         assert isinstance(phases, PhaseSpan)
-        assert rounded(phases.phases) == {"compute": 0.4, "other": 0.1}
+        assert round_phases(phases.phases) == {"compute": 0.4, "other": 0.1}
     timeline.record_end(3.0, W0, task(0), Token(1), SpanOutcome.DONE)
     assert tasks_of(timeline) == [(0.0, 3.0, 0, 0, SpanOutcome.DONE)]
 
@@ -123,14 +123,18 @@ def test_time_of_a_worker_is_divided_into_phases() -> None:
     beat(timeline, 12.5, "exchanging", input=0.25, compute=0.5, exchange=0.25)
     beat(timeline, 13.0, "exchanging", input=0.25, compute=0.5, exchange=0.75)
     first, second, third = phases_of(timeline)
-    assert (first.at, first.seconds, rounded(first.phases)) == (10.0, 1.0, {"loading": 1.0})
+    assert (first.at, first.seconds, round_phases(first.phases)) == (10.0, 1.0, {"loading": 1.0})
     assert (second.at, second.seconds) == (11.0, 1.0)
-    assert rounded(second.phases) == {
+    assert round_phases(second.phases) == {
         "input": 0.125, "compute": 0.25, "idle": 0.3125, "other": 0.3125,
     }  # fmt: skip
     # A part of these steps was before the span: what does not fit is in the next one.
     assert (third.at, third.seconds) == (12.0, 1.0)
-    assert rounded(third.phases) == {"input": 0.111111, "compute": 0.222222, "exchange": 0.666667}
+    assert round_phases(third.phases) == {
+        "input": 0.111111,
+        "compute": 0.222222,
+        "exchange": 0.666667,
+    }
 
 
 def test_a_step_that_takes_long_is_no_other_work() -> None:
@@ -143,7 +147,7 @@ def test_a_step_that_takes_long_is_no_other_work() -> None:
     beat(timeline, 20.0, compute=19.0, input=1.0)
     (span,) = phases_of(timeline)
     assert (span.at, span.seconds) == (0.0, 20.0)
-    assert rounded(span.phases) == {"compute": 19.0, "input": 1.0}
+    assert round_phases(span.phases) == {"compute": 19.0, "input": 1.0}
 
 
 def test_work_without_steps_is_other_work() -> None:
@@ -153,7 +157,7 @@ def test_work_without_steps_is_other_work() -> None:
     beat(timeline, 0.5)
     beat(timeline, 1.0)
     (span,) = phases_of(timeline)
-    assert rounded(span.phases) == {"other": 1.0}
+    assert round_phases(span.phases) == {"other": 1.0}
 
 
 def test_what_a_worker_has_counted_before_this_master_is_not_counted_again() -> None:
@@ -161,7 +165,7 @@ def test_what_a_worker_has_counted_before_this_master_is_not_counted_again() -> 
     beat(timeline, 0.0, compute=500.0)
     beat(timeline, 1.0, compute=501.0)
     (span,) = phases_of(timeline)
-    assert rounded(span.phases) == {"compute": 1.0}
+    assert round_phases(span.phases) == {"compute": 1.0}
 
 
 def test_a_new_instance_counts_from_its_first_heartbeat() -> None:
@@ -171,8 +175,8 @@ def test_a_new_instance_counts_from_its_first_heartbeat() -> None:
     beat(timeline, 8.0, "loading", SECOND)
     beat(timeline, 9.0, "loading", SECOND)
     first, second = phases_of(timeline)
-    assert (first.at, first.seconds, rounded(first.phases)) == (0.0, 0.5, {"compute": 0.5})
-    assert (second.at, second.seconds, rounded(second.phases)) == (8.0, 1.0, {"loading": 1.0})
+    assert (first.at, first.seconds, round_phases(first.phases)) == (0.0, 0.5, {"compute": 0.5})
+    assert (second.at, second.seconds, round_phases(second.phases)) == (8.0, 1.0, {"loading": 1.0})
 
 
 def test_spans_of_phases_get_longer_with_the_job_and_with_its_workers() -> None:
@@ -193,7 +197,7 @@ def test_numbers_that_make_no_sense_do_no_harm() -> None:
     beat(timeline, 4.0, compute=float("nan"))
     beat(timeline, 7.0, compute=float("inf"), input=-3.0)
     (span,) = phases_of(timeline)
-    assert (span.seconds, rounded(span.phases)) == (2.0, {"other": 2.0})
+    assert (span.seconds, round_phases(span.phases)) == (2.0, {"other": 2.0})
 
 
 def test_a_disk_that_is_stuck_costs_spans_and_no_memory() -> None:

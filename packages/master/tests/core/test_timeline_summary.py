@@ -18,7 +18,7 @@ def phases(at: float, worker: WorkerId = W0, **spent: float) -> PhaseSpan:
     return PhaseSpan(at, sum(spent.values()), worker, spent)
 
 
-def drawn(worker: WorkerTimes, width_s: float) -> list[float]:
+def seconds_by_phase(worker: WorkerTimes, width_s: float) -> list[float]:
     """Seconds by phase that the buckets hold."""
     return [width_s * sum(column) for column in zip(*worker.shares, strict=True)]
 
@@ -43,7 +43,7 @@ def test_the_buckets_hold_all_time_that_was_heard_of(spans: list[PhaseSpan]) -> 
         own = [span for span in spans if span.worker == each.worker]
         heard = [sum(span.phases.get(phase, 0.0) for span in own) for phase in PHASES]
         assert list(each.seconds.values()) == pytest.approx(heard)
-        assert drawn(each, times.width_s) == pytest.approx(heard, abs=1e-3)
+        assert seconds_by_phase(each, times.width_s) == pytest.approx(heard, abs=1e-3)
         assert each.first >= 0
         assert each.first + len(each.shares) <= times.buckets
         assert times.at <= min(span.at for span in own)

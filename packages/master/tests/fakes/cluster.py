@@ -41,7 +41,7 @@ class FakeApi(KubernetesApi):
         self._events: list[tuple[int, str, WatchEvent]] = []
 
     def put(self, path: str, item: JsonObject) -> JsonObject:
-        """Place an object as somebody else would."""
+        """Place an object as another client would."""
         with self._lock:
             item = copy.deepcopy(item)
             metadata = item.setdefault("metadata", {})
@@ -59,20 +59,20 @@ class FakeApi(KubernetesApi):
 
     def delete(self, path: str, grace_s: int | None = None) -> None:
         with self._lock:
-            self._called("DELETE", path)
-            item = self._found(path)
+            self._record_call("DELETE", path)
+            item = self._get(path)
             del self.objects[path]
             self._note("DELETED", path, item)
 
     def text(self, path: str, query: Mapping[str, str]) -> str:
-        self._called("GET", path)
+        self._record_call("GET", path)
         if isinstance(self.log, ApiError):
             raise self.log
         return self.log
 
     def list(self, path: str, selector: str) -> Listing:
         with self._lock:
-            self._called("LIST", path)
+            self._record_call("LIST", path)
             items = [o for p, o in self.objects.items() if p.rpartition("/")[0] == path]
             return Listing(copy.deepcopy(items), str(next(self._numbers)))
 
@@ -80,7 +80,7 @@ class FakeApi(KubernetesApi):
         last = int(version)
         while True:
             with self._lock:
-                self._called("WATCH", path)
+                self._record_call("WATCH", path)
                 new = [(n, e) for n, p, e in self._events if n > last and p == path]
                 if not new:
                     self._changed.wait(0.1)
@@ -90,13 +90,13 @@ class FakeApi(KubernetesApi):
 
     def get(self, path: str) -> JsonObject:
         with self._lock:
-            self._called("GET", path)
-            return copy.deepcopy(self._found(path))
+            self._record_call("GET", path)
+            return copy.deepcopy(self._get(path))
 
     def create(self, path: str, item: JsonObject, *, dry_run: bool = False) -> JsonObject:
         with self._lock:
             place = f"{path}/{item['metadata']['name']}"
-            self._called("POST", place)
+            self._record_call("POST", place)
             if place in self.objects:
                 raise ApiError(409, "AlreadyExists", f"{place} already exists")
             made = self.put(place, item)
@@ -105,8 +105,8 @@ class FakeApi(KubernetesApi):
 
     def replace(self, path: str, item: JsonObject) -> JsonObject:
         with self._lock:
-            self._called("PUT", path)
-            present = self._found(path)["metadata"]
+            self._record_call("PUT", path)
+            present = self._get(path)["metadata"]
             version = item["metadata"].get("resourceVersion")
             if version is not None and version != present["resourceVersion"]:
                 raise ApiError(409, "Conflict", "the object has been modified")
@@ -118,19 +118,19 @@ class FakeApi(KubernetesApi):
 
     def patch(self, path: str, changes: JsonObject) -> JsonObject:
         with self._lock:
-            self._called("PATCH", path)
-            present = copy.deepcopy(self._found(path))
+            self._record_call("PATCH", path)
+            present = copy.deepcopy(self._get(path))
             uid = changes.get("metadata", {}).get("uid")
             if uid is not None and uid != present["metadata"]["uid"]:
                 raise ApiError(409, "Conflict", "the uid in the precondition differs")
             _merge(present, changes)
             return self.put(path, present)
 
-    def _called(self, method: str, path: str) -> None:
+    def _record_call(self, method: str, path: str) -> None:
         self.calls.append((method, path))
         self.before(method, path)
 
-    def _found(self, path: str) -> JsonObject:
+    def _get(self, path: str) -> JsonObject:
         if path not in self.objects:
             raise ApiError(404, "NotFound", f"{path} not found")
         return self.objects[path]

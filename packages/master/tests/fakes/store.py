@@ -75,7 +75,7 @@ def calm() -> None:
 
 
 @contextmanager
-def emptied() -> Iterator[None]:
+def empty_store() -> Iterator[None]:
     """The store without anything in it, and calm again afterwards."""
     Trouble.store.clear()
     calm()
@@ -86,5 +86,5 @@ def emptied() -> Iterator[None]:
 
 
 def refuse() -> None:
-    """What a store does that does not serve."""
+    """Fail like a store that does not serve."""
     raise PermissionError("not today")

@@ -56,7 +56,7 @@ Life = Callable[[ThreadInstance], int | signal.Signals]
 
 
 class Machine:
-    """Where instances live, whoever started them; outlives a platform."""
+    """All instances, of any platform; it outlives a platform."""
 
     def __init__(self) -> None:
         self.instances: list[ThreadInstance] = []
@@ -64,7 +64,7 @@ class Machine:
 
 
 class ThreadPlatform:
-    """See ``core.platform.Platform`` for the promises.
+    """A ``core.platform.Platform`` whose instances are threads.
 
     Args:
         life: what an instance does; None: instances cannot be started.

@@ -45,13 +45,13 @@ def local(failures: Failures) -> LocalParts:
 
 
 def ready(mode: UpdateMode, failures: Failures) -> LocalParts:
-    def failed(error: Exception) -> None:
+    def record_failure(error: Exception) -> None:
         failures.put((error, threading.current_thread()))
 
     local = build_local(
         BufferPool(),
         lambda reduction: mode,
-        on_failed=failed,
+        on_failed=record_failure,
     )
     local.model.describe(VARIABLES, SGD, "sum")
     local.plane.initialize(WorkerId(0), memoryview(bytes(4 * SIZE)))
@@ -74,7 +74,7 @@ def values(local: LocalParts, frozen: str = "") -> Array:
 
 @contextmanager
 def busy(local: LocalParts) -> Iterator[None]:
-    """As while a large update is being applied."""
+    """A store that is busy, as while a large update is being applied."""
     working, done = threading.Event(), threading.Event()
 
     def work() -> None:

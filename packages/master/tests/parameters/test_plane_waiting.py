@@ -42,7 +42,7 @@ def make(mode: UpdateMode) -> LocalParts:
 
 
 def ready(mode: UpdateMode, tasks: int = 3) -> LocalParts:
-    """With values, and tasks 0, 1, ... granted under tokens 1, 2, ..."""
+    """A plane with values, and tasks 0, 1, ... granted under tokens 1, 2, ..."""
     local = make(mode)
     values = memoryview(np.zeros(SIZE, np.float32)).cast("B")
     assert local.plane.initialize(WorkerId(0), values)
@@ -64,7 +64,7 @@ def push(local: LocalParts, number: int, minibatch: int = 0, base: int = 0) -> P
         return pushed.result.outcome
 
 
-def pulled(
+def pull(
     local: LocalParts,
     have: Version | None = None,
     permit_for: HeldLease | None = None,
@@ -89,7 +89,7 @@ class Pulling:
         self.thread.start()
 
     def _pull(self) -> None:
-        with pulled(self.local, None, self.permit_for, LONG_S, self.is_wanted) as answer:
+        with pull(self.local, None, self.permit_for, LONG_S, self.is_wanted) as answer:
             self.got.append(answer)
 
     @property
@@ -99,14 +99,14 @@ class Pulling:
 
     def answer(self) -> Pulled:
         self.thread.join(LONG_S / 2)
-        assert self.got, "nobody answers"
+        assert self.got, "no answer"
         return self.got[0]
 
 
 def test_a_push_waits_for_its_permit_until_the_version_is_complete() -> None:
     local = ready(Sync(2, Reduction.SUM))
     for number in (0, 1):
-        with pulled(local, None, lease(number)) as answer:
+        with pull(local, None, lease(number)) as answer:
             assert answer.permit == PermitGranted(Version(0))
     third = Pulling(local, lease(2))
     assert third.waits
@@ -120,7 +120,7 @@ def test_a_push_waits_for_its_permit_until_the_version_is_complete() -> None:
 
 def test_a_waiter_gets_the_step_permit_of_a_lost_lease() -> None:
     local = ready(Sync(1))
-    with pulled(local, None, lease(0)) as answer:
+    with pull(local, None, lease(0)) as answer:
         assert isinstance(answer.permit, PermitGranted)
     second = Pulling(local, lease(1))
     assert second.waits
@@ -131,7 +131,7 @@ def test_a_waiter_gets_the_step_permit_of_a_lost_lease() -> None:
 @pytest.mark.parametrize("end", ["revoke", "close"])
 def test_a_worker_that_lost_its_lease_stops_waiting(end: str) -> None:
     local = ready(Sync(1))
-    with pulled(local, None, lease(0)):
+    with pull(local, None, lease(0)):
         pass
     second = Pulling(local, lease(1))
     assert second.waits
@@ -144,7 +144,7 @@ def test_a_worker_that_lost_its_lease_stops_waiting(end: str) -> None:
 
 def test_waiters_leave_when_the_job_is_over() -> None:
     local = ready(Sync(1))
-    with pulled(local, None, lease(0)):
+    with pull(local, None, lease(0)):
         pass
     waiting = [Pulling(local, lease(number)) for number in (1, 2)]
     assert all(each.waits for each in waiting)
@@ -154,7 +154,7 @@ def test_waiters_leave_when_the_job_is_over() -> None:
 
 def test_a_worker_that_left_gets_no_step_permit() -> None:
     local = ready(Sync(1))
-    with pulled(local, None, lease(0)):
+    with pull(local, None, lease(0)):
         pass
     here = threading.Event()
     here.set()
@@ -163,23 +163,23 @@ def test_a_worker_that_left_gets_no_step_permit() -> None:
     here.clear()
     local.coordinator.revoke(lease(0).task, lease(0).token)
     assert gone.answer().permit is None
-    with pulled(local, None, lease(2)) as answer:
+    with pull(local, None, lease(2)) as answer:
         assert isinstance(answer.permit, PermitGranted)
 
 
 def test_waiting_ends_after_the_time_that_was_asked_for() -> None:
     local = ready(Sync(1))
-    with pulled(local, None, lease(0)):
+    with pull(local, None, lease(0)):
         pass
     started = time.monotonic()
-    with pulled(local, None, lease(1), 0.1) as answer:
+    with pull(local, None, lease(1), 0.1) as answer:
         assert answer.permit is None
     assert time.monotonic() - started >= 0.1
 
 
 def test_a_pull_waits_for_the_initial_values() -> None:
     local = make(Async())
-    with pulled(local, None) as answer:
+    with pull(local, None) as answer:
         assert not answer.reading.initialized
         assert answer.reading.values.nbytes == 0
     waiting = Pulling(local)
@@ -192,10 +192,10 @@ def test_a_pull_waits_for_the_initial_values() -> None:
 
 def test_nothing_is_copied_for_a_worker_that_has_the_version() -> None:
     local = ready(Async())
-    with pulled(local, Version(0)) as answer:
+    with pull(local, Version(0)) as answer:
         assert (answer.reading.version, answer.reading.values.nbytes) == (0, 0)
     push(local, 0)
-    with pulled(local, Version(0)) as answer:
+    with pull(local, Version(0)) as answer:
         assert np.array_equal(np.frombuffer(answer.reading.values, np.float32), np.ones(SIZE))
         # Values are those of one moment, whatever is applied while they travel.
         push(local, 0, 1, base=1)
@@ -271,7 +271,7 @@ def test_many_at_once_lose_nothing() -> None:
 
     def work(number: int) -> None:
         for minibatch in range(each):
-            with pulled(local, None) as answer:
+            with pull(local, None) as answer:
                 values = np.frombuffer(answer.reading.values, np.float32)
                 if not np.all(values == values[0]) or values[0] != answer.reading.version:
                     torn.append(f"version {answer.reading.version} holds {values}")
@@ -286,7 +286,7 @@ def test_many_at_once_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     assert torn == []
-    with pulled(local, None) as answer:
+    with pull(local, None) as answer:
         values = np.frombuffer(answer.reading.values, np.float32)
         assert np.array_equal(values, np.full(SIZE, float(workers * each)))
     assert [
@@ -295,7 +295,7 @@ def test_many_at_once_lose_nothing() -> None:
 
 
 def test_no_worker_can_use_the_leases_of_an_earlier_master() -> None:
-    """Whose they were is not known: until a task is leased again, no token is good for it."""
+    """Their holders are not known: until a task is leased again, no token is good for it."""
     earlier = PushLedger(Async())
     earlier.initialize()
     earlier.grant(lease(0).task, lease(0).token, WorkerId(0))

@@ -1,4 +1,4 @@
-"""How long a job stood still, by clocks that nobody sets."""
+"""How long a job stood still, by clocks that are never set."""
 
 from __future__ import annotations
 

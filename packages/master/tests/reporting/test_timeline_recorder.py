@@ -151,12 +151,12 @@ def test_the_times_are_those_of_all_masters_of_the_job(tmp_path: Path) -> None:
         recorder.close()
         return recorder
 
-    def told(recorder: TimelineRecorder) -> tuple[float, int]:
+    def read_times(recorder: TimelineRecorder) -> tuple[float, int]:
         (times,) = recorder.times().workers
         return times.seconds["idle"], times.tasks[SpanOutcome.DONE]
 
     first = master(1000.0, 3.0)
-    assert told(first) == (3.0, 1), "its own lines are not read again"
+    assert read_times(first) == (3.0, 1), "its own lines are not read again"
     second = master(1010.0, 4.0)
-    assert told(second) == (7.0, 2)
-    assert told(second) == (7.0, 2), "earlier lines count once"
+    assert read_times(second) == (7.0, 2)
+    assert read_times(second) == (7.0, 2), "earlier lines count once"

@@ -120,7 +120,7 @@ SLOW = Timings(worker_grace_s=10.0, heartbeat_loss_s=5.0, pause_s=2.0)
 _MARKS = {fx.Severity.INFO: "", fx.Severity.WARNING: " (warning)", fx.Severity.ERROR: " (error)"}
 
 
-def _held(task: TaskKey, token: Token) -> str:
+def _lease(task: TaskKey, token: Token) -> str:
     return f"{task}#{token}"
 
 
@@ -136,7 +136,7 @@ def tell(effect: fx.Effect) -> str:
     """Say an effect in one line."""
     match effect:
         case fx.LeaseGranted(worker, task, token, records, _, frozen, version, states) as lease:
-            line = f"worker {worker} gets {_held(task, token)}"
+            line = f"worker {worker} gets {_lease(task, token)}"
             for part in records:
                 line += f": file {part.file} [{part.start}, {part.stop})"
             if frozen:
@@ -151,12 +151,12 @@ def tell(effect: fx.Effect) -> str:
         case fx.HeartbeatAnswer(lost, leave):
             line = "acknowledged"
             if lost:
-                line += ", lost " + " ".join(_held(held.task, held.token) for held in lost)
+                line += ", lost " + " ".join(_lease(held.task, held.token) for held in lost)
             return line + (f", leave: {leave}" if leave else "")
         case fx.Refused(reason):
             return f"refused: {reason}"
         case fx.RevokeLease(task, token):
-            return f"revoke {_held(task, token)}"
+            return f"revoke {_lease(task, token)}"
         case fx.CountApplied(task):
             return f"count what is applied of {task}"
         case fx.CloseTask(task):

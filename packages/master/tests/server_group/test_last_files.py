@@ -1,4 +1,4 @@
-"""A parameter server is lost while the last checkpoint is written: nobody waits for its part."""
+"""A parameter server is lost while the last checkpoint is written: its part is not waited for."""
 
 from __future__ import annotations
 

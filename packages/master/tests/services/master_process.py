@@ -104,7 +104,7 @@ def alive(records: list[dict[str, Any]]) -> list[int]:
     return [record["pid"] for record in records if process_identity.is_running(record["pid"])]
 
 
-def failed(master: Master, code: str) -> dict[str, Any]:
+def wait_for_failure(master: Master, code: str) -> dict[str, Any]:
     """The error of a job that could not be started."""
     assert master.wait() == 1
     status = master.status()

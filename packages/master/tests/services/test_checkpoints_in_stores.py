@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 import pytest
 from fakes.jobs import DEADLINE_S, RunningJob, set_update, training_spec
-from fakes.store import Trouble, emptied, refuse, trouble
+from fakes.store import Trouble, empty_store, refuse, trouble
 from test_training import EPOCHS, RECORDS, SIZES, check_exact, events_of, hold_for_a_checkpoint
 
 from edl_master.adapters import store_calls
@@ -23,7 +23,7 @@ from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    with emptied():
+    with empty_store():
         yield f"trouble://{uuid.uuid4().hex}/kept"
 
 
@@ -40,7 +40,7 @@ def kinds(job_dir: Path) -> list[str]:
 
 
 def last_checkpoint(job: RunningJob) -> float:
-    """What its metrics say, in seconds since 1970."""
+    """Return the time from its metrics, in seconds since 1970."""
     name = "edl_checkpoint_last_success_timestamp_seconds"
     text = job.app.report.metrics().decode()
     return float(next(line for line in text.splitlines() if line.startswith(name)).split()[1])

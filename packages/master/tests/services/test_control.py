@@ -71,7 +71,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def get(job: RunningJob, path: str) -> tuple[int, dict[str, str], bytes]:
-    """What a browser gets that is let in; ``path`` is below the home of the page."""
+    """Return what a browser with access gets; ``path`` is below the home of the page."""
     key = PageKey.read(job.directory / "page")
     assert key is not None
     url = job.app.dashboard_url.rstrip("/") + key.home + path.lstrip("/")

@@ -1,4 +1,4 @@
-"""One worker of a secured job is hostile: it does nothing to the leases of another, or to figures.
+"""One worker of a secured job is hostile: it does nothing to the leases of another, or to metrics.
 
 It has its own identity, speaks the protocol, and knows all tokens: they only count up.
 """
@@ -42,7 +42,7 @@ from edl_testing.fake_worker import FakeWorker, WorkerBehavior
 WAIT_S = 100.0
 RECORDS = 106
 VICTIM, HOSTILE = 0, 1
-MOST_32, MOST_64 = 2**32 - 1, 2**64 - 1
+MAX_32, MAX_64 = 2**32 - 1, 2**64 - 1
 
 
 class Attacked:
@@ -104,9 +104,9 @@ def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attacke
 def leases_of_others(attacked: Attacked) -> list[task_pb2.LeaseRef]:
     """The victim's lease, and all that resembles it or the attacker's own."""
     victim, own = attacked.lease_of(VICTIM), attacked.lease_of(HOSTILE)
-    tokens = {victim.token, own.token, 0, 1, victim.token + 1, 100, MOST_64}
-    numbers = {victim.task.number, own.task.number, 0, 10**6, MOST_64}
-    rounds = {victim.task.round, 1, MOST_32}
+    tokens = {victim.token, own.token, 0, 1, victim.token + 1, 100, MAX_64}
+    numbers = {victim.task.number, own.task.number, 0, 10**6, MAX_64}
+    rounds = {victim.task.round, 1, MAX_32}
     types = [one for one in task_pb2.TaskType.values() if one != task_pb2.TASK_TYPE_UNSPECIFIED]
     every = [
         task_pb2.LeaseRef(
@@ -139,15 +139,15 @@ def test_a_worker_can_do_nothing_to_the_lease_of_another(attacked: Attacked) -> 
             **me,
             lease=lease,
             minibatches=0,
-            records=MOST_64,
-            examples=MOST_64,
+            records=MAX_64,
+            examples=MAX_64,
             metrics={"accuracy": math.nan},
         )
         failed = task_pb2.FailRequest(
             **me, lease=lease, permanent=True, error=error_pb2.Error(what="it is bad")
         )
         permit = parameters_pb2.PullHeader(**me, layout_fingerprint=fingerprint, permit_for=lease)
-        claim = parameters_pb2.PushClaim(lease=lease, minibatch=0, records=MOST_32, base_version=0)
+        claim = parameters_pb2.PushClaim(lease=lease, minibatch=0, records=MAX_32, base_version=0)
         push = parameters_pb2.PushHeader(
             **me,
             layout_fingerprint=fingerprint,
@@ -231,7 +231,7 @@ def test_a_recorded_push_counts_once_and_only_for_whom_it_was(attacked: Attacked
     """Sent again by another worker with its own certificate, or by its sender, whenever."""
     victim, lease = attacked.workers[VICTIM], attacked.lease_of(VICTIM)
     gradient = np.full(RECORDS, 1e6, np.float32).view(np.uint8).data
-    recorded = parameters_pb2.PushHeader(
+    record_lease = parameters_pb2.PushHeader(
         worker_id=VICTIM,
         incarnation=attacked.incarnation,
         layout_fingerprint=victim.fingerprint,
@@ -242,7 +242,7 @@ def test_a_recorded_push_counts_once_and_only_for_whom_it_was(attacked: Attacked
     port = attacked.job.app.address.rpartition(":")[2]
     for where in (attacked.job.app.address, f"localhost:{port}", ""):
         stub = ParametersStub(attacked.channel, where, peer)
-        again = partial(stub.push, recorded, (gradient,), bytearray, WAIT_S)
+        again = partial(stub.push, record_lease, (gradient,), bytearray, WAIT_S)
         assert code_of(again) == ErrorCode.FORBIDDEN
         stub.close()
     # Its sender, once the lease is not its own any more: before, it is the worker's own gradient.
@@ -250,7 +250,7 @@ def test_a_recorded_push_counts_once_and_only_for_whom_it_was(attacked: Attacked
         worker_id=VICTIM, incarnation=attacked.incarnation, leases=[lease]
     )
     victim.tasks.Return(give_back, timeout=WAIT_S)
-    for header in (recorded, altered(recorded, incarnation="earlier")):
+    for header in (record_lease, alter(record_lease, incarnation="earlier")):
         push = partial(victim.parameters.push, header, (gradient,), bytearray, WAIT_S)
         if header.incarnation == attacked.incarnation:
             assert push().outcome == parameters_pb2.REFUSED
@@ -266,7 +266,7 @@ def test_a_recorded_push_counts_once_and_only_for_whom_it_was(attacked: Attacked
     attacked.finish()
 
 
-def altered(header: parameters_pb2.PushHeader, **fields: str) -> parameters_pb2.PushHeader:
+def alter(header: parameters_pb2.PushHeader, **fields: str) -> parameters_pb2.PushHeader:
     copy = parameters_pb2.PushHeader()
     copy.CopyFrom(header)
     copy.MergeFrom(parameters_pb2.PushHeader(**fields))
@@ -276,15 +276,15 @@ def altered(header: parameters_pb2.PushHeader, **fields: str) -> parameters_pb2.
 def test_nothing_is_fetched_for_a_worker_that_completes_the_task_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a store, a part is fetched before the job decides: its holder may still be writing it."""
+    """A part in a store is fetched before the job decides: its holder may still be writing it."""
     asked: list[HeldLease] = []
     completing = PredictionOutput.completing
 
-    def recorded(self: PredictionOutput, lease: HeldLease, records: int) -> Any:
+    def record_lease(self: PredictionOutput, lease: HeldLease, records: int) -> Any:
         asked.append(lease)
         return completing(self, lease, records)
 
-    monkeypatch.setattr(PredictionOutput, "completing", recorded)
+    monkeypatch.setattr(PredictionOutput, "completing", record_lease)
     spec = complete_spec(
         type=job_pb2.PREDICT,
         data=[write_numbers(tmp_path / "data", (37,))],

@@ -127,7 +127,7 @@ def events_of(job_dir: Path) -> list[str]:
 
 
 def test_a_prediction_goes_on_where_its_master_died(tmp_path: Path) -> None:
-    """What the snapshot counts as done has its part, and is not done again."""
+    """The tasks that the snapshot counts as done have their parts, and are not done again."""
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     spec.output = str(tmp_path / "all.recordio")
     kill_at_task(spec, tmp_path / "job", 5)
@@ -148,7 +148,7 @@ def test_a_prediction_goes_on_where_its_master_died(tmp_path: Path) -> None:
 def test_what_a_snapshot_counts_as_done_is_there_when_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when the disk is slow to rename the part of the last task."""
+    """This holds even if the disk is slow to rename the part of the last task."""
     spec = spec_of(tmp_path, "PREDICT", (37, 64))
     parts = tmp_path / "job" / "parts"
     kept: list[tuple[int, int]] = []
@@ -215,7 +215,7 @@ def test_an_evaluation_goes_on_where_its_master_died(
     assert status.tasks["evaluation"].done == 11
 
 
-def made(path: Path) -> tuple[int, int]:
+def identify(path: Path) -> tuple[int, int]:
     """Which file or directory this is, and since when."""
     return path.stat().st_ino, path.stat().st_ctime_ns
 
@@ -240,7 +240,7 @@ def test_a_prediction_that_was_joined_is_not_made_again(
         with RunningJob(spec, tmp_path / "job", WorkerBehavior(0)) as job:
             assert joined.wait(DEADLINE_S)
     assert job.exit_code is None
-    before = made(output)
+    before = identify(output)
     if lost == "all":
         shutil.rmtree(tmp_path / "job" / "snapshots")
     behavior = WorkerBehavior(0)
@@ -249,7 +249,7 @@ def test_a_prediction_that_was_joined_is_not_made_again(
         status = job.app.report.status()
     again = lost == "all"
     assert done_tasks(behavior, "PREDICTION") == (11 if again else 0)
-    assert (made(output) == before) != again
+    assert (identify(output) == before) != again
     assert len(predictions_in(output / "part-0.recordio")) == 37
     assert status.predictions == 101
     left = [path.name for path in output.parent.iterdir()]

@@ -198,7 +198,7 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
 def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     master: Master, held: job_pb2.JobSpec, tmp_path: Path
 ) -> None:
-    """Without a snapshot it begins anew, and ends them first: no two instances of one worker."""
+    """A master without a snapshot begins anew, and ends them first: no worker has two instances."""
     master.start(held)
     until(lambda: has_worked(master), "some work")
     assert master.process is not None

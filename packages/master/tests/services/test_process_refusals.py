@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.jobs import DEADLINE_S, training_spec
-from master_process import Master, failed, until
+from master_process import Master, until, wait_for_failure
 
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory
@@ -33,7 +33,7 @@ def test_a_port_in_use_is_named(master: Master, tmp_path: Path, field: str) -> N
         port = taken.getsockname()[1]
         setattr(spec.serving, field, port)
         master.start(spec)
-        error = failed(master, "PORT_IN_USE")
+        error = wait_for_failure(master, "PORT_IN_USE")
     assert str(port) in error["what"]
     assert field.replace("_", "-") in error["remedy"]
 
@@ -42,7 +42,7 @@ def test_data_that_is_not_there_is_named(master: Master, tmp_path: Path) -> None
     spec = training_spec(tmp_path)
     spec.data[:] = [str(tmp_path / "nowhere" / "*.recordio")]
     master.start(spec)
-    assert "nowhere" in failed(master, "DATA_NOT_FOUND")["what"]
+    assert "nowhere" in wait_for_failure(master, "DATA_NOT_FOUND")["what"]
 
 
 def test_damaged_data_is_named(master: Master, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_damaged_data_is_named(master: Master, tmp_path: Path) -> None:
     damaged = tmp_path / "data" / "part-1.recordio"
     damaged.write_bytes(damaged.read_bytes()[:-3])
     master.start(spec)
-    error = failed(master, "DATA_DAMAGED")
+    error = wait_for_failure(master, "DATA_DAMAGED")
     assert "part-1.recordio" in error["what"]
     assert "offset" in error["what"]
 
@@ -59,12 +59,12 @@ def test_an_output_that_exists_is_named(master: Master, tmp_path: Path) -> None:
     spec = training_spec(tmp_path)
     (tmp_path / "model").mkdir()
     master.start(spec)
-    assert str(tmp_path / "model") in failed(master, "OUTPUT_EXISTS")["what"]
+    assert str(tmp_path / "model") in wait_for_failure(master, "OUTPUT_EXISTS")["what"]
 
 
 def test_a_spec_that_is_none_is_reported(master: Master, tmp_path: Path) -> None:
     master.start(job_pb2.JobSpec(name="counting"))
-    failed(master, "USAGE")
+    wait_for_failure(master, "USAGE")
 
 
 def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path) -> None:

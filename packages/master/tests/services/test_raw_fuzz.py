@@ -142,11 +142,11 @@ class RawCaller:
         connection.close()
 
     def _may_go_on(self, connection: socket.socket) -> bool:
-        answer = _received(connection, ANSWER.size)
+        answer = _receive(connection, ANSWER.size)
         magic, status, nbytes = ANSWER.unpack(answer)
         assert magic == MAGIC
         assert nbytes <= MAX_HEADER_BYTES
-        content = _received(connection, nbytes)
+        content = _receive(connection, nbytes)
         if status != ERROR:
             self.answers["served"] += 1
             return False  # how much follows is in the header, which differs with the method
@@ -163,7 +163,7 @@ def _is_complete(request: bytes) -> bool:
     return magic == MAGIC and len(request) == REQUEST.size + header_nbytes + nbytes
 
 
-def _received(connection: socket.socket, size: int) -> bytes:
+def _receive(connection: socket.socket, size: int) -> bytes:
     content = bytearray()
     while len(content) < size:
         piece = connection.recv(size - len(content))

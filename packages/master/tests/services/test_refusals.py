@@ -60,7 +60,7 @@ class Held:
         call = self.worker.channel.stream_stream(f"/edl.v1.Parameters/{method}")
         return list(call(iter(frames), timeout=200))
 
-    def refused(self, method: str, *frames: bytes) -> EdlError:
+    def send_and_return_error(self, method: str, *frames: bytes) -> EdlError:
         with pytest.raises(grpc.RpcError) as caught:
             self.send(method, *frames)
         error = EdlError.from_rpc(caught.value)
@@ -97,14 +97,16 @@ def held(tmp_path: Path) -> Iterator[Held]:
 
 @pytest.mark.parametrize("nbytes", [0, 3, NBYTES - 4, NBYTES + 4, 1 << 62])
 def test_a_gradient_of_another_size_is_refused_before_it_is_read(held: Held, nbytes: int) -> None:
-    error = held.refused("Push", held.header(nbytes=nbytes).SerializeToString())
+    error = held.send_and_return_error("Push", held.header(nbytes=nbytes).SerializeToString())
     assert error.code == ErrorCode.SHAPE_MISMATCH
     assert str(NBYTES) in error.what
     assert str(nbytes) in error.what
 
 
 def test_a_state_delta_of_another_size_is_refused(held: Held) -> None:
-    error = held.refused("Push", held.header(state_nbytes=1 << 40).SerializeToString())
+    error = held.send_and_return_error(
+        "Push", held.header(state_nbytes=1 << 40).SerializeToString()
+    )
     assert error.code == ErrorCode.SHAPE_MISMATCH
 
 
@@ -114,7 +116,10 @@ def test_initial_values_of_another_size_are_refused(held: Held) -> None:
         layout_fingerprint=held.worker.fingerprint,
         nbytes=1 << 50,
     )
-    assert held.refused("Initialize", header.SerializeToString()).code == ErrorCode.SHAPE_MISMATCH
+    assert (
+        held.send_and_return_error("Initialize", header.SerializeToString()).code
+        == ErrorCode.SHAPE_MISMATCH
+    )
 
 
 def test_only_the_first_initial_values_count(held: Held) -> None:
@@ -133,17 +138,19 @@ def test_only_the_first_initial_values_count(held: Held) -> None:
 def test_a_stream_that_is_not_what_its_header_says_is_refused(
     held: Held, frames: tuple[bytes, ...]
 ) -> None:
-    error = held.refused("Push", held.header().SerializeToString(), *frames)
+    error = held.send_and_return_error("Push", held.header().SerializeToString(), *frames)
     assert error.code == ErrorCode.USAGE
 
 
 def test_a_stream_without_a_header_is_refused(held: Held) -> None:
-    assert held.refused("Push").code == ErrorCode.USAGE
-    assert held.refused("Push", b"\xff\xff\xff\xff").code == ErrorCode.USAGE
+    assert held.send_and_return_error("Push").code == ErrorCode.USAGE
+    assert held.send_and_return_error("Push", b"\xff\xff\xff\xff").code == ErrorCode.USAGE
 
 
 def test_a_gradient_of_no_records_is_refused(held: Held) -> None:
-    error = held.refused("Push", held.header(records=0).SerializeToString(), bytes(NBYTES))
+    error = held.send_and_return_error(
+        "Push", held.header(records=0).SerializeToString(), bytes(NBYTES)
+    )
     assert error.code == ErrorCode.USAGE
 
 
@@ -158,7 +165,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied(held: Held) -> None:
 
 def test_another_layout_is_refused(held: Held) -> None:
     header = held.header(fingerprint="0" * 32).SerializeToString()
-    assert held.refused("Push", header).code == ErrorCode.SHAPE_MISMATCH
+    assert held.send_and_return_error("Push", header).code == ErrorCode.SHAPE_MISMATCH
 
 
 def test_a_minibatch_out_of_order_is_refused(held: Held) -> None:
@@ -185,7 +192,7 @@ def test_a_frozen_version_that_is_not_there_is_reported(held: Held) -> None:
         layout_fingerprint=held.worker.fingerprint,
         frozen="nothing",
     )
-    error = held.refused("Pull", header.SerializeToString())
+    error = held.send_and_return_error("Pull", header.SerializeToString())
     assert error.code == ErrorCode.VERSION_NOT_FOUND
     assert "'nothing'" in error.what
 
@@ -198,7 +205,7 @@ def test_calls_for_another_incarnation_are_refused(held: Held, method: str) -> N
         "Push": parameters_pb2.PushHeader,
     }
     header = headers[method](incarnation="00000000", layout_fingerprint=held.worker.fingerprint)
-    error = held.refused(method, header.SerializeToString())
+    error = held.send_and_return_error(method, header.SerializeToString())
     assert error.code == ErrorCode.STALE_INCARNATION
 
 
@@ -250,7 +257,7 @@ def test_a_lease_without_a_task_type_is_refused(held: Held) -> None:
 
 
 def test_an_unknown_worker_is_asked_to_leave(held: Held) -> None:
-    instance = ThreadInstance(worker=7, attempt=0, name="nobody:1:1")
+    instance = ThreadInstance(worker=7, attempt=0, name="unknown:1:1")
     with FakeWorker(WorkerBehavior(RECORDS), instance, held.job.app.address) as stranger:
         stranger.join()
         reply = stranger.ask()

@@ -116,7 +116,7 @@ class Server:
         )
         return reply, np.frombuffer(rows, np.float32)
 
-    def refused(self, method: str, *frames: bytes) -> EdlError:
+    def send_and_return_error(self, method: str, *frames: bytes) -> EdlError:
         call = self.channel.stream_stream(f"/edl.v1.Parameters/{method}")
         with pytest.raises(grpc.RpcError) as caught:
             list(call(iter(frames), timeout=200))
@@ -180,7 +180,8 @@ def test_rows_of_a_frozen_version_are_read_and_scanned(server: Server) -> None:
     assert found == {5: [1, 1, 1], 6: [1, 1, 1]}
     header.frozen = "never"
     assert (
-        server.refused("ScanRows", header.SerializeToString()).code == ErrorCode.VERSION_NOT_FOUND
+        server.send_and_return_error("ScanRows", header.SerializeToString()).code
+        == ErrorCode.VERSION_NOT_FOUND
     )
 
 
@@ -208,7 +209,7 @@ def test_senseless_requests_are_refused_before_memory_is_taken(
     }.items():
         if method == "PutRows" and len(rows) > 1:
             continue
-        error = server.refused(method, header.SerializeToString())
+        error = server.send_and_return_error(method, header.SerializeToString())
         assert error.code == ErrorCode.SHAPE_MISMATCH, method
 
 
@@ -217,7 +218,7 @@ def test_ids_that_end_early_change_nothing(server: Server) -> None:
         **server.who,
         rows=[parameters_pb2.TableRows(table=0, count=3)],
     )
-    error = server.refused("Pull", header.SerializeToString(), bytes(16))
+    error = server.send_and_return_error("Pull", header.SerializeToString(), bytes(16))
     assert "16 of 24" in error.what
     with pytest.raises(grpc.RpcError, match="twice"):
         server.push(0, [3, 3], [])

@@ -102,7 +102,7 @@ def test_a_worker_cannot_act_as_another(held: Held) -> None:
 
 
 def test_a_stranger_gets_nowhere(held: Held, tmp_path: Path) -> None:
-    """Another user of the machine has no certificate; another job's is worth nothing here."""
+    """A stranger is another user without a certificate, or one with another job's."""
     other = IdentityFolder(tmp_path / "other", held.spec.name)
     other.create([(Role.CLIENT, None)])
     stranger = Credentials(other.file(Role.CLIENT)).to(Role.MASTER)
@@ -116,7 +116,7 @@ def test_a_stranger_gets_nowhere(held: Held, tmp_path: Path) -> None:
 
 
 def test_every_service_of_the_port_is_in_the_rules(held: Held) -> None:
-    """What the port really serves, as it says itself."""
+    """The port itself lists the services that it serves."""
     reflection = reflection_pb2_grpc.ServerReflectionStub(held.job.channel)
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = reflection.ServerReflectionInfo(iter([ask]), timeout=WAIT_S)

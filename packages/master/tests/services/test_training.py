@@ -95,7 +95,7 @@ def test_pushes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_not_written_before_the_events_that_it_follows(tmp_path: Path) -> None:
-    """The next master goes on after them, so nobody would record them again."""
+    """The next master goes on after them, so they would not be recorded again."""
     go = threading.Event()
     spec = training_spec(tmp_path, SIZES)
     behavior = WorkerBehavior(RECORDS, at_minibatch=lambda *_: go.wait(DEADLINE_S) and None)
@@ -271,7 +271,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     assert 0 < stopped.records_trained < EPOCHS * RECORDS
     assert not Path(spec.output).exists()
 
-    # The stop is on disk and binds every later master, until whoever resumes the job withdraws it.
+    # The stop is on disk and binds every later master, until a user resumes the job.
     (tmp_path / "job" / job_directory.REQUESTS).unlink()
     behavior = WorkerBehavior(RECORDS, sync=update == "SYNC")
     with RunningJob(spec, tmp_path / "job", behavior) as job:
@@ -280,7 +280,7 @@ def test_a_stopped_job_goes_on_from_its_checkpoint(tmp_path: Path, update: str) 
     check_exact(spec, status)
     assert len(behavior.outcomes) < EPOCHS * RECORDS / 4
     assert status.seconds > stopped.seconds
-    assert status.master_restarts == 0, "nobody calls this a problem"
+    assert status.master_restarts == 0, "this is no problem"
     (before,), (after,) = stopped.curves, status.curves
     assert list(after.points)[: len(before.points)] == list(before.points)
     steps = [point.step for point in after.points]

@@ -46,7 +46,7 @@ HALVES = (job_pb2.FLOAT16, job_pb2.BFLOAT16)
 
 
 def to_half(values: Array, precision: int) -> Array:
-    """Of numbers that 16 bits of either kind have exactly."""
+    """Convert numbers that 16 bits of either kind have exactly."""
     if precision == job_pb2.FLOAT16:
         return values.astype(np.float16).view(np.uint16)
     return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -155,7 +155,7 @@ def server(request: Any) -> Iterator[Server]:
     server.close()
 
 
-def counted(server: Server, direction: str) -> float:
+def count_bytes(server: Server, direction: str) -> float:
     return float(server.metrics.parameter_bytes.labels(direction)._value.get())
 
 
@@ -174,7 +174,7 @@ def test_values_and_rows_are_pulled_with_16_bits(server: Server, precision: int)
     np.testing.assert_array_equal(np.frombuffer(values[at + 4 :], np.float32), server.mean)
     assert reply.rows_nbytes == rows.nbytes == 8
     np.testing.assert_array_equal(from_half(rows.view(np.uint16), precision), np.ones(4))
-    assert counted(server, "sent") == reply.nbytes + reply.rows_nbytes, "what really travelled"
+    assert count_bytes(server, "sent") == reply.nbytes + reply.rows_nbytes, "what really travelled"
 
 
 @pytest.mark.parametrize("precision", HALVES)
@@ -188,7 +188,7 @@ def test_gradients_of_16_bits_are_applied_in_32(server: Server, precision: int) 
         reply = server.push(precision, gradient, to_half(rows, precision), minibatch=minibatch)
         assert reply.outcome == parameters_pb2.APPLIED
     sent = sum(part.nbytes for part in gradient) + 8 + 16 + rows.size * 2
-    assert counted(server, "received") == 2 * sent
+    assert count_bytes(server, "received") == 2 * sent
     _, values, found_rows = server.pull(job_pb2.FLOAT32, (7, -7))
     a = np.frombuffer(values[: 4 * SIZE], np.float32)
     np.testing.assert_array_equal(a, server.a - np.float32(2.0**-11))
@@ -229,7 +229,9 @@ def test_an_infinite_gradient_of_16_bits_is_reported_like_any_other(server: Serv
     assert reply.outcome == parameters_pb2.INVALID
 
 
-def refused(server: Server, precision: int, gradient: list[Array], rows: Array) -> EdlError:
+def push_and_return_error(
+    server: Server, precision: int, gradient: list[Array], rows: Array
+) -> EdlError:
     with pytest.raises(grpc.RpcError) as caught:
         server.push(precision, gradient, rows)
     error = EdlError.from_rpc(caught.value)
@@ -244,14 +246,14 @@ def test_sizes_are_those_of_the_precision_that_is_named(server: Server) -> None:
         (job_pb2.FLOAT32, half, np.zeros(4, np.float32)),
         (job_pb2.FLOAT16, whole, np.zeros(4, np.uint16)),
     ):
-        error = refused(server, precision, gradient, rows)
+        error = push_and_return_error(server, precision, gradient, rows)
         assert error.code == ErrorCode.SHAPE_MISMATCH
         assert "gradient" in error.what
 
 
 def test_an_unknown_precision_is_refused(server: Server) -> None:
     half = [np.zeros(SIZE, np.uint16), np.zeros(3), np.zeros(2, np.uint16)]
-    assert refused(server, 9, half, np.zeros(4, np.uint16)).code == ErrorCode.USAGE
+    assert push_and_return_error(server, 9, half, np.zeros(4, np.uint16)).code == ErrorCode.USAGE
     with pytest.raises(grpc.RpcError):
         server.pull(9)
 

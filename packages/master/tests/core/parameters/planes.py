@@ -187,7 +187,7 @@ class ParameterPlane(LedgerWithCommands):
         return self.commit_initial_values(WorkerId(0))
 
     def push(self, push: GradientPush) -> PushResult:
-        """In the order of ``edl_master.parameters.plane``."""
+        """Push in the order of ``edl_master.parameters.plane``."""
         prepared = self.store.prepare(push.gradient)
         rejected = self.ledger.judge(push.claim, prepared.not_finite)
         if rejected is not None:

@@ -113,7 +113,7 @@ class ShardedPlane:
             out[here] = np.frombuffer(buffer, np.float32).reshape(-1, out.shape[1])
         return out
 
-    def saved(self) -> SavedParameters:
+    def save(self) -> SavedParameters:
         """A snapshot of the ledger, and those of the shards after the same command."""
         self.log.append(TakeSnapshot("x", "y"))
         model = {"layout": self.model.describe(), "tables": self.model.describe_tables()}
@@ -127,8 +127,8 @@ class ShardedPlane:
         return SavedParameters(decided, tuple(parts))
 
     def reshard_to(self, servers: int) -> ShardedPlane:
-        """The same state with another number of servers."""
-        saved = self.saved()
+        """Return the same state with another number of servers."""
+        saved = self.save()
         other = ShardedPlane(self.model, self.optimizer, self.mode, servers)
         assert saved.model() == self.model
         other.ledger.restore(saved.coordinator.meta)
@@ -146,8 +146,8 @@ class ShardedPlane:
         return other
 
     def single(self) -> ParameterPlane:
-        """The same state in one process."""
-        saved = self.saved()
+        """Return the same state in one process."""
+        saved = self.save()
         one = reshard(saved.shards, self.model, whole_model(self.model), self.optimizer)
         store = ParameterStore.restore(one, self.optimizer, self.mode, layout=self.model)
         plane = ParameterPlane(self.model, self.optimizer, self.mode, store=store)

@@ -23,7 +23,7 @@ LAYOUT = Layout(Variable(name, (size,), "float32", True) for name, size in SIZES
 KEY = ArenaKey(True, "float32")
 
 
-def described(name: str, variables: list[str] | None = None, **more: Any) -> dict[str, Any]:
+def describe(name: str, variables: list[str] | None = None, **more: Any) -> dict[str, Any]:
     excluded = more.pop("excluded", [])
     found = {"class_name": name, "config": more, "excluded_from_weight_decay": excluded}
     return found if variables is None else {**found, "variables": variables}
@@ -33,19 +33,19 @@ def several(first: dict[str, Any], *others: dict[str, Any]) -> Optimizer:
     return parse_optimizer({**first, "others": list(others)})
 
 
-FIRST = described("Adam", learning_rate=0.1, use_ema=True, ema_momentum=0.5)
+FIRST = describe("Adam", learning_rate=0.1, use_ema=True, ema_momentum=0.5)
 OTHERS = {
-    "momentum": described("SGD", ["d/kernel", "d/bias"], learning_rate=0.3, momentum=0.9),
-    "same slots": described("Ftrl", ["d/kernel", "d/bias"], initial_accumulator_value=0.7),
-    "memory": described("Nadam", ["d/bias", "d/kernel"], learning_rate=0.03),
-    "clipped": described("Adam", ["d/kernel", "d/bias"], learning_rate=0.2, clipnorm=0.3),
-    "clipped together": described("SGD", ["d/kernel", "d/bias"], global_clipnorm=0.3),
-    "decayed": described("AdamW", ["d/kernel", "d/bias"], excluded=["d/bias"], weight_decay=0.5),
+    "momentum": describe("SGD", ["d/kernel", "d/bias"], learning_rate=0.3, momentum=0.9),
+    "same slots": describe("Ftrl", ["d/kernel", "d/bias"], initial_accumulator_value=0.7),
+    "memory": describe("Nadam", ["d/bias", "d/kernel"], learning_rate=0.03),
+    "clipped": describe("Adam", ["d/kernel", "d/bias"], learning_rate=0.2, clipnorm=0.3),
+    "clipped together": describe("SGD", ["d/kernel", "d/bias"], global_clipnorm=0.3),
+    "decayed": describe("AdamW", ["d/kernel", "d/bias"], excluded=["d/bias"], weight_decay=0.5),
 }
 
 
 def alone(one: Optimizer, names: list[str], values: Array, gradients: list[Array]) -> Array:
-    """What an optimizer makes of some variables, when there are no others."""
+    """Return what an optimizer makes of some variables when there are no others."""
     ends = dict(zip(SIZES, np.cumsum(list(SIZES.values())), strict=True))
     picked = np.concatenate([np.arange(ends[n] - SIZES[n], ends[n]) for n in names])
     layout = Layout(Variable(name, (SIZES[name],), "float32", True) for name in names)
@@ -61,7 +61,7 @@ def alone(one: Optimizer, names: list[str], values: Array, gradients: list[Array
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_each_optimizer_updates_its_variables_though_training_is_interrupted(kind: str) -> None:
-    chosen = several(FIRST, OTHERS[kind], described("Adagrad", ["rest"], learning_rate=0.5))
+    chosen = several(FIRST, OTHERS[kind], describe("Adagrad", ["rest"], learning_rate=0.5))
     random = np.random.default_rng(3)
     values = random.normal(size=16).astype(np.float32)
     gradients = [random.normal(size=16).astype(np.float32) for _ in range(6)]
@@ -85,7 +85,7 @@ def test_each_optimizer_updates_its_variables_though_training_is_interrupted(kin
 
 
 def test_a_set_learning_rate_is_that_of_the_first() -> None:
-    chosen = several(described("SGD", learning_rate=1.0), described("SGD", ["rest"]))
+    chosen = several(describe("SGD", learning_rate=1.0), describe("SGD", ["rest"]))
     store = ParameterStore(LAYOUT, chosen, Async())
     store.initialize(bytes(64))
     store.set_learning_rate(2.0)
@@ -110,14 +110,14 @@ TABLE = TableSpec("rows", 3, Initial(Distribution.NORMAL, 0.0, 1.0), 7)
 @pytest.mark.parametrize(
     ("chosen", "tables", "message"),
     [
-        (several(FIRST, described("SGD", ["e"])), (), "not variables: e"),
+        (several(FIRST, describe("SGD", ["e"])), (), "not variables: e"),
         (
-            several(FIRST, described("SGD", ["rest"]), described("Adam", ["rest"])),
+            several(FIRST, describe("SGD", ["rest"]), describe("Adam", ["rest"])),
             (),
             "several optimizers: rest",
         ),
-        (several(FIRST, described("SGD", ["rest"], excluded=["x"])), (), "not a variable: x"),
-        (several(described("SGD"), described("SGD", ["rest"])), (TABLE,), "embedding tables"),
+        (several(FIRST, describe("SGD", ["rest"], excluded=["x"])), (), "not a variable: x"),
+        (several(describe("SGD"), describe("SGD", ["rest"])), (TABLE,), "embedding tables"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -82,7 +82,7 @@ def test_after_warming_up_a_push_compiles_nothing(name: str) -> None:
 
 
 def test_without_a_writable_folder_for_the_cache_the_loops_still_work(tmp_path: Path) -> None:
-    """As in a container with a read-only root file system."""
+    """A container with a read-only root file system has none."""
     package = tmp_path / "edl_master"
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(edl_master.__file__).parent, package, ignore=ignore)

@@ -71,7 +71,7 @@ def test_a_view_stays_as_it_was(  # noqa: C901  (one case for each step)
 
 
 def test_changes_and_reading_at_the_same_time() -> None:
-    """The array counts up; whoever reads must see one count, though others go on counting."""
+    """The array counts up; each reader must see one count, though others go on counting."""
     with ThreadPoolExecutor(2) as threads:
         views = CopyOnWriteViews(threads)
         array, lock, over = np.zeros(10_000, np.float64), threading.Lock(), threading.Event()

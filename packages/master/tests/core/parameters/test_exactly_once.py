@@ -166,7 +166,7 @@ class Job:
         del self.holder[worker.task]
         return True
 
-    def expected(self) -> Array:
+    def expected_weights(self) -> Array:
         """How often each record has trained the model, by the counts."""
         counts = self.plane.applied_counts()
         weights = np.zeros(sum(len(r) for rs in self.records.values() for r in rs), np.float32)
@@ -255,7 +255,7 @@ class Storm(RuleBasedStateMachine):
             case PermitGranted(version):
                 worker.base = worker.permit = version
             case PermitPending():
-                assert self.job.plane.ledger.permits_held, "it waits, and nobody computes"
+                assert self.job.plane.ledger.permits_held, "it waits, and no worker computes"
 
     @rule(
         target=messages,
@@ -316,7 +316,7 @@ class Storm(RuleBasedStateMachine):
     @precondition(lambda self: self.job.last_token > 0)
     @rule(saved=saves)
     def the_master_restarts(self, saved: Saved) -> None:
-        """From any earlier snapshot; tokens go on growing, workers begin anew."""
+        """Restart from any earlier snapshot; tokens go on growing, workers begin anew."""
         meta = json.loads(json.dumps(saved.snapshot.meta))
         plane = ParameterPlane.restore(
             replace(saved.snapshot, meta=meta), sgd(), self.job.plane.mode
@@ -338,8 +338,10 @@ class Storm(RuleBasedStateMachine):
         accumulated = snapshot.arrays.get("accumulated/gradient/trainable/float32")
         if accumulated is not None:
             weights = weights - np.asarray(accumulated)
-        np.testing.assert_array_equal(weights, self.job.expected())
-        np.testing.assert_array_equal(counted_rows(self.job.plane, snapshot), self.job.expected())
+        np.testing.assert_array_equal(weights, self.job.expected_weights())
+        np.testing.assert_array_equal(
+            counted_rows(self.job.plane, snapshot), self.job.expected_weights()
+        )
 
     @invariant()
     def the_plane_is_sound(self) -> None:

@@ -64,7 +64,7 @@ def test_another_worker_cannot_take_a_step_permit(mode: UpdateMode) -> None:
 
 
 def test_a_permit_of_another_lease_would_hold_up_its_holder() -> None:
-    """What the test above is about."""
+    """This is the reason for the test above."""
     ledger = PushLedger(Sync(1))
     ledger.initialize()
     ledger.grant(A, ONE, MINE)
@@ -108,7 +108,7 @@ class _Values:
 
 
 def test_another_worker_cannot_replace_a_gradient_that_is_prepared() -> None:
-    """With parameter servers a push has two calls, and between them others may call, too."""
+    """A push to parameter servers has two calls, and others may call between them."""
     values = _Values()
     values.prepare(MINE, A, ONE, -1)
     values.prepare(OTHER, A, ONE, 1000)

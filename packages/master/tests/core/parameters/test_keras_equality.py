@@ -131,7 +131,7 @@ def a_variable(path: str, value: Any) -> Any:
 
 
 class Both:
-    """The same variables under Keras and under an updater."""
+    """Two copies of variables: one under Keras, and one under an updater."""
 
     def __init__(self, optimizer: Any, dtype: str = "float32", undecayed: tuple[str, ...] = ()):
         rng = np.random.default_rng(1)

@@ -99,7 +99,7 @@ variables = st.lists(
 ).map(lambda drawn: [Variable(f"v{i}", tuple(s), d, t) for i, (s, d, t) in enumerate(drawn)])
 
 
-def packed(chosen: list[Variable], seed: int) -> tuple[bytes, list[np.ndarray]]:
+def pack(chosen: list[Variable], seed: int) -> tuple[bytes, list[np.ndarray]]:
     rng = np.random.default_rng(seed)
     parts = [rng.normal(size=v.shape).astype(v.dtype) for v in chosen]
     return b"".join(part.tobytes() for part in parts), parts
@@ -110,7 +110,7 @@ def test_values_travel_packed_in_the_order_of_the_variables(
     chosen: list[Variable], seed: int
 ) -> None:
     values = Values(Layout(chosen), None)
-    payload, parts = packed(chosen, seed)
+    payload, parts = pack(chosen, seed)
     values.load(payload)
     for place, part in zip(values.layout.places, parts, strict=True):
         stored = values.arenas[place.arena][place.start : place.stop]
@@ -127,7 +127,7 @@ def test_a_gradient_holds_the_trainable_variables_and_a_state_delta_the_others(
     values = Values(Layout(chosen), None)
     for trainable, read in ((True, values.gradient), (False, values.state_delta)):
         kind = [v for v in chosen if v.trainable == trainable]
-        payload, parts = packed(kind, seed)
+        payload, parts = pack(kind, seed)
         arenas = read(payload) or {}
         places = [p for p in values.layout.places if p.variable.trainable == trainable]
         for place, part in zip(places, parts, strict=True):

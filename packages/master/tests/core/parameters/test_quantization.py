@@ -39,13 +39,13 @@ some_floats = arrays.arrays(np.float32, st.integers(0, 70), elements=st.floats(w
 numbers = st.one_of(some_bits, some_floats.map(lambda found: found.view(np.uint32)))
 
 
-def quantized(bits: Array, precision: Precision) -> Array:
+def quantize_all(bits: Array, precision: Precision) -> Array:
     out = np.empty(bits.size, np.uint16)
     quantize(bits, out, precision)
     return out
 
 
-def dequantized(bits: Array, precision: Precision) -> Array:
+def dequantize_all(bits: Array, precision: Precision) -> Array:
     out = np.empty(bits.size, np.uint32)
     dequantize(bits, out, precision)
     return out
@@ -57,7 +57,7 @@ def of_float16(bits: Array) -> Array:
 
 
 def of_bfloat16(bits: Array) -> Array:
-    """By definition: of both neighbours the nearer one, of two that are as near the even one.
+    """Round by the definition: to the nearer neighbour, and between both to the even one.
 
     A bfloat16 is the upper half of a float32. Distances are exact in float64; beyond the largest
     number the next one counts as if exponents went on.
@@ -89,10 +89,10 @@ _BORDERS = np.array([*_OF_FLOAT16, *_OF_BFLOAT16, *_OF_BOTH], np.float32).view(n
 @given(bits=numbers)
 @example(bits=_BORDERS)
 def test_numbers_are_rounded_to_the_nearest(precision: Precision, bits: Array) -> None:
-    found = quantized(bits, precision)
+    found = quantize_all(bits, precision)
     is_nan = np.isnan(bits.view(np.float32))
     np.testing.assert_array_equal(found[~is_nan], REFERENCES[precision](bits)[~is_nan])
-    back = dequantized(found, precision).view(np.float32)
+    back = dequantize_all(found, precision).view(np.float32)
     assert np.isnan(back[is_nan]).all(), "a NaN stays one"
     assert not np.isnan(back[~is_nan]).any()
 
@@ -105,23 +105,23 @@ def test_as_others_round(precision: Precision) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         theirs = values.astype(getattr(ml_dtypes, precision, np.float16)).view(np.uint16)
     is_nan = np.isnan(values)
-    np.testing.assert_array_equal(quantized(bits, precision)[~is_nan], theirs[~is_nan])
+    np.testing.assert_array_equal(quantize_all(bits, precision)[~is_nan], theirs[~is_nan])
 
 
 @pytest.mark.parametrize("precision", HALVES)
 def test_every_number_of_16_bits_is_dequantized_exactly_and_comes_back(
     precision: Precision,
 ) -> None:
-    wide = dequantized(EVERY, precision)
+    wide = dequantize_all(EVERY, precision)
     if precision is Precision.FLOAT16:
         expected = EVERY.view(np.float16).astype(np.float32).view(np.uint32)
     else:
         expected = EVERY.astype(np.uint32) << 16
     is_nan = np.isnan(wide.view(np.float32))
     np.testing.assert_array_equal(wide[~is_nan], expected[~is_nan])
-    np.testing.assert_array_equal(quantized(wide, precision)[~is_nan], EVERY[~is_nan])
+    np.testing.assert_array_equal(quantize_all(wide, precision)[~is_nan], EVERY[~is_nan])
     assert np.isnan(
-        dequantized(quantized(wide, precision), precision).view(np.float32)[is_nan]
+        dequantize_all(quantize_all(wide, precision), precision).view(np.float32)[is_nan]
     ).all()
 
 
@@ -129,7 +129,7 @@ def test_every_number_of_16_bits_is_dequantized_exactly_and_comes_back(
 @given(bits=numbers)
 @example(bits=_BORDERS)
 def test_what_fits_is_what_stays_finite(precision: Precision, bits: Array) -> None:
-    back = dequantized(quantized(bits, precision), precision).view(np.float32)
+    back = dequantize_all(quantize_all(bits, precision), precision).view(np.float32)
     assert fits(bits, precision) == bool(np.isfinite(back).all())
 
 
@@ -156,7 +156,7 @@ def test_loops_are_compiled_before_they_are_needed() -> None:
     names = [f"{way}_{half}" for half in HALVES for way in ("quantize", "dequantize")]
     before = [count(getattr(loops, name)) for name in names]
     for half in HALVES:
-        dequantized(quantized(np.zeros(3, np.uint32), half), half)
-        dequantized(np.frombuffer(bytes(6), np.uint16), half)
+        dequantize_all(quantize_all(np.zeros(3, np.uint32), half), half)
+        dequantize_all(np.frombuffer(bytes(6), np.uint16), half)
     assert [count(getattr(loops, name)) for name in names] == before
     assert all(before)

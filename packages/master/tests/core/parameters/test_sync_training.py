@@ -87,7 +87,7 @@ class LinearWorker:
 def test_three_workers_equal_one_process_with_the_large_minibatch(
     chosen: Optimizer, reduction: Reduction
 ) -> None:
-    """Also with unequal minibatches, and with too few of them at the end."""
+    """They do so with unequal minibatches, too, and with too few of them at the end."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(200, FEATURES)) + 1
     y = x @ [1.0, -2.0, 0.5] + 3

@@ -44,7 +44,7 @@ class TestSync:
 
     @pytest.mark.parametrize("first", [None, [4]])
     def test_no_state_delta_is_no_change_of_state(self, first: list[float] | None) -> None:
-        """Also in a version that follows another, whose sums must not come back."""
+        """That holds in a version that follows another, too, whose sums must not come back."""
         plane = small_plane(Sync(2))
         plane.grant(A, ONE)
         for minibatch in range(2):

@@ -43,8 +43,8 @@ def plane_with(*tables: TableSpec, mode: UpdateMode | None = None, optimizer: An
     return plane
 
 
-def kept(snapshot: Snapshot) -> Snapshot:
-    """As it comes back from a disk."""
+def reload(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot as it comes back from a disk."""
     arrays: Any = {name: np.array(np.asarray(array)) for name, array in snapshot.arrays.items()}
     return Snapshot(json.loads(json.dumps(snapshot.meta)), arrays)
 
@@ -105,7 +105,7 @@ def test_a_synchronous_update_is_that_of_one_big_batch(reduction: Reduction) -> 
     both = weights[0] * np.array([[1, 2, 3], [4, 5, 6], [0, 0, 0]])
     both += weights[1] * np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2]])
 
-    restored = ParameterPlane.restore(kept(plane.snapshot()), adam, plane.mode)
+    restored = ParameterPlane.restore(reload(plane.snapshot()), adam, plane.mode)
     for each in (plane, restored):
         assert push(each, B, 2, 0, [0, 1], records=1, rows=(other,)).new_version
     push(whole, A, 1, 0, [weights[0], weights[1]], rows=(row_payload([1, 2, 9], both),))
@@ -179,7 +179,7 @@ def test_training_goes_on_after_a_restore_as_if_there_had_been_none(name: str) -
         train(plane, minibatch, int(rng.integers(1000)))
     snapshot = plane.snapshot()
     train(plane, 5, 77)  # what is in the snapshot does not move
-    restored = ParameterPlane.restore(kept(snapshot), optimizer, plane.mode, layout=plane.layout)
+    restored = ParameterPlane.restore(reload(snapshot), optimizer, plane.mode, layout=plane.layout)
     train(restored, 5, 77)
     for one in (plane, restored):
         train(one, 6, 78)
@@ -192,7 +192,7 @@ def test_training_goes_on_after_a_restore_as_if_there_had_been_none(name: str) -
 
 
 def test_a_snapshot_of_other_tables_is_refused() -> None:
-    snapshot = kept(plane_with(zero_table("a")).snapshot())
+    snapshot = reload(plane_with(zero_table("a")).snapshot())
     for tables, problem in (
         ([zero_table("b")], "'a' in one and 'b'"),
         ([zero_table("a", 2)], "dim"),

@@ -19,15 +19,15 @@ from edl_master.core.parameters.tables.group import has_duplicates
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
 from edl_master.core.parameters.tables.table import RowGradient, Table
 
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
+SMALLEST, MAX_ID = -(2**63), 2**63 - 1
 ZEROS = Initial(Distribution.CONSTANT)
 DRAWN = Initial(Distribution.UNIFORM, 0.0, 0.05)
 
 any_ids = st.lists(
     st.one_of(
-        st.sampled_from([0, 1, -1, SMALLEST, LARGEST]),
+        st.sampled_from([0, 1, -1, SMALLEST, MAX_ID]),
         st.integers(0, 40),
-        st.integers(SMALLEST, LARGEST),
+        st.integers(SMALLEST, MAX_ID),
     ),
     max_size=60,
     unique=True,
@@ -126,7 +126,7 @@ def test_a_table_is_a_dictionary_of_rows(steps: list[tuple[list[int], int]], dra
 
 
 def test_a_row_is_the_same_whatever_the_order_or_the_server() -> None:
-    ids = ids_of(5, -1, 0, SMALLEST, LARGEST, 123456789)
+    ids = ids_of(5, -1, 0, SMALLEST, MAX_ID, 123456789)
     for distribution in Distribution:
         one = Table(spec(7, Initial(distribution, 0.25, 2.0)), ())
         other = Table(spec(7, Initial(distribution, 0.25, 2.0)), ())
