@@ -210,7 +210,7 @@ def _reply_from(message: task_pb2.CallbackReply) -> events.CallbackReply:
     )
 
 
-def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
+def export_to(lease: LeaseGranted, view: JobView, data: bytes) -> task_pb2.ExportInfo:
     """Return what a worker writes into the exported model's metadata."""
     return task_pb2.ExportInfo(
         parameter_version=lease.version or 0,
@@ -218,6 +218,7 @@ def export_to(lease: LeaseGranted, view: JobView) -> task_pb2.ExportInfo:
         epochs=view.progress.epochs_done,
         metrics=view.metrics,
         crashes=lease.crashes,
+        data=data,
     )
 
 

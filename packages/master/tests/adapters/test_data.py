@@ -81,7 +81,7 @@ def test_parts_of_a_mixed_task_lie_within_a_block_each(tmp_path: Path) -> None:
 
 def test_names_for_everybody_have_no_passwords(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 1)
-    (file,) = open_data([str(tmp_path)], "", "--data")._files
+    (file,) = open_data([str(tmp_path)], "", "--data").files
     secret = replace(file, uri="https://me:p@ss@store.test/a.recordio")
     data = DataSet([secret])
     assert data.names == ("https://store.test/a.recordio",)

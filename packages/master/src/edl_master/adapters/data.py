@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import recordio
+from edl_master.adapters.data_fields import describe_fields
+from edl_master.core.data_description import DataDescription
 from edl_master.core.effects import Range
 from edl_master.core.mixing import Mixing, choose_mixing
 from edl_proto.errors import EdlError, ErrorCode
@@ -25,19 +27,25 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of records, indexed."""
+    """One file of records, indexed.
+
+    Attributes:
+        description: of its columns or features; None if they are not known.
+    """
 
     uri: str
     format: str
     columns: tuple[str, ...]
     index: recordio.Index
     version: str
+    description: DataDescription | None = None
 
 
 class DataSet:
     """Files of records in the order in which they were named.
 
     Attributes:
+        files: in their order.
         uris: of the files.
         names: the same names without passwords, for messages.
         counts: records of each.
@@ -46,7 +54,7 @@ class DataSet:
     """
 
     def __init__(self, files: Sequence[DataFile]) -> None:
-        self._files = tuple(files)
+        self.files = tuple(files)
         self.uris = tuple(file.uri for file in files)
         self.names = tuple(map(without_passwords, self.uris))
         self.counts = tuple(file.index.records for file in files)
@@ -56,7 +64,7 @@ class DataSet:
     @property
     def is_table(self) -> bool:
         """Whether the records are rows of text with named columns."""
-        return any(file.columns for file in self._files)
+        return any(file.columns for file in self.files)
 
     def describe(self) -> dict[str, Any]:
         """Return what a later master compares its data with, as JSON-able values."""
@@ -82,7 +90,7 @@ class DataSet:
 
     def choose_mixing(self, records_per_task: int) -> Mixing:
         """Choose how finely shuffled tasks of this length are mixed: as reading allows."""
-        indexes = [file.index for file in self._files]
+        indexes = [file.index for file in self.files]
         return choose_mixing(
             records_per_task,
             sum(index.nbytes for index in indexes) / self.records,
@@ -101,7 +109,7 @@ class DataSet:
             parts = [part for one in records for part in self._within_blocks(one)]
         found, files = [], set[int]()
         for part in parts:
-            file = self._files[part.file]
+            file = self.files[part.file]
             index = file.index
             first_record, offset = index.block(part.start)
             found.append(
@@ -122,7 +130,7 @@ class DataSet:
         return found
 
     def _within_blocks(self, records: Range) -> Iterator[Range]:
-        index, start = self._files[records.file].index, records.start
+        index, start = self.files[records.file].index, records.start
         while start < records.stop:
             stop = min(index.next_block(start), records.stop)
             yield Range(records.file, start, stop)
@@ -170,7 +178,8 @@ def _open(uri: str, format: str, option: str) -> DataFile:
     try:
         source = recordio.open_source(uri, format=format or None)
         columns, index = tuple(source.columns or ()), source.index()
-        return DataFile(uri, source.format, columns, index, source.version)
+        fields = describe_fields(source) if index.records else None
+        return DataFile(uri, source.format, columns, index, source.version, fields)
     except recordio.DamagedFile as error:
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

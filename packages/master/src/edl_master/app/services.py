@@ -142,7 +142,7 @@ class MasterServices:
             self.effects,
             state.settings.timings.crowded_retry_s,
         )
-        for note in state.restored.notes:
+        for note in (*state.restored.notes, *state.compared.notes):
             self.effects.record(note, self.controller.seconds)
         self.report = self._build_report(curves)
         # Before a client can ask for a status, which names the page.
@@ -334,7 +334,12 @@ class MasterServices:
         tasks = TasksServicer(
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
-            TaskFiles(self._state.locate, self._state.storage.output),
+            TaskFiles(
+                self._state.locate,
+                self._state.storage.output,
+                self._state.compared.columns,
+                self._state.compared.content,
+            ),
             WorkerRecords(
                 self.worker_counters,
                 self.timeline,

@@ -15,6 +15,7 @@ from pathlib import Path
 from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
 from edl_master.adapters.data import DataSet, open_data
+from edl_master.adapters.data_comparison import ComparedData, compare_data
 from edl_master.adapters.event_log import EventLog
 from edl_master.adapters.export_output import ExportOutput
 from edl_master.adapters.job_directory import JobDirectory
@@ -75,6 +76,7 @@ class MasterState:
         event_log: the job's events.
         data: the main data.
         validation: data of evaluations during training; None: there are none.
+        compared: the columns or features of all data.
         storage: where position and result are kept.
         restored: the job, new or restored.
         keeps_workers: instances of an earlier master may continue: they have the job's state.
@@ -86,6 +88,7 @@ class MasterState:
     event_log: EventLog
     data: DataSet
     validation: DataSet | None
+    compared: ComparedData
     storage: Storage
     restored: RestoredJob
     keeps_workers: bool
@@ -125,6 +128,7 @@ def open_state(
     validation = None
     if trains and spec.validation_data:
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
+    compared = compare_data(config.type, data, validation, spec.trained_model)
     settings = config.job_settings(data.records, data.choose_mixing)
     output = _open_output(config, directory, data, settings.records_per_task, incarnation)
     if output is not None:
@@ -161,6 +165,7 @@ def open_state(
         event_log=event_log,
         data=data,
         validation=validation,
+        compared=compared,
         storage=Storage(snapshots, checkpoints, output),
         restored=restored,
         # A training job that starts again needs workers that have not trained yet.

@@ -49,10 +49,14 @@ class TaskFiles:
     Attributes:
         records: what a lease names of its task's records.
         results: what tasks write; None for jobs that write nothing.
+        columns: those that the model file gets of rows of CSV, in order.
+        description: of the data, for a trained model.
     """
 
     records: Callable[[LeaseGranted], Sequence[task_pb2.RecordRange]]
     results: JobOutput | None
+    columns: tuple[str, ...] = ()
+    description: bytes = b""
 
     def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
         """Open the context in which the job is asked whether a task is complete."""
@@ -148,6 +152,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             incarnation=self._incarnation,
             heartbeat_every_s=self._heartbeat_every_s,
             metrics_token=self._metrics_token,
+            columns=self._files.columns,
         )
 
     def Ready(
@@ -285,7 +290,8 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     def _lease(self, lease: LeaseGranted, skip_minibatches: int) -> task_pb2.Lease:
         part, export = self._files.part_of(lease), None
         if lease.task.type is TaskType.EXPORT:
-            export = codec.export_to(lease, self._controller.view())
+            view, data = self._controller.view(), self._files.description
+            export = codec.export_to(lease, view, data)
         return codec.lease_to(lease, skip_minibatches, self._files.records(lease), part, export)
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65\x64l_proto/v1/model.proto\x12\x06\x65\x64l.v1\"\xc0\x05\n\x0cTrainedModel\x12\x18\n\x10\x64ocker_commit_id\x18\x01 \x01(\t\x12\x11\n\tmodel_def\x18\x02 \x01(\t\x12\x18\n\x10model_def_params\x18\x03 \x01(\t\x12\x17\n\x0fparams_filename\x18\x04 \x01(\t\x12\x16\n\x0einput_function\x18\x05 \x01(\t\x12\x0c\n\x04loss\x18\x06 \x01(\t\x12\x11\n\toptimizer\x18\x07 \x01(\t\x12\x12\n\ndataset_fn\x18\x08 \x01(\t\x12\x17\n\x0f\x65val_metrics_fn\x18\t \x01(\t\x12\x17\n\x0f\x66\x65\x61ture_columns\x18\n \x01(\t\x12\x15\n\rlabel_columns\x18\x0b \x01(\t\x12\x11\n\tmodel_zoo\x18\x0c \x01(\t\x12\x16\n\x0eminibatch_size\x18\r \x01(\r\x12\x0b\n\x03job\x18\x0e \x01(\t\x12\x12\n\ncreated_at\x18\x0f \x01(\t\x12\x19\n\x11parameter_version\x18\x10 \x01(\x04\x12\x17\n\x0frecords_trained\x18\x11 \x01(\x04\x12\x0e\n\x06\x65pochs\x18\x12 \x01(\x04\x12\x32\n\x07metrics\x18\x13 \x03(\x0b\x32!.edl.v1.TrainedModel.MetricsEntry\x12\x34\n\x08versions\x18\x14 \x03(\x0b\x32\".edl.v1.TrainedModel.VersionsEntry\x12\x16\n\x0ekeras_filename\x18\x15 \x01(\t\x12\x13\n\x0bsaved_model\x18\x16 \x01(\t\x12\x1d\n\x15layer_states_filename\x18\x17 \x01(\t\x12\x13\n\x0b\x63ode_sha256\x18\x18 \x01(\t\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65\x64l_proto/v1/model.proto\x12\x06\x65\x64l.v1\"\xce\x05\n\x0cTrainedModel\x12\x18\n\x10\x64ocker_commit_id\x18\x01 \x01(\t\x12\x11\n\tmodel_def\x18\x02 \x01(\t\x12\x18\n\x10model_def_params\x18\x03 \x01(\t\x12\x17\n\x0fparams_filename\x18\x04 \x01(\t\x12\x16\n\x0einput_function\x18\x05 \x01(\t\x12\x0c\n\x04loss\x18\x06 \x01(\t\x12\x11\n\toptimizer\x18\x07 \x01(\t\x12\x12\n\ndataset_fn\x18\x08 \x01(\t\x12\x17\n\x0f\x65val_metrics_fn\x18\t \x01(\t\x12\x17\n\x0f\x66\x65\x61ture_columns\x18\n \x01(\t\x12\x15\n\rlabel_columns\x18\x0b \x01(\t\x12\x11\n\tmodel_zoo\x18\x0c \x01(\t\x12\x16\n\x0eminibatch_size\x18\r \x01(\r\x12\x0b\n\x03job\x18\x0e \x01(\t\x12\x12\n\ncreated_at\x18\x0f \x01(\t\x12\x19\n\x11parameter_version\x18\x10 \x01(\x04\x12\x17\n\x0frecords_trained\x18\x11 \x01(\x04\x12\x0e\n\x06\x65pochs\x18\x12 \x01(\x04\x12\x32\n\x07metrics\x18\x13 \x03(\x0b\x32!.edl.v1.TrainedModel.MetricsEntry\x12\x34\n\x08versions\x18\x14 \x03(\x0b\x32\".edl.v1.TrainedModel.VersionsEntry\x12\x16\n\x0ekeras_filename\x18\x15 \x01(\t\x12\x13\n\x0bsaved_model\x18\x16 \x01(\t\x12\x1d\n\x15layer_states_filename\x18\x17 \x01(\t\x12\x13\n\x0b\x63ode_sha256\x18\x18 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x19 \x01(\x0c\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRAINEDMODEL_VERSIONSENTRY']._loaded_options = None
   _globals['_TRAINEDMODEL_VERSIONSENTRY']._serialized_options = b'8\001'
   _globals['_TRAINEDMODEL']._serialized_start=37
-  _globals['_TRAINEDMODEL']._serialized_end=741
-  _globals['_TRAINEDMODEL_METRICSENTRY']._serialized_start=646
-  _globals['_TRAINEDMODEL_METRICSENTRY']._serialized_end=692
-  _globals['_TRAINEDMODEL_VERSIONSENTRY']._serialized_start=694
-  _globals['_TRAINEDMODEL_VERSIONSENTRY']._serialized_end=741
+  _globals['_TRAINEDMODEL']._serialized_end=755
+  _globals['_TRAINEDMODEL_METRICSENTRY']._serialized_start=660
+  _globals['_TRAINEDMODEL_METRICSENTRY']._serialized_end=706
+  _globals['_TRAINEDMODEL_VERSIONSENTRY']._serialized_start=708
+  _globals['_TRAINEDMODEL_VERSIONSENTRY']._serialized_end=755
 # @@protoc_insertion_point(module_scope)

@@ -387,11 +387,14 @@ class ExportInfo(_message.Message):
     EPOCHS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     CRASHES_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
     parameter_version: _builtins.int
     records_trained: _builtins.int
     epochs: _builtins.int
     crashes: _builtins.int
     """workers that ended by themselves while they wrote this model"""
+    data: _builtins.bytes
+    """as TrainedModel.data"""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     def __init__(
@@ -402,10 +405,11 @@ class ExportInfo(_message.Message):
         epochs: _builtins.int = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         crashes: _builtins.int = ...,
+        data: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["crashes", b"crashes", "epochs", b"epochs", "metrics", b"metrics", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crashes", b"crashes", "data", b"data", "epochs", b"epochs", "metrics", b"metrics", "parameter_version", b"parameter_version", "records_trained", b"records_trained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -526,6 +530,7 @@ class RegisterReply(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     HEARTBEAT_EVERY_S_FIELD_NUMBER: _builtins.int
     METRICS_TOKEN_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """of the master; changes at each restart of the master"""
     heartbeat_every_s: _builtins.float
@@ -533,6 +538,10 @@ class RegisterReply(_message.Message):
     """what a scraper must say to get the worker's metrics"""
     @_builtins.property
     def job(self) -> _job_pb2.JobSpec: ...
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """CSV only: the columns that the model file gets, in the order of the training data."""
+
     def __init__(
         self,
         *,
@@ -540,10 +549,11 @@ class RegisterReply(_message.Message):
         incarnation: _builtins.str = ...,
         heartbeat_every_s: _builtins.float = ...,
         metrics_token: _builtins.str = ...,
+        columns: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job", "metrics_token", b"metrics_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job", "metrics_token", b"metrics_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

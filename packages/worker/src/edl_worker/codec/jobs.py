@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from google.protobuf import json_format
@@ -75,7 +76,7 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
     """
     check_complete(reply.job)
     return Registration(
-        decode_job(reply.job),
+        replace(decode_job(reply.job), columns=tuple(reply.columns)),
         reply.heartbeat_every_s,
         reply.metrics_token,
         open_metrics=reply.job.serving.metrics_auth == "none",

@@ -102,6 +102,7 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
             epochs=export.epochs,
             metrics=dict(export.metrics),
             crashes=export.crashes,
+            data=export.data,
         ),
         callbacks=EpochLogs(
             lease.callbacks.state,

@@ -126,6 +126,7 @@ class JobDescription:
         image: digest-pinned reference; empty for local processes.
         grace_s: time from SIGTERM to SIGKILL.
         exported_job: the job whose model this one exports; empty: its own.
+        columns: of CSV: those that the model file gets, in order; empty: those of each file.
     """
 
     name: str
@@ -142,3 +143,4 @@ class JobDescription:
     image: str
     grace_s: float
     exported_job: str
+    columns: tuple[str, ...] = ()

@@ -95,3 +95,4 @@ class TrainedModelDescription:
     saved_model: str = ""
     layer_states_filename: str = ""
     code_sha256: str = ""
+    data: bytes = b""

@@ -104,6 +104,7 @@ class ExportInfo:
 
     Attributes:
         crashes: workers that ended by themselves while they wrote it.
+        data: a description of the training data, opaque to workers.
     """
 
     parameter_version: int = 0
@@ -111,6 +112,7 @@ class ExportInfo:
     epochs: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     crashes: int = 0
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
 from edl_worker.core.step_engine import BatchSource
 from edl_worker.model_file.input_pipeline import reading_error
+from edl_worker.model_file.row_order import RowOrder, find_order, own_reader_error
 from elasticdl.python.common.constants import Mode
 
 
@@ -20,7 +21,8 @@ def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_si
     try:
         for uri in recordio.expand(list(job.data)):
             source = recordio.open_source(uri, format=job.data_format or None)
-            batch = _first_of(source, file, mode, minibatch_size)
+            order = find_order(source.columns or (), job.columns)
+            batch = _first_of(source, order, file, mode, minibatch_size)
             if batch is not None:
                 return batch
     except recordio.NoSuchData as error:
@@ -41,8 +43,14 @@ def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_si
 
 
 def _first_of(
-    source: recordio.Source, file: BatchSource, mode: Mode, minibatch_size: int
+    source: recordio.Source,
+    order: RowOrder,
+    file: BatchSource,
+    mode: Mode,
+    minibatch_size: int,
 ) -> Batch | None:
+    if file.reads_records and order.places is not None:
+        raise own_reader_error(source.uri, order)
     # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)
     stop = min(minibatch_size, source.count()) if file.reads_records else minibatch_size
@@ -51,12 +59,12 @@ def _first_of(
             source.uri,
             0,
             stop,
-            lambda: source.read_blocks(0, minibatch_size, hint=hint),
+            lambda: order.arrange(lambda: source.read_blocks(0, minibatch_size, hint=hint)),
         ),
         mode=mode,
         minibatch_size=minibatch_size,
         seed=0,
-        columns=source.columns,
+        columns=order.names or None,
     )
     batch = next(batches, None)
     close = getattr(batches, "close", None)

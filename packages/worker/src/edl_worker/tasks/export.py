@@ -195,6 +195,7 @@ class Exporter:
             records_trained=info.records_trained,
             epochs=info.epochs,
             metrics=info.metrics,
+            data=info.data,
             versions={
                 "edl": metadata.version("edl-worker"),
                 **self.engine.versions,

@@ -14,6 +14,7 @@ from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, StepEngine
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
+from edl_worker.model_file.row_order import find_order, own_reader_error
 from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.label_order import warn_of_sorted_labels
@@ -110,7 +111,7 @@ class LoadedModel:
             minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
             skip=lease.skip_minibatches,
-            columns=list(lease.columns) or None,
+            columns=find_order(lease.columns, self.job.columns).names or None,
         )
 
     def _read_task(self, lease: Lease) -> Iterator[list[bytes]]:
@@ -123,10 +124,14 @@ class LoadedModel:
         source, ranges = self.engine.source, lease.records
         if source.reads_records:  # by the model file's own reader, which knows no blocks
             ranges = tuple(lease.joined_ranges())
-        readers = [
-            source.blocks(part.uri, part.start, part.stop, partial(self.read, (part,)))
-            for part in ranges
-        ]
+        columns = {part.uri: part.columns for part in lease.records if part.columns}
+        readers = []
+        for part in ranges:
+            order = find_order(columns.get(part.uri, ()), self.job.columns)
+            if source.reads_records and order.places is not None:
+                raise own_reader_error(part.uri, order)
+            read = partial(order.arrange, partial(self.read, (part,)))
+            readers.append(source.blocks(part.uri, part.start, part.stop, read))
         if len(readers) > 1 and record_reading.is_stored(ranges) and not source.reads_records:
             return record_reading.read_at_once(readers)
         return chain.from_iterable(reader() for reader in readers)

@@ -1,0 +1,136 @@
+"""Compares the columns or features of all data of a job with those that its model knows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from edl_master.adapters.data import DataFile, DataSet
+from edl_master.core.data_description import (
+    DataDescription,
+    Form,
+    compare,
+    description_from_json,
+)
+from edl_master.core.effects import LogEvent, Severity
+from edl_master.core.settings import JobType
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import model_pb2
+from edl_runtime.model.trained_model import MAX_DESCRIPTION_BYTES, TRAINED_MODEL, read_description
+from edl_runtime.public_settings import without_passwords
+from recordio.storage.files import local_path
+from recordio.storage.stores import filesystem, is_uri
+
+log = logging.getLogger(__name__)
+
+_TRAINING = "the training data"
+_MAX_BYTES = MAX_DESCRIPTION_BYTES // 2
+"""Limit on what is written into a trained model: its description must stay readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedData:
+    """The fields that all data of a job has.
+
+    Attributes:
+        description: of the data that the model is trained on; None if it is not known.
+        notes: what users should know of the differences between files.
+    """
+
+    description: DataDescription | None
+    notes: tuple[LogEvent, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns in the order in which the model file gets them; empty if there are none."""
+        described = self.description
+        return described.names if described and described.form is Form.TABLE else ()
+
+    @property
+    def content(self) -> bytes:
+        """The description as it is written into a trained model; empty if there is none."""
+        described = self.description
+        content = json.dumps(described.as_json()).encode() if described else b""
+        return content if len(content) <= _MAX_BYTES else b""
+
+
+def compare_data(
+    type_: JobType, data: DataSet, validation: DataSet | None, trained_model: str
+) -> ComparedData:
+    """Compare the fields of all files with each other, and with those of a trained model.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH: a file lacks fields, or has them with another type.
+    """
+    known = _read_known(trained_model) if trained_model else None
+    notes: list[LogEvent] = []
+    if known is not None:
+        lacks = type_ is JobType.PREDICT
+        notes += _compare_files(known, data.files, _TRAINING, may_lack=lacks)
+        return ComparedData(known, tuple(notes))
+    described = [(file, file.description) for file in data.files if file.description]
+    if not described:
+        return ComparedData(None)
+    first, known = described[0]
+    # Examples of some files may lack features that have a default.
+    lacks = known.form is Form.EXAMPLES
+    source = without_passwords(first.uri)
+    notes += _compare_files(known, data.files, source, may_lack=lacks, may_differ=not lacks)
+    for _, other in described[1:]:
+        known = known.merge(other)
+    if validation is not None:
+        notes += _compare_files(known, validation.files, _TRAINING)
+    return ComparedData(known, tuple(notes))
+
+
+def _compare_files(
+    known: DataDescription, files: Iterable[DataFile], source: str, **may: bool
+) -> list[LogEvent]:
+    found: dict[tuple[str, bool], list[str]] = {}
+    for file in files:
+        if file.description is None:
+            continue
+        name = without_passwords(file.uri)
+        compared = compare(known, file.description, source, **may)
+        if compared.problem:
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{name}: {compared.problem}",
+                where=name,
+                remedy=compared.remedy,
+            )
+        for note in compared.notes:
+            found.setdefault((note, compared.warns), []).append(name)
+    return [
+        LogEvent(
+            "DataDiffers",
+            f"{names[0]}{f' and {len(names) - 1} more files' if names[1:] else ''}: {note}.",
+            Severity.WARNING if warns else Severity.INFO,
+        )
+        for (note, warns), names in found.items()
+    ]
+
+
+def _read_known(model: str) -> DataDescription | None:
+    """Return the fields that a model was trained on; None if it does not say.
+
+    What is wrong with the model itself, the workers say when they load it.
+    """
+    try:
+        if is_uri(model):
+            system, path = filesystem(f"{model.rstrip('/')}/{TRAINED_MODEL}")
+            content = bytes(system.cat_file(path, start=0, end=MAX_DESCRIPTION_BYTES))
+        else:
+            content = read_description(Path(local_path(model)))
+        data = model_pb2.TrainedModel.FromString(content).data
+        return description_from_json(json.loads(data)) if data else None
+    except (DecodeError, KeyError, TypeError, ValueError) as error:
+        log.warning("the description of the training data in %s cannot be read: %s", model, error)
+    except Exception as error:  # stores raise errors of many libraries
+        log.warning("%s cannot be read: %s", model, error)
+    return None

@@ -1,0 +1,177 @@
+"""The columns or features of data, and their comparison with those that a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+
+class Form(StrEnum):
+    """The forms of records whose fields are known."""
+
+    TABLE = "table"
+    EXAMPLES = "examples"
+
+
+NUMBER, TEXT, MIXED = "numbers", "text", "numbers and text"
+"""Kinds of columns. Those of features are int64, float and bytes."""
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DataField:
+    """A column of a table, or a feature of examples.
+
+    Attributes:
+        kind: of its values; empty: none has been seen.
+        size: number of values in each record; -1: it differs, or too few records were seen.
+        always: whether all records that were seen had it.
+    """
+
+    name: str
+    kind: str
+    size: int = -1
+    always: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DataDescription:
+    """The fields of data; of a table, in the order of its columns."""
+
+    form: Form
+    fields: tuple[DataField, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    def merge(self, other: DataDescription) -> DataDescription:
+        """Return a description of the data of both, with the fields and the order of this one."""
+        theirs = {field.name: field for field in other.fields}
+        return replace(self, fields=tuple(_merge(one, theirs.get(one.name)) for one in self.fields))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON-able values."""
+        fields = [[one.name, one.kind, one.size, one.always] for one in self.fields]
+        return {"form": self.form.value, "fields": fields}
+
+
+def description_from_json(values: Mapping[str, Any]) -> DataDescription | None:
+    """Return what ``as_json`` described; None if it described nothing.
+
+    Raises:
+        ValueError, KeyError, TypeError: the values are none of ours.
+    """
+    if not values:
+        return None
+    fields = (DataField(str(n), str(k), int(s), bool(a)) for n, k, s, a in values["fields"])
+    return DataDescription(Form(values["form"]), tuple(fields))
+
+
+def _merge(one: DataField, other: DataField | None) -> DataField:
+    if other is None:
+        return replace(one, always=False)
+    kinds = sorted({one.kind, other.kind} - {""})
+    return DataField(
+        one.name,
+        kinds[0] if len(kinds) == 1 else MIXED if kinds else "",
+        one.size if one.size == other.size else -1,
+        one.always and other.always,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison of a file's fields with the known ones has found.
+
+    Attributes:
+        problem: why the data cannot be used; empty: it can.
+        remedy: what to do about the problem.
+        notes: what is done about differences.
+        warns: whether the notes tell of something that may be an error.
+    """
+
+    problem: str = ""
+    remedy: str = ""
+    notes: tuple[str, ...] = ()
+    warns: bool = False
+
+
+def compare(
+    known: DataDescription,
+    found: DataDescription,
+    source: str,
+    *,
+    may_lack: bool = False,
+    may_differ: bool = False,
+) -> Comparison:
+    """Compare the fields of a file with the known ones.
+
+    Args:
+        source: what the known fields are from, such as "the training data".
+        may_lack: whether the file may lack fields, as the data of a prediction has no labels.
+        may_differ: whether a column may have values of another kind.
+    """
+    word = "column" if known.form is Form.TABLE else "feature"
+    if known.form is not found.form:
+        forms = {Form.TABLE: "rows of CSV", Form.EXAMPLES: "tf.Examples"}
+        return Comparison(
+            f"its records are {forms[found.form]}, those of {source} are {forms[known.form]}",
+            "Convert the data in the same way.",
+        )
+    theirs = {field.name: field for field in found.fields}
+    missing = [one.name for one in known.fields if one.always and one.name not in theirs]
+    extra = [name for name in found.names if name not in known.names]
+    if missing and not may_lack:
+        instead = f" It has {_list(word, extra)} instead: rename what means the same." * bool(extra)
+        return Comparison(
+            f"it lacks {_list(word, missing)} of {source}",
+            f"Use data with the {word}s of {source}.{instead}",
+        )
+    differences = [
+        f"the {word} {one.name!r} {difference}"
+        for one in known.fields
+        if one.name in theirs and (difference := _difference(one, theirs[one.name], source))
+    ]
+    if differences and not may_differ:
+        return Comparison(differences[0], f"Write the {word} as in {source}.")
+    notes = (*differences[:_SHOWN], *_notes(known, found, source, missing, extra))
+    return Comparison(notes=notes, warns=len(missing) > 1 or bool(differences))
+
+
+def _difference(known: DataField, found: DataField, source: str) -> str:
+    kinds = {known.kind, found.kind}
+    if len(kinds - {""}) == 2 and MIXED not in kinds:
+        return f"has {found.kind}, in {source} {known.kind}"
+    if -1 not in (known.size, found.size) and known.size != found.size:
+        return f"has {found.size} values in each record, in {source} {known.size}"
+    return ""
+
+
+def _notes(
+    known: DataDescription,
+    found: DataDescription,
+    source: str,
+    missing: Sequence[str],
+    extra: Sequence[str],
+) -> tuple[str, ...]:
+    word = "column" if known.form is Form.TABLE else "feature"
+    notes = []
+    if missing:
+        notes.append(f"{_list(word, missing)} of {source} is not there")
+    if known.form is Form.TABLE:
+        if extra:
+            notes.append(f"{_list(word, extra)} is not in {source}, and is ignored")
+        shared = [name for name in found.names if name in known.names]
+        if shared != [name for name in known.names if name in shared]:
+            notes.append(f"the columns are read in the order of {source}")
+    return tuple(notes)
+
+
+def _list(word: str, names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{word}{'s' * (len(names) > 1)} {', '.join(map(repr, names[:_SHOWN]))}{more}"
