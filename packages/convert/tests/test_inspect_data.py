@@ -51,6 +51,36 @@ def test_other_records_are_shown_as_what_they_are(edl: Call, tmp_path: Path) -> 
     assert "just text" in edl("data", "inspect", "*.tfrecord").out
 
 
+def test_bad_rows_are_named_by_their_lines(edl: Call, tmp_path: Path) -> None:
+    rows = [f"{number},0.5,Nan" for number in range(2_000)]
+    rows[7] = '7,0.5,"In\nf"'  # two lines
+    rows[10] = "10,nan,x"
+    rows[11] = "11, -INF ,x"
+    rows[1_500] = "1500,0.5"
+    rows[1_700] = '1700,0.5,"a, b"'
+    for number in range(1_800, 1_810):
+        rows[number] = f"{number},1,2,3"
+    (tmp_path / "t.csv").write_text("\n".join(["id,x,name", *rows]) + "\n")
+    edl("data", "inspect", "t.csv")
+    done = edl("data", "inspect", "t.csv", "--check", code=3)
+    assert "11 rows with another number of fields than the 3 columns" in done.err
+    assert "t.csv:1503 (2 fields), t.csv:1803 (4 fields)" in done.err
+    assert "and 6 more" in done.err
+    assert "2 values not finite: t.csv:13 (x=nan), t.csv:14 (x=-INF)" in done.err
+    assert "where: t.csv:13" in done.err
+    (tmp_path / "t.csv").write_text("id,x,name\n1,0.5,Nan\n2,0.5,Bob\n")
+    assert "all 2 records are whole" in edl("data", "inspect", "t.csv", "--check").out
+
+
+def test_values_of_examples_that_are_not_finite_are_named(edl: Call, tmp_path: Path) -> None:
+    with recordio.Writer("t.recordio") as writer:
+        for number in range(50):
+            value = float("nan") if number in (3, 40) else 1.0
+            writer.write(recordio.example.encode({"x": [1.0, value], "n": number}))
+    done = edl("data", "inspect", "t.recordio", "--check", code=3)
+    assert "2 values not finite: t.recordio, record 3 (x=nan), t.recordio, record 40" in done.err
+
+
 def test_damage_is_found_by_check(edl: Call, tmp_path: Path) -> None:
     with recordio.Writer(str(tmp_path / "a.recordio"), chunk_records=10) as writer:
         for number in range(30):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordio
-from recordio.formats.csvfile import ends_quoted
+from recordio.formats.csvfile import CsvSource, ends_quoted
 
 
 @pytest.fixture
@@ -53,6 +53,18 @@ def test_the_header_names_the_columns(path: Path) -> None:
     source = recordio.open_source(str(path))
     assert source.columns == ("age", "sex", "größe, cm")
     assert list(source.read(0, 9)) == [b"1,2,3"]
+
+
+def test_records_are_found_by_the_lines_where_they_begin(path: Path) -> None:
+    rows = [b"%d,x" % number for number in range(3_000)]
+    rows[5] = b'5,"two\nlines"'
+    rows[6] = b"\n\n6,after two empty lines"
+    path.write_bytes(b"\n".join([b'id,"a\nb"', *rows]) + b"\n")
+    source = CsvSource(str(path))
+    found = [source.line_of(record) for record in (0, 5, 6, 7, 2_999)]
+    assert found == [3, 8, 12, 13, 3_005]
+    lines = path.read_bytes().split(b"\n")
+    assert [lines[number - 1] for number in found[2:]] == [rows[6].strip(), rows[7], rows[-1]]
 
 
 def test_without_a_header_every_line_is_a_record(path: Path) -> None:

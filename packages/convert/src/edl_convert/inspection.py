@@ -16,6 +16,8 @@ from edl.plugins.data import data_files
 from edl.plugins.texts import count, one_line, plural, size
 from edl_convert import source_files
 from edl_convert.formats import InspectedFormat
+from edl_convert.progress import show_progress
+from edl_convert.record_checks import check_records
 from edl_convert.tables import cannot_open, parquet_file
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.recordfile import RecordIOSource
@@ -86,7 +88,8 @@ def inspect(file: str, form: str, check: bool) -> FileReport:
         first = next(iter(source.read(0, 1)), None)
         checked = None
         if check:
-            checked = sum(len(block) for block in source.read_blocks(0, index.records))
+            with show_progress(index.records, quiet=False) as report:
+                checked = check_records(source, first, report)
     except recordio.RecordError as error:
         raise data_files.record_error(error, file) from None
     compressors: Counter[str] = Counter()

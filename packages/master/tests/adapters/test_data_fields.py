@@ -13,7 +13,7 @@ from edl_master.adapters.data_fields import describe_fields
 from edl_master.core.data_description import MIXED, NUMBER, TEXT, DataDescription, DataField
 
 
-def described(file: Path) -> DataDescription | None:
+def describe(file: Path) -> DataDescription | None:
     return describe_fields(recordio.open_source(str(file)))
 
 
@@ -39,7 +39,7 @@ def test_columns_have_the_kind_of_their_cells(
 ) -> None:
     rows = "".join(f"{cell},1\n" for cell in cells)
     (tmp_path / "a.csv").write_text(f"x,y\n{rows}short\n")
-    found = described(tmp_path / "a.csv")
+    found = describe(tmp_path / "a.csv")
     assert found is not None
     assert found.fields == (DataField("x", kind), DataField("y", NUMBER))
 
@@ -50,7 +50,7 @@ def test_features_have_kind_and_number_of_their_values(tmp_path: Path) -> None:
         | ({"rare": 1} if number == 3 else {})
         for number in range(20)
     ]
-    found = described(write(tmp_path / "a.recordio", list(map(recordio.example.encode, records))))
+    found = describe(write(tmp_path / "a.recordio", list(map(recordio.example.encode, records))))
     assert found is not None
     assert found.fields == (
         DataField("image", "float", 4),
@@ -62,10 +62,10 @@ def test_features_have_kind_and_number_of_their_values(tmp_path: Path) -> None:
 
 def test_a_few_records_do_not_fix_the_number_of_values(tmp_path: Path) -> None:
     file = write(tmp_path / "a.recordio", [recordio.example.encode({"x": [1, 2]})] * 3)
-    found = described(file)
+    found = describe(file)
     assert found is not None
     assert found.fields == (DataField("x", "int64", -1),)
 
 
 def test_other_records_have_no_fields(tmp_path: Path) -> None:
-    assert described(write(tmp_path / "a.recordio", [b"plain text", b"\xff" * 9])) is None
+    assert describe(write(tmp_path / "a.recordio", [b"plain text", b"\xff" * 9])) is None

@@ -331,15 +331,11 @@ class MasterServices:
 
     def _build_servicers(self) -> Services:
         group = self.servers.group if self.servers else None
+        state, compared = self._state, self._state.compared
         tasks = TasksServicer(
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
-            TaskFiles(
-                self._state.locate,
-                self._state.storage.output,
-                self._state.compared.columns,
-                self._state.compared.content,
-            ),
+            TaskFiles(state.locate, state.storage.output, compared.columns, compared.content),
             WorkerRecords(
                 self.worker_counters,
                 self.timeline,

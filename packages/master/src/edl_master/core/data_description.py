@@ -85,7 +85,7 @@ def _merge(one: DataField, other: DataField | None) -> DataField:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison of a file's fields with the known ones has found.
+    """The result of comparing a file's fields with the known ones.
 
     Attributes:
         problem: why the data cannot be used; empty: it can.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -117,6 +118,18 @@ class CsvSource(RangeReader):
                 raise
         if block:
             yield block
+
+    def line_of(self, record: int) -> int:
+        """Return the number of the line where a record begins, as editors count: from 1."""
+        at, start = self.index().block(record)
+        with streaming(self.uri, pin=self._pin) as stream:
+            rows = itertools.islice(self._records(stream, at, start), record - at, None)
+            begun, _ = next(rows, (start, b""))
+        with streaming(self.uri, pin=self._pin) as stream:
+            lines = 1
+            while stream.offset < begun:
+                lines += stream.read(min(WINDOW, begun - stream.offset)).count(b"\n")
+            return lines
 
     def _records(self, stream: Stream, number: int, offset: int) -> Iterator[tuple[int, bytes]]:
         stream.skip_to(offset)
