@@ -61,6 +61,9 @@ def test_mnist_from_folder_to_predictions(
     image = trained_model(results / "model").docker_commit_id
     assert image.startswith(f"{edl.env['EDL_REPOSITORY']}@sha256:")
     assert spec(edl, "first")["image"] == image
+    code = spec(edl, "first")["model"]["code"]
+    assert code["sha256"] == trained_model(results / "model").code_sha256
+    assert "copies" not in code, "the image has the code"
     for path in (results / "model").rglob("*"):
         assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid()), path
     images = built_images(job_docker_env)
