@@ -84,7 +84,7 @@ class Plain:
         self._connection = socket.create_connection((host, int(port)))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if server is not None:
-            context = server.credentials.current().client_context
+            context = server.credentials.client_context
             self._connection = context.wrap_socket(self._connection, server_hostname=server.host)
         self._memory = memoryview(bytearray(nbytes))
 

@@ -157,7 +157,7 @@ def test_a_job_is_closed_to_everybody_else(
     opened = 0
     for pid, host in owners.items():
         for port in listening(pid) - {page}:
-            assert gets_in(port, host, worker.credentials.current().client_context, 1.0), port
+            assert gets_in(port, host, worker.credentials.client_context, 1.0), port
             assert not gets_in(port, host, anonymous(), 200.0), port
             opened += 1
     assert opened == 2 * len(owners)

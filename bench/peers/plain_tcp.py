@@ -21,7 +21,7 @@ def main(nbytes: int, identity: str = "") -> None:
         connection, _ = listening.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if identity:
-            context = Credentials(Path(identity)).current().server_context
+            context = Credentials(Path(identity)).server_context
             connection = context.wrap_socket(connection, server_side=True)
         while wanted := connection.recv(1):
             if wanted == b"<":

@@ -352,7 +352,7 @@ def test_a_master_signs_its_own_identity_outside_of_the_volume_of_its_state(
     signed = []
     for host_environment in work.host_environments:
         assert host_environment.identities is not None
-        signed.append(Credentials(host_environment.identities.provide(Role.MASTER)).current())
+        signed.append(Credentials(host_environment.identities.provide(Role.MASTER)))
     assert signed[0].authority == signed[1].authority
     assert not list((tmp_path / "state").rglob("*.pem"))
     private = [path for path in tmp_path.glob("edl-*") if path.is_dir()]

@@ -144,12 +144,12 @@ def explain(error: BaseException, message: str) -> Explanation | None:
             groups = [each or "" for each in match.groups()]
             return Explanation(remedy.format(*groups) if groups else remedy, meaning)
     for find in _FINDERS:
-        if (near := find(error)) is not None:
+        if (near := find(error, message)) is not None:
             return Explanation(near)
     return None
 
 
-def _find_attribute(error: BaseException) -> str | None:
+def _find_attribute(error: BaseException, message: str) -> str | None:
     """Return a suggestion for a name that a module or an object does not have."""
     owner = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or owner is None or not error.name:
@@ -157,34 +157,34 @@ def _find_attribute(error: BaseException) -> str | None:
     return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
 
 
-def _find_import(error: BaseException) -> str | None:
+def _find_import(error: BaseException, message: str) -> str | None:
     """Return a suggestion for a name that a module does not have."""
-    match = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+    match = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", message)
     if not isinstance(error, ImportError) or match is None:
         return None
     module = sys.modules.get(match.group(2))
     return did_you_mean(match.group(1), [] if module is None else dir(module))
 
 
-def _find_identifier(error: BaseException) -> str | None:
+def _find_identifier(error: BaseException, message: str) -> str | None:
     """Return a suggestion for the name of an activation, an initializer or a regularizer."""
-    match = re.search(r"Could not interpret (\w+?)(?: function)? identifier: (\w+)", str(error))
+    match = re.search(r"Could not interpret (\w+?)(?: function)? identifier: (\w+)", message)
     if match is None:
         return None
     module = sys.modules.get(f"keras.{match.group(1)}s")
     return did_you_mean(match.group(2), [] if module is None else dir(module))
 
 
-def _find_keyword(error: BaseException) -> str | None:
+def _find_keyword(error: BaseException, message: str) -> str | None:
     """Return a suggestion for a keyword that a layer of Keras does not take."""
-    match = re.search(r"keyword arguments passed to (\w+): \{'(\w+)'", str(error))
+    match = re.search(r"keyword arguments passed to (\w+): \{'(\w+)'", message)
     layer = getattr(sys.modules.get("keras.layers"), match.group(1), None) if match else None
     if match is None or layer is None:
         return None
     return did_you_mean(match.group(2), list(inspect.signature(layer).parameters))
 
 
-_FINDERS: tuple[Callable[[BaseException], str | None], ...] = (
+_FINDERS: tuple[Callable[[BaseException, str], str | None], ...] = (
     _find_attribute,
     _find_import,
     _find_identifier,

@@ -261,6 +261,12 @@ def has_operation(dataset: tf.data.Dataset, name: str) -> bool:
     return any(name in operation.type for operation in _operations(dataset))
 
 
+def producer(tensor: Any) -> tuple[Any, int] | None:
+    """Return the layer of a functional model that made a tensor, and the output's number there."""
+    history = getattr(tensor, "_keras_history", None)
+    return None if history is None else (history.operation, history.tensor_index)
+
+
 def has_stateful_operations(dataset: tf.data.Dataset) -> bool:
     """Whether a function of this dataset remembers anything or draws random numbers."""
     return any(operation.op_def.is_stateful for operation in _operations(dataset))

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from edl_worker.engines.tensorflow.internals import producer
+
 SPARSE = "sparse_categorical_crossentropy"
 CATEGORICAL = ("categorical_crossentropy", "categorical_focal_crossentropy")
 BINARY = ("binary_crossentropy", "binary_focal_crossentropy")
@@ -141,11 +143,10 @@ def _find_activations(model: keras.Model, count: int) -> Sequence[str]:
 
 
 def _find_activation(tensor: Any) -> str:
-    history: Any = getattr(tensor, "_keras_history", None)
-    layer = getattr(history, "operation", None)
+    layer, number = producer(tensor) or (None, 0)
     if isinstance(layer, keras.Model):
         outputs = tf.nest.flatten(layer.outputs or [])
-        return _find_activation(outputs[history.tensor_index]) if outputs else ""
+        return _find_activation(outputs[number]) if outputs else ""
     if isinstance(layer, keras.layers.Softmax | keras.layers.ReLU):
         return type(layer).__name__.lower()
     known = (keras.layers.Dense, keras.layers.Activation)
