@@ -53,6 +53,11 @@ def test_a_file_that_is_rewritten_during_a_job_is_refused_by_name(
     assert refused.code == 3, refused
     assert "has changed since the job read it" in refused.err
 
+    files[0].unlink()
+    refused = edl.run("resume", "j")
+    assert refused.code == 3, refused
+    assert f"{files[0]} is not there any more" in refused.err
+
     for file in files:  # with other times than before
         shutil.copyfile(copies / file.name, file)
     edl("resume", "j")

@@ -63,6 +63,14 @@ def test_a_changed_file_is_refused_by_the_next_master(tmp_path: Path) -> None:
         changed.check_unchanged(described)
     assert caught.value.code == ErrorCode.DATA_DAMAGED
     changed.check_unchanged({})  # of an earlier version of edl
+    write(tmp_path / "c.recordio", 5)
+    with pytest.raises(EdlError, match=r"c\.recordio was not there") as caught:
+        open_data([str(tmp_path)], "", "--data").check_unchanged(described)
+    assert caught.value.code == ErrorCode.DATA_DAMAGED
+    (tmp_path / "b.recordio").unlink()
+    with pytest.raises(EdlError, match=r"b\.recordio is not there any more") as caught:
+        open_data([str(tmp_path)], "", "--data").check_unchanged(described)
+    assert caught.value.code == ErrorCode.DATA_NOT_FOUND
 
 
 def test_parts_of_a_mixed_task_lie_within_a_block_each(tmp_path: Path) -> None:

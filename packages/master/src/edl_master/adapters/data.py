@@ -68,25 +68,26 @@ class DataSet:
 
     def describe(self) -> dict[str, Any]:
         """Return what a later master compares its data with, as JSON-able values."""
-        return {"checksums": self.checksums}
+        return {"names": self.names, "checksums": self.checksums}
 
     def check_unchanged(self, described: Mapping[str, Any]) -> None:
         """Compare the files with their description by an earlier master of the job.
 
         Raises:
-            EdlError: DATA_DAMAGED, if a file has another content.
+            EdlError: DATA_NOT_FOUND, if a file is not there any more; DATA_DAMAGED, if there is
+                another one, or if one has another content.
         """
-        # Earlier versions of edl described no data.
-        pairs = zip(self.names, self.checksums, described.get("checksums", ()), strict=False)
-        for name, found, was in pairs:
+        before = tuple(described.get("checksums", ()))
+        if not before or before == self.checksums:  # earlier versions of edl described no data
+            return
+        names = tuple(described.get("names", self.names))
+        if gone := [name for name in names if name not in self.names]:
+            raise _changed(ErrorCode.DATA_NOT_FOUND, gone[0], "is not there any more")
+        if new := [name for name in self.names if name not in names]:
+            raise _changed(ErrorCode.DATA_DAMAGED, new[0], "was not there when the job read it")
+        for name, found, was in zip(self.names, self.checksums, before, strict=False):
             if found != was:
-                raise EdlError(
-                    ErrorCode.DATA_DAMAGED,
-                    f"{name} has changed since the job read it",
-                    where=name,
-                    remedy="Put the earlier file back and resume the job, or start a new job on "
-                    "the new file.",
-                )
+                raise _changed(ErrorCode.DATA_DAMAGED, name, "has changed since the job read it")
 
     def choose_mixing(self, records_per_task: int) -> Mixing:
         """Choose how finely shuffled tasks of this length are mixed: as reading allows."""
@@ -205,3 +206,12 @@ def _unreadable(what: str, option: str, error: Exception) -> EdlError:
 def _absolute(uri: str) -> str:
     """Make a path absolute, as workers may have another current directory."""
     return uri if "://" in uri else os.path.abspath(uri)
+
+
+def _changed(code: ErrorCode.ValueType, name: str, what: str) -> EdlError:
+    return EdlError(
+        code,
+        f"the data of the job has changed: {name} {what}",
+        where=name,
+        remedy="Make the data what it was and resume the job, or start a new job on the new data.",
+    )

@@ -100,7 +100,8 @@ def restore_job(
             this is not the same job, started again, but another one that continues from its state.
 
     Raises:
-        EdlError: CHECKPOINT_DAMAGED; USAGE when the checkpoint is of other data or settings;
+        EdlError: CHECKPOINT_DAMAGED; DATA_NOT_FOUND or DATA_DAMAGED when the data has changed;
+            USAGE when the checkpoint is of other data or settings;
             OUTPUT_UNWRITABLE or DISK_FULL for the parts, or for what a store has.
     """
     counts = validation.counts if validation else ()
@@ -149,6 +150,7 @@ def restore_job(
             interruption=interruption,
         )
     except (ValueError, KeyError, TypeError) as error:
+        data.check_unchanged(found.documents.get(DATA, {}))
         raise EdlError(
             ErrorCode.USAGE,
             f"the job cannot continue from its checkpoint: {error}",
