@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
@@ -32,6 +33,9 @@ from edl_testing.fake_session import CALL_S, WAIT_S, FakeSession, WorkerInstance
 Weights = npt.NDArray[np.float32]
 
 _GOING_ON = (parameters_pb2.APPLIED, parameters_pb2.ALREADY_APPLIED)
+
+
+R = TypeVar("R")
 
 
 @dataclass
@@ -177,7 +181,6 @@ class FakeWorker(FakeSession):
     def pull(self, lease: task_pb2.Lease) -> bool:
         """Get the newest values, in sync mode with a step permit; False if the lease is lost."""
         while True:
-            self.instance.check()
             header = parameters_pb2.PullHeader(
                 worker_id=self.id,
                 incarnation=self.incarnation,
@@ -187,11 +190,12 @@ class FakeWorker(FakeSession):
                 wait_s=WAIT_S,
             )
             try:
-                reply = self.parameters.pull(header, self.buffer, CALL_S)
-            except grpc.RpcError as error:
-                known = EdlError.from_rpc(error)
-                if known is None or known.code != ErrorCode.STALE_LEASE:
-                    raise known or error from error
+                reply = self.call_until_ready(
+                    partial(self.parameters.pull, header, self.buffer, CALL_S)
+                )
+            except EdlError as error:
+                if error.code != ErrorCode.STALE_LEASE:
+                    raise
                 return False
             self.version = reply.version
             if reply.permit_granted:
@@ -216,13 +220,11 @@ class FakeWorker(FakeSession):
             next=parameters_pb2.NextStep(wait_s=WAIT_S),
         )
         for _ in range(1 + self.behavior.repeat_pushes):
-            self.instance.check()
-            try:
-                reply = self.parameters.push(
+            reply = self.call_until_ready(
+                lambda: self.parameters.push(
                     header, (gradient.view(np.uint8).data,), self.buffer, CALL_S
                 )
-            except grpc.RpcError as error:
-                raise EdlError.from_rpc(error) or error from error
+            )
             self.behavior.outcomes.append(reply.outcome)
             self.steps = float(len(self.behavior.outcomes))
         self.version = reply.version
@@ -230,6 +232,17 @@ class FakeWorker(FakeSession):
             # The last minibatch of a task leaves its permit to others; any other one waits.
             self.pull(lease)
         return int(reply.outcome)
+
+    def call_until_ready(self, call: Callable[[], R]) -> R:
+        """Call the parameter plane again while its loops are being compiled, as workers do."""
+        while True:
+            self.instance.check()
+            try:
+                return call()
+            except grpc.RpcError as error:
+                known = EdlError.from_rpc(error)
+                if known is None or known.code != ErrorCode.NOT_READY:
+                    raise known or error from error
 
     def buffer(self, nbytes: int) -> memoryview:
         assert nbytes == self.values.nbytes
