@@ -361,4 +361,4 @@ def test_an_internal_error_is_reported_as_one(
     assert done.code == 70
     assert "ZeroDivisionError: on purpose" in done.err
     assert "where: " in done.err
-    assert "broken" in done.err
+    assert "in fail" in done.err

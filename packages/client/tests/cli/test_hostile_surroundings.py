@@ -60,7 +60,7 @@ COMMANDS_OF_PLACES: list[tuple[str, int, dict[str, int]]] = [
     (
         "data inspect PLACE --check --format csv",
         DATA,
-        dict.fromkeys(("empty", "noise", "dot"), OK),
+        dict.fromkeys(("empty", "dot"), OK),
     ),
     ("data convert PLACE --to OUT", DATA, {"too-long": MACHINE}),
     ("data convert PLACE --to OUT --format idx", DATA, {"too-long": MACHINE}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import recordio
 import recordio.example
 from edl.plugins.texts import count, one_line, plural
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats.csvfile import CsvSource
+from recordio.formats.csvfile import CsvSource, split_row
 
 _NAMED = 5
 """The number of places of each kind that are named."""
@@ -58,7 +57,7 @@ def check_records(
     if lengths.number:
         parts.append(
             f"{plural(lengths.number, 'row')} with another number of fields than the"
-            f" {len(source.columns or ())} columns: {_name(source, lengths)}"
+            f" {plural(len(source.columns or ()), 'column')}: {_name(source, lengths)}"
         )
     if values.number:
         parts.append(f"{plural(values.number, 'value')} not finite: {_name(source, values)}")
@@ -88,7 +87,7 @@ def _check_rows(
     source: CsvSource, lengths: _Findings, values: _Findings, report: Callable[[int], None]
 ) -> int:
     columns = source.columns or ()
-    sample = (_cells(row) for row in source.read(0, _TYPED))
+    sample = map(split_row, source.read(0, _TYPED))
     texts = {at for cells in sample for at, cell in enumerate(cells) if _is_text(cell)}
     number = -1
     for number, row in _enumerate(source, report):
@@ -97,7 +96,7 @@ def _check_rows(
             if row.count(b",") + 1 != len(columns):
                 lengths.add(number, f"{row.count(b',') + 1} fields")
             continue
-        cells = _cells(row)
+        cells = split_row(row)
         if len(cells) != len(columns):
             lengths.add(number, plural(len(cells), "field"))
             continue
@@ -105,10 +104,6 @@ def _check_rows(
             if suspect and at not in texts and _is_not_finite(cell):
                 values.add(number, f"{one_line(columns[at])}={cell.strip()}")
     return number + 1
-
-
-def _cells(row: bytes) -> list[str]:
-    return next(csv.reader([row.decode(errors="replace")]), [])
 
 
 def _is_text(cell: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +16,7 @@ from edl_master.core.data_description import (
     DataField,
     Form,
 )
+from recordio.formats.csvfile import split_row
 
 _ROWS, _EXAMPLES = 200, 16
 """The number of records of a file that are looked at."""
@@ -48,7 +48,7 @@ def describe_fields(source: recordio.Source) -> DataDescription | None:
 def _describe_table(columns: Sequence[str], rows: Iterator[bytes]) -> DataDescription:
     kinds: list[set[str]] = [set() for _ in columns]
     for row in rows:
-        cells = next(csv.reader([row.decode(errors="replace")]), [])
+        cells = split_row(row)
         if len(cells) == len(columns):
             for kind, cell in zip(kinds, cells, strict=True):
                 kind.add(_kind_of(cell.strip()))

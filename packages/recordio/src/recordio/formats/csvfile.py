@@ -24,6 +24,17 @@ _BOM = b"\xef\xbb\xbf"
 _JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*$|(\[\s*)?\{\s*("[^"]*"\s*:|\}|$))')
 
 
+def split_row(row: bytes) -> list[str]:
+    """Return the fields of a row; none if the row is no CSV, such as a bare carriage return.
+
+    Bytes that are not UTF-8 come as surrogates, which ``surrogateescape`` makes bytes again.
+    """
+    try:
+        return next(csv.reader([row.decode("utf-8", errors="surrogateescape")]), [])
+    except csv.Error:
+        return []
+
+
 class CsvSource(RangeReader):
     """A CSV file; a quoted field may hold line ends. Empty lines are not records."""
 

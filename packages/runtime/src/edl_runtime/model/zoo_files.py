@@ -90,7 +90,7 @@ def select(
         loaded: files of modules that the model has imported, whichever way.
         others: also take small files that no code names, unless there are very many.
     """
-    zoo = zoo.resolve()
+    zoo = Path(os.path.realpath(zoo))  # which raises no error where links form a loop
     verdict = _ignore_file(zoo)
     code = _Code(zoo)
     roots = list(names)

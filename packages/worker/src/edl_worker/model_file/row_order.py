@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edl_proto.errors import EdlError, ErrorCode
+from recordio.formats.csvfile import split_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,11 @@ class RowOrder:
             cells = row.split(b",")
             self._check(row, len(cells))
             return b",".join([cells[place] for place in self.places])
-        # Quotes and commas are the same bytes in UTF-8; everything else is copied.
-        texts = next(csv.reader([row.decode("latin-1")]), [])
+        texts = split_row(row)
         self._check(row, len(texts))
         line = io.StringIO()
         csv.writer(line).writerow([texts[place] for place in self.places])
-        return line.getvalue().removesuffix("\r\n").encode("latin-1")
+        return line.getvalue().removesuffix("\r\n").encode("utf-8", errors="surrogateescape")
 
     def _check(self, row: bytes, cells: int) -> None:
         if cells != len(self.columns):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Blocks
 from edl_worker.model_file.input_pipeline import reading_error
+from recordio.formats.csvfile import split_row
 
 Decoder = Callable[[bytes], Mapping[str, Any]]
 
@@ -60,8 +60,7 @@ def _cells(columns: Sequence[str], names: Sequence[str]) -> Decoder:
         )
 
     def decode(record: bytes) -> dict[str, bytes]:
-        row = next(csv.reader([record.decode("utf-8", errors="surrogateescape")]), [])
-        cells = (cell.encode("utf-8", errors="surrogateescape") for cell in row)
+        cells = (cell.encode("utf-8", errors="surrogateescape") for cell in split_row(record))
         return dict(zip(columns, cells, strict=False))
 
     return decode

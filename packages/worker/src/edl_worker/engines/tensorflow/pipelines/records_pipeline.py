@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import example
+from recordio.formats.csvfile import split_row
 
 _PREFETCH_SIZE = 2
 _POLL_S = 0.1
@@ -240,7 +240,7 @@ class _CsvDecoder:
         self._columns = tuple(columns)
 
     def __call__(self, record: bytes) -> dict[str, Any]:
-        row = next(csv.reader([record.decode("utf-8", errors="surrogateescape")]), [])
+        row = split_row(record)
         if len(row) != len(self._columns):
             raise EdlError(
                 ErrorCode.DATA_DAMAGED,
