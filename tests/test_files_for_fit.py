@@ -178,7 +178,7 @@ def test_a_job_that_its_model_file_failed_goes_on_after_all_that_was_trained(
         *("--minibatch-size", "8", "--parameter-servers", str(servers)),
         *("--snapshot-interval", "1h", "--name", "mend", "--output", str(tmp_path / "model")),
     )
-    assert failed.code == 1, str(failed)
+    assert failed.code == 4, str(failed)
     assert "not yet mended" in failed.err
     assert "edl resume mend continues it from parameter version 28" in failed.err
     file.write_text(broken.replace("epoch == 1", "False"))

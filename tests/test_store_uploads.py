@@ -36,12 +36,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
 
 @pytest.fixture
 def proxy(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreProxy]:
-    """What the clients of this process take for the server."""
+    """The store as the clients of this process see it."""
     proxy = StoreProxy(server.url)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value.replace(server.url, proxy.url))
     fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
-    monkeypatch.setattr(uploads, "PART", PART)
+    monkeypatch.setattr(uploads, "PART_BYTES", PART)
     yield proxy
     proxy.close()
 

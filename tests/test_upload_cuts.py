@@ -89,7 +89,7 @@ def output(store: StoreServer) -> str:
 
 @pytest.fixture
 def proxy(edl: Edl, store: StoreServer) -> Iterator[StoreProxy]:
-    """The server that all processes of jobs take for the store."""
+    """The store as all processes of jobs see it."""
     proxy = StoreProxy(store.url)
     edl.env |= {
         name: value.replace(store.url, proxy.url) for name, value in store.environment.items()
