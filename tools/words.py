@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 BUDGETS = {
-    "tests": 150,
+    "tests": 149,
 }
 """The number of findings that the sources or tests of each package may have; what is not listed may
 have none."""

@@ -82,12 +82,16 @@ class DataSet:
             return
         names = tuple(described.get("names", self.names))
         if gone := [name for name in names if name not in self.names]:
-            raise _changed(ErrorCode.DATA_NOT_FOUND, gone[0], "is not there any more")
+            raise _change_error(ErrorCode.DATA_NOT_FOUND, gone[0], "is not there any more")
         if new := [name for name in self.names if name not in names]:
-            raise _changed(ErrorCode.DATA_DAMAGED, new[0], "was not there when the job read it")
+            raise _change_error(
+                ErrorCode.DATA_DAMAGED, new[0], "was not there when the job read it"
+            )
         for name, found, was in zip(self.names, self.checksums, before, strict=False):
             if found != was:
-                raise _changed(ErrorCode.DATA_DAMAGED, name, "has changed since the job read it")
+                raise _change_error(
+                    ErrorCode.DATA_DAMAGED, name, "has changed since the job read it"
+                )
 
     def choose_mixing(self, records_per_task: int) -> Mixing:
         """Choose how finely shuffled tasks of this length are mixed: as reading allows."""
@@ -208,7 +212,7 @@ def _absolute(uri: str) -> str:
     return uri if "://" in uri else os.path.abspath(uri)
 
 
-def _changed(code: ErrorCode.ValueType, name: str, what: str) -> EdlError:
+def _change_error(code: ErrorCode.ValueType, name: str, what: str) -> EdlError:
     return EdlError(
         code,
         f"the data of the job has changed: {name} {what}",
