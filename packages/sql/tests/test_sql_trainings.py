@@ -209,7 +209,7 @@ def test_a_job_that_fails_advises_to_run_the_statement_again(
     monkeypatch.setattr("edl.api.evaluate", train)
     monkeypatch.setattr("edl_sql.session.job_catalog", lambda: fake)
     for statement in (TRAIN_M, "SELECT role, wage FROM people TO EVALUATE wages"):
-        failed = sql("-e", statement, code=1).err
+        failed = sql("-e", statement, code=4).err
         assert "what to do: Mend it. Then run the statement again" in failed
         assert "resume" not in failed
 
