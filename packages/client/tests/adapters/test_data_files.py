@@ -54,3 +54,20 @@ def test_records_of_two_formats_are_the_same_to_a_model_file(tmp_path: Path) -> 
 def test_names_of_columns_are_not_taken_for_json(tmp_path: Path, header: str) -> None:
     (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
     data_files.check([str(tmp_path / "a.csv")], "", "--data")
+
+
+def test_a_file_of_a_store_that_this_machine_cannot_read_is_left_to_the_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, stored = str(tmp_path / "a.csv"), "s3://bucket/b"
+    Path(table).write_text("x,y\n1,2\n")
+
+    def sniff_here(file: str) -> str:
+        if file == stored:
+            raise recordio.UnreadableFile(f"{file}: no credentials")
+        return "csv"
+
+    monkeypatch.setattr(data_files, "expand", lambda pattern, option: [pattern])
+    monkeypatch.setattr(data_files, "readable_size", lambda file, option: 8)
+    monkeypatch.setattr(data_files, "sniff", sniff_here)
+    data_files.check([table, stored], "", "--data")

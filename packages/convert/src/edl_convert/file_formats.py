@@ -140,7 +140,7 @@ def _remedy(file: str, suffix: str) -> str:
     if suffix in OTHER_IMAGE_SUFFIXES:
         return OTHER_IMAGES
     if not scheme(file) and data_files.holds_json(file):
-        return data_files.tabulation(file)
+        return data_files.json_remedy(file)
     return f"Name it: --format {'|'.join(SourceFormat)}"
 
 

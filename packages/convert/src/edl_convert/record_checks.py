@@ -12,12 +12,12 @@ import recordio
 import recordio.example
 from edl.plugins.texts import count, one_line, plural
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats.csvfile import CsvSource, split_row
+from recordio.formats.csvfile import MISSING, CsvSource, split_row
 
-_NAMED = 5
+_MAX_PLACES = 5
 """The number of places of each kind that are named."""
 _NOT_FINITE = re.compile(rb'(?:^|,)\s*"?[+-]?(?:nan|inf|infinity)"?\s*(?=,|$)', re.IGNORECASE)
-_TYPED = 200
+_SAMPLE_ROWS = 200
 """The number of rows that show which columns hold texts."""
 
 
@@ -30,7 +30,7 @@ class _Findings:
 
     def add(self, record: int, what: str) -> None:
         self.number += 1
-        if len(self.places) < _NAMED:
+        if len(self.places) < _MAX_PLACES:
             self.places.append((record, what))
 
 
@@ -87,7 +87,7 @@ def _check_rows(
     source: CsvSource, lengths: _Findings, values: _Findings, report: Callable[[int], None]
 ) -> int:
     columns = source.columns or ()
-    sample = map(split_row, source.read(0, _TYPED))
+    sample = map(split_row, source.read(0, _SAMPLE_ROWS))
     texts = {at for cells in sample for at, cell in enumerate(cells) if _is_text(cell)}
     number = -1
     for number, row in _enumerate(source, report):
@@ -110,7 +110,7 @@ def _is_text(cell: str) -> bool:
     try:
         float(cell or 0)
     except ValueError:
-        return cell.strip().lower() not in ("", "na", "n/a", "null", "none", "?", "-")
+        return cell.strip().lower() not in MISSING
     return False
 
 

@@ -24,7 +24,7 @@ _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
 _SPECIAL = "Write the content to a regular file first."
-_SHOWN_BY = 4096  # bytes: the beginning of JSON
+_PROBE_BYTES = 4096  # of a file that may be JSON
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
 _SAMPLES = 4  # blocks of a file, besides its first one, that a check reads
@@ -53,10 +53,11 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
             )
         for number, file in enumerate(files):
             # To look into each file of a store would take long; the master will.
-            if not form and (number == 0 or not scheme(file) or named_format(file)):
-                kinds.setdefault(_check_format(file, option), file)
+            is_shown = number == 0 or not scheme(file) or named_format(file)
+            if not form and is_shown and (kind := _check_format(file, option)):
+                kinds.setdefault(kind, file)
     if len(kinds) > 1 and CSV in kinds:
-        table, other = kinds.pop(CSV), next(kind for kind in kinds if kind)
+        table, other = kinds.pop(CSV), next(iter(kinds))
         raise EdlError(
             ErrorCode.DATA_UNREADABLE,
             f"{option} names files of two kinds: rows of CSV, and records ({other})",
@@ -249,7 +250,7 @@ def _check_format(file: str, option: str) -> str:
             ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy=tabulation(file)
+            remedy=json_remedy(file)
             if holds_json(file)
             else conversion(file)
             if _is_converted(file)
@@ -260,10 +261,10 @@ def _check_format(file: str, option: str) -> str:
 def holds_json(file: str) -> bool:
     """Tell whether a file of this machine begins as JSON does."""
     with open(file, "rb") as content:
-        return is_json(content.read(_SHOWN_BY))
+        return is_json(content.read(_PROBE_BYTES))
 
 
-def tabulation(file: str) -> str:
+def json_remedy(file: str) -> str:
     """Return what to do with JSON Lines."""
     table = f"{os.path.splitext(file)[0]}.parquet"
     return (

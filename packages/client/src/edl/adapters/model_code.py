@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from edl.core.model_code import Listing, digest
@@ -13,7 +14,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.files import flush
 from edl_runtime.model import zoo_files
-from edl_runtime.model.zoo_files import NAMING_FIELDS
+from edl_runtime.model.zoo_files import code_names
 
 FOLDER = "code"
 """Of a job's directory: a folder for each copy, of which the specification names the current one.
@@ -46,8 +47,9 @@ def copy_code(model: job_pb2.ModelSpec, into: Path, job_dir: Path) -> None:
         OSError: the copy cannot be written.
     """
     zoo = Path(model.model_zoo).resolve()
-    own = set(zoo_files.select(zoo, names_of(model)).paths)
-    chosen = own.union(zoo_files.select(zoo, names_of(model), others=True).paths)
+    names = code_names(partial(getattr, model))
+    own = set(zoo_files.select(zoo, names).paths)
+    chosen = own.union(zoo_files.select(zoo, names, others=True).paths)
     (into / FOLDER).mkdir(exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="", dir=into / FOLDER))
     copy = Path(f"{root}{zoo}")
@@ -70,11 +72,6 @@ def copy_code(model: job_pb2.ModelSpec, into: Path, job_dir: Path) -> None:
             copies=str(job_dir / FOLDER / root.name),
         )
     )
-
-
-def names_of(model: job_pb2.ModelSpec) -> list[str]:
-    """Return the dotted names by which a job finds its code in the zoo."""
-    return list(filter(None, (getattr(model, field) for field in NAMING_FIELDS)))
 
 
 def _hash(content: bytes) -> str:

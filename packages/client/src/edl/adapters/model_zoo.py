@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from edl.adapters.git_checkout import fetch as fetch
@@ -16,7 +17,7 @@ from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model import zoo_files
-from edl_runtime.model.zoo_files import ZooFiles
+from edl_runtime.model.zoo_files import ZooFiles, code_names
 from edl_runtime.model.zoo_folders import places_of
 
 _OVERRIDES = (
@@ -51,8 +52,7 @@ def check(job: Submission) -> None:
 
 def files_of(job: Submission) -> ZooFiles:
     """Return what belongs to the model of a job whose zoo is a folder of this machine."""
-    names = (getattr(job, field) for field in zoo_files.NAMING_FIELDS)
-    return zoo_files.select(Path(job.model_zoo), filter(None, names))
+    return zoo_files.select(Path(job.model_zoo), code_names(partial(getattr, job)))
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:

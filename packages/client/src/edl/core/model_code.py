@@ -30,7 +30,7 @@ def describe_changes(before: Listing, after: Listing) -> str:
     return "; ".join(f"{kind} {', '.join(sorted(paths))}" for kind, paths in kinds.items() if paths)
 
 
-def refuse_choice(code: str) -> Problem:
+def choice_error(code: str) -> Problem:
     """Return the error of a choice that there is not."""
     return usage(
         f"--code {code} is neither {JOB_CODE} nor {NEW_CODE}",
@@ -40,7 +40,7 @@ def refuse_choice(code: str) -> Problem:
     )
 
 
-def refuse_changed(job: str, changes: str, folder: str, *, takes_code: bool) -> Problem:
+def changed_code_error(job: str, changes: str, folder: str, *, takes_code: bool) -> Problem:
     """Return the error of resuming a job whose model files have changed."""
     new = f"edl resume {job} --code new takes the files as they are now."
     return usage(
@@ -51,7 +51,7 @@ def refuse_changed(job: str, changes: str, folder: str, *, takes_code: bool) -> 
     )
 
 
-def code_is_fixed(job: str) -> Problem:
+def fixed_code_error(job: str) -> Problem:
     """Return the error of resuming with new code a job that cannot take any."""
     return usage(
         f"{job} has its code in an image or a trained model, which stays as it is",

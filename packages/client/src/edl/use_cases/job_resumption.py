@@ -9,16 +9,16 @@ from edl.core.job_status import JobState
 from edl.core.model_code import (
     JOB_CODE,
     NEW_CODE,
-    code_is_fixed,
+    changed_code_error,
+    choice_error,
     describe_changes,
-    refuse_changed,
-    refuse_choice,
+    fixed_code_error,
 )
 from edl.core.options import Verb
 from edl.core.platforms import PLATFORMS
 from edl.ports.job_backend import JobBackend, Say, StatusReport
 from edl.ports.model_files import ModelZoos
-from edl_runtime.model.zoo_files import NAMING_FIELDS
+from edl_runtime.model.zoo_files import code_names
 
 
 def resume_job(
@@ -43,13 +43,13 @@ def resume_job(
             new code; or as ``JobContinuation.resume``.
     """
     if code not in ("", JOB_CODE, NEW_CODE):
-        raise codec.error_of(refuse_choice(code))
+        raise codec.error_of(choice_error(code))
     report = backend.status(name, ask=False)
     trains = report.status.verb is Verb.TRAIN
     takes_code = trains and not PLATFORMS[backend.platform].runs_in_image
     if code == NEW_CODE:
         if not takes_code:
-            raise codec.error_of(code_is_fixed(name))
+            raise codec.error_of(fixed_code_error(name))
         return backend.continuation.resume(name, say, num_epochs=num_epochs, new_code=True)
     continues = report.is_over and (num_epochs or report.status.state is not JobState.SUCCEEDED)
     if not code and continues:
@@ -67,8 +67,8 @@ def _check_unchanged(report: StatusReport, zoos: ModelZoos, *, takes_code: bool)
     code = model.get("code", {})
     folder = code.get("folder", "")
     if folder and Path(folder).is_dir():
-        names = filter(None, (model.get(field, "") for field in NAMING_FIELDS))
+        names = code_names(lambda field: model.get(field, ""))
         now = zoos.hash_code(Path(folder), names)
         if changes := describe_changes(code.get("files", {}), now):
-            problem = refuse_changed(report.status.job, changes, folder, takes_code=takes_code)
+            problem = changed_code_error(report.status.job, changes, folder, takes_code=takes_code)
             raise codec.error_of(problem)

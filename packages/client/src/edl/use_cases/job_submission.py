@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from edl.use_cases import image_build, image_request
 from edl.use_cases.image_build import BuildDisplay
 from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.model.zoo_files import NAMING_FIELDS, ZooFiles
+from edl_runtime.model.zoo_files import ZooFiles, code_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +300,8 @@ class JobSubmitter:
         return files
 
     def _hash_code(self, job: Submission, checkout: Path | None) -> Listing:
-        names = (getattr(job, field) for field in NAMING_FIELDS)
-        return self._ports.zoos.hash_code(checkout or Path(job.model_zoo), filter(None, names))
+        folder = checkout or Path(job.model_zoo)
+        return self._ports.zoos.hash_code(folder, code_names(partial(getattr, job)))
 
     def _check_unchanged(self, plan: SubmissionPlan) -> None:
         """Check that the image has the code that the job records.

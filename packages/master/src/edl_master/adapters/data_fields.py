@@ -16,13 +16,12 @@ from edl_master.core.data_description import (
     DataField,
     Form,
 )
-from recordio.formats.csvfile import split_row
+from recordio.formats.csvfile import MISSING, split_row
 
 _ROWS, _EXAMPLES = 200, 16
 """The number of records of a file that are looked at."""
 _FEW = 8
 """From so many records on, a number of values that is always the same is taken for fixed."""
-_NO_VALUE = frozenset(("", "na", "n/a", "null", "none", "?", "-"))
 _KINDS = {"i": "int64", "f": "float"}
 
 
@@ -62,7 +61,7 @@ def _describe_table(columns: Sequence[str], rows: Iterator[bytes]) -> DataDescri
 
 
 def _kind_of(cell: str) -> str:
-    if cell.lower() in _NO_VALUE:
+    if cell.lower() in MISSING:
         return ""
     try:
         float(cell)

@@ -253,12 +253,12 @@ def _open_output(
         check_output(
             config.output,
             resumed_job=config.model_of if replaces else "",
-            remedy=_overwriting(export.job) if export.job and not replaces else "",
+            remedy=_overwrite_remedy(export.job) if export.job and not replaces else "",
         )
     return output
 
 
-def _overwriting(job: str) -> str:
+def _overwrite_remedy(job: str) -> str:
     return f"Choose another --output; --overwrite replaces a model that {job} has written there."
 
 

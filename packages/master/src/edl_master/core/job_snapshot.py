@@ -87,7 +87,7 @@ def restore_snapshot(
     if saved["format"] not in (SNAPSHOT_FORMAT, *_OLD_FORMATS):
         raise ValueError(f"snapshot format {saved['format']} is not {SNAPSHOT_FORMAT}")
     for name, value in identity.items():
-        was = saved["job"].get(name) if name == "mixing" else saved["job"][name]
+        was = saved["job"].get(name)
         if was != value:
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
     rounds = []

@@ -117,7 +117,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
     ) -> job_pb2.SetLearningRateReply:
         rate = request.learning_rate
         if not 0 <= rate < math.inf:
-            raise _no_rate(f"{rate} is not a learning rate", "It is a number, at least 0.")
+            raise _rate_error(f"{rate} is not a learning rate", "It is a number, at least 0.")
         with self._changing:
             if self._controller.view().type is JobType.TRAIN:
                 _check_schedules(self._schedules())
@@ -155,23 +155,23 @@ def _check_schedules(schedules: tuple[Schedule, ...]) -> None:
         EdlError: USAGE; there is no single, constant one that it would replace.
     """
     if not schedules:
-        raise _no_rate(
+        raise _rate_error(
             "the job has no model yet whose learning rate could change",
             "Try again when the job trains.",
         )
     if len(schedules) > 1:
-        raise _no_rate(
+        raise _rate_error(
             f"the model has {len(schedules)} optimizers, each with a learning rate of its own",
             "Change the model file, and submit another job with --init-from.",
         )
     if not isinstance(schedules[0], Constant):
-        raise _no_rate(
+        raise _rate_error(
             f"the learning rate follows the schedule {type(schedules[0]).__name__}",
             "Only the constant rate of an optimizer, such as Adam(0.001), can be set.",
         )
 
 
-def _no_rate(what: str, remedy: str) -> EdlError:
+def _rate_error(what: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.USAGE, what, where="learning-rate", remedy=remedy)
 
 

@@ -24,6 +24,10 @@ _BOM = b"\xef\xbb\xbf"
 _JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\[\s*$|(\[\s*)?\{\s*("[^"]*"\s*:|\}|$))')
 
 
+MISSING = frozenset(("", "na", "n/a", "null", "none", "?", "-"))
+"""Fields, in lower case, that stand for a missing value."""
+
+
 def split_row(row: bytes) -> list[str]:
     """Return the fields of a row; none if the row is no CSV, such as a bare carriage return.
 

@@ -30,6 +30,16 @@ NAMING_FIELDS = (
 )
 """Options of a job that name code of the zoo."""
 
+
+def code_names(value_of: Callable[[str], str]) -> list[str]:
+    """Return the dotted names by which a job finds its code in the zoo.
+
+    Args:
+        value_of: returns the value of one of ``NAMING_FIELDS``.
+    """
+    return [name for field in NAMING_FIELDS if (name := value_of(field))]
+
+
 IGNORE_FILE = ".edlignore"
 REQUIREMENTS = "requirements.txt"
 

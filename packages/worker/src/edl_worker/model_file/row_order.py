@@ -44,21 +44,27 @@ class RowOrder:
         assert self.places is not None, "rows are as in the file"
         if b'"' not in row:
             cells = row.split(b",")
-            self._check(row, len(cells))
+            check_fields(row, len(cells), self.columns)
             return b",".join([cells[place] for place in self.places])
         texts = split_row(row)
-        self._check(row, len(texts))
+        check_fields(row, len(texts), self.columns)
         line = io.StringIO()
         csv.writer(line).writerow([texts[place] for place in self.places])
         return line.getvalue().removesuffix("\r\n").encode("utf-8", errors="surrogateescape")
 
-    def _check(self, row: bytes, cells: int) -> None:
-        if cells != len(self.columns):
-            raise EdlError(
-                ErrorCode.DATA_DAMAGED,
-                f"a row has {cells} fields, the header {len(self.columns)}: {row[:80]!r}",
-                remedy="Correct the row, or quote fields that contain the separator.",
-            )
+
+def check_fields(row: bytes, fields: int, columns: Sequence[str]) -> None:
+    """Check that a row has a field for each column.
+
+    Raises:
+        EdlError: DATA_DAMAGED.
+    """
+    if fields != len(columns):
+        raise EdlError(
+            ErrorCode.DATA_DAMAGED,
+            f"a row has {fields} fields, the header {len(columns)}: {row[:80]!r}",
+            remedy="Correct the row, or quote fields that contain the separator.",
+        )
 
 
 def find_order(columns: Sequence[str], wanted: Sequence[str]) -> RowOrder:

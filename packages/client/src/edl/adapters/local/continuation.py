@@ -103,9 +103,8 @@ class LocalContinuation:
             self._backend.delete(own)
         command = self._runtime.master_command()
         if not self._store.create(own, spec, supervisor_command(), command):
-            return self.export(
-                name, output, overwrite=overwrite
-            )  # another command has begun meanwhile
+            # Another command has begun meanwhile.
+            return self.export(name, output, overwrite=overwrite)
         LocalLauncher(self._store, command).start(own)
         return own
 

@@ -20,6 +20,7 @@ from edl_worker.engines.tensorflow.pipelines.random_state import seed_generators
 from edl_worker.model_file.arguments import BoundFunction
 from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
+from edl_worker.model_file.row_order import check_fields
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 from recordio import example
@@ -241,12 +242,7 @@ class _CsvDecoder:
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         row = split_row(record)
-        if len(row) != len(self._columns):
-            raise EdlError(
-                ErrorCode.DATA_DAMAGED,
-                f"a row has {len(row)} fields, the header {len(self._columns)}: {record[:80]!r}",
-                remedy="Correct the row, or quote fields that contain the separator.",
-            )
+        check_fields(record, len(row), self._columns)
         return {
             name: _number_or_bytes(field) for name, field in zip(self._columns, row, strict=True)
         }
