@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bench.measure import ROOT, paired, started
+from bench.measure import ROOT, paired, run_module
 from bench.peers.ids import skewed
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
@@ -212,7 +212,7 @@ def measures() -> list[dict[str, Any]]:
         peer = Peer()
         stack.callback(peer.close)
         for dim in DIMS:
-            line = stack.enter_context(started("bench.peers.plane_server", str(dim)))
+            line = stack.enter_context(run_module("bench.peers.plane_server", str(dim)))
             client = Client(*line.split(), dim)
             for number in range(BATCHES):  # every row is there
                 client.push(number)

@@ -71,7 +71,7 @@ def paired(
 
 
 @contextmanager
-def started(*args: str) -> Iterator[str]:
+def run_module(*args: str) -> Iterator[str]:
     """A process of the bench, and the first line that it prints."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     process = subprocess.Popen(

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from bench.jobs import written
-from bench.measure import ROOT, Measure, paired, started
+from bench.measure import ROOT, Measure, paired, run_module
 from bench.transport import Worker, rate
 from edl_proto.v1 import job_pb2
 from edl_testing.scrape import scrape
@@ -106,7 +106,7 @@ def _transfers() -> list[dict[str, Any]]:
         workers: dict[str, Worker] = {}
         for precision in ("float32", *HALVES):
             server = stack.enter_context(
-                started("bench.peers.plane_server", "1", str(NBYTES // 4), "SGD")
+                run_module("bench.peers.plane_server", "1", str(NBYTES // 4), "SGD")
             )
             kind = job_pb2.WirePrecision.Value(precision.upper())
             workers[precision] = Worker(*server.split(), NBYTES, kind)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.measure import paired, started
+from bench.measure import paired, run_module
 from bench.transport import Plain, Worker, rate, sizes
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
@@ -49,12 +49,12 @@ class _Place:
 
     def tls(self) -> Plain:
         arguments = "bench.peers.plain_tcp", str(self._nbytes), self._identity
-        address = self._stack.enter_context(started(*arguments))
+        address = self._stack.enter_context(run_module(*arguments))
         return Plain(address, self._nbytes, self._server)
 
     def _plane(self, *arguments: str) -> str:
         plane = "bench.peers.plane_server", "1", str(self._nbytes // 4), "SGD", *arguments
-        return self._stack.enter_context(started(*plane))
+        return self._stack.enter_context(run_module(*plane))
 
 
 def measures() -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-from bench.measure import ROOT, Measure, started
+from bench.measure import ROOT, Measure, run_module
 
 SERVERS, WORKERS = (1, 2, 4), (1, 2, 4, 8)
 KINDS = {"dense, 16 MB": (4_000_000, 0), "rows, dim 16": (64, 16)}
@@ -50,7 +50,7 @@ class Deployment:
 
     def __init__(self, stack: ExitStack, servers: int, floats: int, dim: int, workers: int) -> None:
         line = stack.enter_context(
-            started(
+            run_module(
                 "bench.peers.parameter_server_group",
                 *map(str, (servers, floats, dim or 1, workers)),
             )

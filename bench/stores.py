@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import recordio
-from bench.measure import paired, started
+from bench.measure import paired, run_module
 from recordio import allocator
 
 RUNS, RECORD, RECORDS = 7, 3_000, 80_000
@@ -135,7 +135,7 @@ def _serving(path: str, latency_ms: int, line_mb_per_s: float) -> Iterator[str]:
     import s3fs
 
     server = "bench.stores", "--serve", path, str(latency_ms), str(line_mb_per_s)
-    with started(*server) as url:
+    with run_module(*server) as url:
         os.environ |= {
             "AWS_ACCESS_KEY_ID": "bench",
             "AWS_SECRET_ACCESS_KEY": "bench",

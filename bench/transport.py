@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure import paired, started
+from bench.measure import paired, run_module
 from bench.peers.plain_tcp import receive
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels, parameters
@@ -125,9 +125,9 @@ def measures() -> list[dict[str, Any]]:
         ):
             with ExitStack() as stack:
                 server = stack.enter_context(
-                    started("bench.peers.plane_server", "1", str(nbytes // 4), optimizer)
+                    run_module("bench.peers.plane_server", "1", str(nbytes // 4), optimizer)
                 )
-                plain = stack.enter_context(started("bench.peers.plain_tcp", str(nbytes)))
+                plain = stack.enter_context(run_module("bench.peers.plain_tcp", str(nbytes)))
                 ours = getattr(Worker(*server.split(), nbytes), what)
                 theirs = getattr(Plain(plain, nbytes), what)
                 for once in (ours, theirs):  # memory is touched, loops are compiled

@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadscope``: tests that share something run in one process, others anywhere."""
+    """Let ``--dist loadscope`` run tests that share something in one process, others anywhere."""
     if config.getvalue("dist") != "loadscope":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -164,7 +164,7 @@ class Edl:
         return self.home / "jobs" / name
 
     def credentials(self, name: str, role: Role, number: int | None = None) -> Credentials:
-        """With these the test is that process of the job."""
+        """Return the credentials of a process of the job, for a test that acts as that process."""
         identities = IdentityFolder(self.job_dir(name) / "identity", name)
         return Credentials(identities.file(role, number))
 
@@ -173,7 +173,7 @@ class Edl:
         return status
 
     def written_status(self, name: str) -> dict[str, Any]:
-        """What the master wrote last. To ask for it starts no process and revives no job."""
+        """Return the status that the master wrote last, without starting or reviving anything."""
         try:
             found: dict[str, Any] = json.loads((self.job_dir(name) / "status.json").read_bytes())
         except FileNotFoundError:
@@ -229,7 +229,7 @@ def eventually(
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test sees the jobs and the settings of whoever runs it, or leaves jobs among them."""
+    """Keep tests away from the jobs and the settings of the user who runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDL_HOME", str(tmp_path_factory.mktemp("edl-home")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

@@ -75,7 +75,7 @@ def postgresql() -> Iterator[Server]:
         command = [str(programs / "postgres"), "-D", str(data), *settings]
         server = Server("postgresql", folder)
         # SIGQUIT ends its processes at once.
-        with _started(command, folder, signal.SIGQUIT, lambda: _answers(server, "postgres")):
+        with _run_server(command, folder, signal.SIGQUIT, lambda: _answers(server, "postgres")):
             _execute(server.url(database="postgres"), "CREATE DATABASE edl")
             yield server
 
@@ -99,7 +99,7 @@ def mariadb() -> Iterator[Server]:
         ]
         server = Server("mysql", folder)
         root = server.url("root", None, "mysql")
-        with _started(command, folder, signal.SIGKILL, lambda: _connects(root)):
+        with _run_server(command, folder, signal.SIGKILL, lambda: _connects(root)):
             for statement in (
                 "CREATE DATABASE edl CHARACTER SET utf8mb4",
                 f"CREATE USER {USER}@localhost IDENTIFIED BY '{PASSWORD}'",
@@ -192,10 +192,10 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 @contextmanager
-def _started(
+def _run_server(
     command: Sequence[str], folder: Path, end: signal.Signals, ready: Callable[[], bool]
 ) -> Iterator[None]:
-    """A server that ends with this context, and with this process however it ends."""
+    """Run a server that ends with this context, and with this process however it ends."""
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -21,11 +21,11 @@ _DEADLINE_S = 900
 
 
 class Unavailable(Exception):
-    """What an image consists of cannot be had; the message says why."""
+    """The packages of an image cannot be downloaded; the message says why."""
 
 
 def make() -> Path:
-    """The archive, made once a machine.
+    """Return the archive, made once per machine.
 
     Raises:
         Unavailable: debootstrap failed.
@@ -35,7 +35,7 @@ def make() -> Path:
     authorities = _CA.read_bytes() if _CA.exists() else b""
     facts = f"{SUITE} {packages} {MIRROR} 1".encode() + authorities
     packed = dev_cache.folder() / f"bare-{hashlib.sha256(facts).hexdigest()[:16]}.tar"
-    with dev_cache.locked("debian"):
+    with dev_cache.lock("debian"):
         if not packed.exists():
             _pack(packed, packages, authorities)
     return packed

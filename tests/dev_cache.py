@@ -15,9 +15,9 @@ def folder() -> Path:
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Only one process at a time makes the thing of this name; others wait, and then find it."""
+def lock(name: str) -> Iterator[None]:
+    """Let one process at a time make the item of this name; others wait, and then find it."""
     folder().mkdir(parents=True, exist_ok=True)
-    with (folder() / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (folder() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -33,7 +33,7 @@ class GoPrograms:
         folder = self._folder()
         if self._missing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with dev_cache.locked(self.name):
+            with dev_cache.lock(self.name):
                 if missing := self._missing(folder):
                     self._compile(missing, folder, " ".join(("-s", "-w", *linker_flags())))
         return folder
@@ -52,7 +52,7 @@ class GoPrograms:
         return dev_cache.folder() / self.name / digest.hexdigest()[:16]
 
     def go(self, *arguments: str) -> str:
-        """What a command of Go says in the module's folder."""
+        """Run a command of Go in the module's folder; return its output."""
         command = ("go", *arguments)
         run = subprocess.run(command, cwd=self.module, check=True, capture_output=True, text=True)
         return run.stdout.strip()

@@ -23,7 +23,7 @@ _DULL = ("tensorflow/include", "pyarrow/include", "bin")
 
 
 def outside(packages: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """What packages of this repository ask for, without each other, sorted.
+    """Return the requirements of packages of this repository, without each other, sorted.
 
     Args:
         packages: the extras to take, by folder below ``packages/``.

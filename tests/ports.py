@@ -8,7 +8,7 @@ import socket
 
 
 def free_port() -> int:
-    """A port that is free now, and that the system gives to nobody who asks for any port."""
+    """Return a port that is free now, and that the system gives to no process that asks for any."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as sock, contextlib.suppress(OSError):

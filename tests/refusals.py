@@ -24,8 +24,8 @@ def attempt(
     )
 
 
-def told(done: Done, code: int, *words: str) -> None:
-    """The failure is documented, fits a screen, and says these words."""
+def check_refusal(done: Done, code: int, *words: str) -> None:
+    """Check that a failure is documented, fits a screen, and says these words."""
     assert done.code == code, str(done)
     lines = done.err.splitlines()
     assert len(lines) <= SCREEN, str(done)

@@ -1,4 +1,4 @@
-"""What goes wrong is told on one screen, with what, where and what to do.
+"""What goes wrong is check_refusal on one screen, with what, where and what to do.
 
 What the client finds by itself is tested in the client's package (``cli/test_bad_input.py``). Every
 case also ends with a documented exit code, leaves no process (the ``edl`` fixture sees to
@@ -19,8 +19,8 @@ from refusals import (
     MODEL,
     USAGE,
     attempt,
+    check_refusal,
     nothing_began,
-    told,
 )
 
 
@@ -64,14 +64,14 @@ def test_a_check_that_is_killed_leaves_no_process(
 def test_a_file_cut_short(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
     whole = (digit_data / "train" / "digits-00.recordio").read_bytes()
     (tmp_path / "cut.recordio").write_bytes(whole[:-100])
-    told(attempt(edl, tmp_path, tmp_path / "cut.recordio"), DATA, "cut.recordio", "offset")
+    check_refusal(attempt(edl, tmp_path, tmp_path / "cut.recordio"), DATA, "cut.recordio", "offset")
 
 
 def test_a_file_with_a_flipped_bit_in_a_record(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
     content = bytearray((digit_data / "train" / "digits-00.recordio").read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "flipped.recordio").write_bytes(content)
-    told(
+    check_refusal(
         attempt(edl, tmp_path, tmp_path / "flipped.recordio"),
         DATA,
         *("flipped.recordio", "CRC", "chunk", "offset"),
@@ -87,7 +87,7 @@ def test_values_of_another_type(
     )
     assert wrong != GOOD
     done = attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong))
-    told(done, done.code, "label")
+    check_refusal(done, done.code, "label")
     assert done.code in (MODEL, FAILED)
 
 
@@ -96,7 +96,7 @@ def test_values_of_another_shape(
 ) -> None:
     wrong = GOOD.replace("keras.Input((28, 28)", "keras.Input((32, 32)")
     data = digit_data / "train"
-    told(
+    check_refusal(
         attempt(edl, tmp_path, data, "--dry-run", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         *("28, 28", "32, 32"),
@@ -110,7 +110,7 @@ def test_a_model_file_that_raises_when_imported(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("keras.layers.Dense(10)", "keras.layers.Dens(10)")
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         *("mine.py", "Dens", ":6"),
@@ -121,7 +121,7 @@ def test_a_model_file_that_misses_parts_hears_of_all_of_them(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("def loss(", "def cost(").replace("def optimizer(", "def sgd(")
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         *("loss", "optimizer"),
@@ -132,7 +132,7 @@ def test_an_optimizer_that_is_not_there(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("SGD(0.01)", "SGD(0.01, gradient_accumulation_steps=2)")
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         "gradient_accumulation_steps",
@@ -143,7 +143,7 @@ def test_a_loss_that_is_not_a_number(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("SGD(0.01)", "SGD(1e38)")
-    told(
+    check_refusal(
         attempt(
             edl,
             tmp_path,
@@ -168,7 +168,7 @@ def test_user_code_that_raises_while_it_works(
         "    return dataset.map(parse).map(lambda image, label: tf.numpy_function(\n"
         "        bad, [image, label], [tf.float32, tf.int64]))",
     )
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         "no such digit",
@@ -179,7 +179,7 @@ def test_a_worker_that_crashes_in_a_loop(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD + "\nimport os, sys\nprint('going down', file=sys.stderr)\nos._exit(77)\n"
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
         FAILED,
         *("77", "going down"),
@@ -187,7 +187,7 @@ def test_a_worker_that_crashes_in_a_loop(
 
 
 def test_an_unknown_parameter(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", "--params", "learning_rat=0.1"),
         USAGE,
         "learning_rat",
@@ -201,7 +201,7 @@ def test_a_dry_run_finds_an_optimizer_that_keras_does_not_have(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD[: GOOD.index("def optimizer")] + "optimizer = 'sgdd'\n"
-    told(
+    check_refusal(
         attempt(edl, tmp_path, digit_data / "train", "--dry-run", model_def="mine", zoo=zoo(wrong)),
         MODEL,
         *("sgdd", "mine.py:24, optimizer", "Did you mean sgd?"),
@@ -212,7 +212,7 @@ def test_a_dry_run_finds_an_optimizer_that_keras_does_not_have(
 def test_a_dry_run_finds_a_misspelt_parameter(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
     wrong = ("--params", "learning_rat=0.1")
     done = attempt(edl, tmp_path, digit_data / "train", "--dry-run", *wrong)
-    told(done, USAGE, "learning_rat", "lr")
+    check_refusal(done, USAGE, "learning_rat", "lr")
     nothing_began(edl)
 
 
@@ -225,5 +225,5 @@ def test_a_dry_run_finds_a_flipped_bit_in_a_file_that_its_trial_does_not_read(
     content[len(content) // 2] ^= 1
     (tmp_path / "data" / "flipped.recordio").write_bytes(content)
     done = attempt(edl, tmp_path, tmp_path / "data", "--dry-run")
-    told(done, DATA, "flipped.recordio", "CRC", "chunk")
+    check_refusal(done, DATA, "flipped.recordio", "CRC", "chunk")
     nothing_began(edl)

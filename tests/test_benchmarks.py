@@ -27,7 +27,7 @@ from results_file import ResultsFile
 import recordio
 import recordio.example
 from bench.__main__ import names
-from bench.measure import started
+from bench.measure import run_module
 from edl_proto.v1 import job_pb2
 
 
@@ -93,14 +93,14 @@ def test_the_server_of_benchmarks_answers_their_workers() -> None:
     from bench.transport import Worker
 
     dim, floats = 4, 100
-    with started("bench.peers.plane_server", str(dim), str(floats), "Adam") as line:
+    with run_module("bench.peers.plane_server", str(dim), str(floats), "Adam") as line:
         worker = Worker(*line.split(), 4 * floats)
         worker.push()
         worker.pull()
         worker.push()
         half = Worker(*line.split(), 4 * floats, job_pb2.BFLOAT16)
         half.pull()
-    with started("bench.peers.plane_server", str(dim)) as line:
+    with run_module("bench.peers.plane_server", str(dim)) as line:
         client = Client(*line.split(), dim)
         for number in range(3):
             client.pull(number)
@@ -145,7 +145,7 @@ RESULTS = Path(__file__).parents[1] / "bench" / "results"
 
 
 def test_each_model_of_the_zoo_has_learned_in_each_measured_run() -> None:
-    """From ten seeds, with one worker and with three, asynchronously and synchronously."""
+    """Each model ran from ten seeds, with one and three workers, in both update modes."""
     results = ResultsFile(RESULTS / "zoo_quality.jsonl", ("model", "workers", "update", "seed"))
     for model, trial in zoo_quality.ZOO.items():
         for (workers, update), seed in itertools.product(zoo_quality.MODES, range(10)):
@@ -157,7 +157,7 @@ def test_each_model_of_the_zoo_has_learned_in_each_measured_run() -> None:
 
 
 def test_kills_were_measured_to_cost_no_quality() -> None:
-    """From ten seeds each, with and without kills, after enough epochs to learn the digits."""
+    """Ten seeds ran with and without kills, for enough epochs to learn the digits."""
     results = ResultsFile(RESULTS / "quality.jsonl", ("update", "seed", "kills"))
     for update, seed, kills in itertools.product(("async", "sync"), range(10), (0, 8)):
         found = results.find(update=update, seed=seed, kills=kills)

@@ -77,7 +77,7 @@ class OverJob(Job):
 NOTHING = AuditedJob("counting", [], 0, lambda output, status: [])
 
 
-def audited(job: Job, done: dict[str, int], request: str = "") -> list[str]:
+def audit_end(job: Job, done: dict[str, int], request: str = "") -> list[str]:
     output = job.directory.parent / "model"
     for name in ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb"):
         (output / name).mkdir(parents=True, exist_ok=True)
@@ -87,22 +87,22 @@ def audited(job: Job, done: dict[str, int], request: str = "") -> list[str]:
 
 
 def test_an_end_is_right_only_for_a_reason_that_was_given(tmp_path: Path) -> None:
-    assert audited(OverJob(tmp_path / "well", "SUCCEEDED"), {"master kill": 3}) == []
+    assert audit_end(OverJob(tmp_path / "well", "SUCCEEDED"), {"master kill": 3}) == []
     full = OverJob(tmp_path / "full", "FAILED", error={"code": "DISK_FULL"})
-    assert audited(full, {"job fill disk of": 1}) == []
-    assert "DISK_FULL" in audited(full, {"master kill": 3})[0]
+    assert audit_end(full, {"job fill disk of": 1}) == []
+    assert "DISK_FULL" in audit_end(full, {"master kill": 3})[0]
     stopped = OverJob(tmp_path / "stopped", "CANCELLED")
-    assert audited(stopped, {}, "stop") == []
-    assert "CANCELLED" in audited(stopped, {})[0]
+    assert audit_end(stopped, {}, "stop") == []
+    assert "CANCELLED" in audit_end(stopped, {})[0]
 
 
 def test_an_acknowledged_request_counts(tmp_path: Path) -> None:
     scaled = OverJob(tmp_path / "scaled", "SUCCEEDED")
     scaled.scaled = [3]
-    assert audited(scaled, {}) == ["2 workers are wanted, and [3] were acknowledged"]
+    assert audit_end(scaled, {}) == ["2 workers are wanted, and [3] were acknowledged"]
     trained_on = OverJob(tmp_path / "trained-on", "SUCCEEDED")
     (trained_on.directory / "requests.json").write_text('{"stop": {"reason": ""}}')
-    assert "SUCCEEDED" in audited(trained_on, {}, "stop")[0]
+    assert "SUCCEEDED" in audit_end(trained_on, {}, "stop")[0]
 
 
 def test_what_is_left_behind_is_found(tmp_path: Path) -> None:

@@ -135,18 +135,18 @@ def test_every_fault_concerns_a_job_with_servers_and_a_disk_on_a_machine_for_roo
     kinds = {kind.name for kind in FAULTS}
     drawn = list(itertools.islice(schedule(1, 5.0), 360))
 
-    def concerned() -> set[str]:
+    def find_concerned() -> set[str]:
         return {fault.kind.name for fault in drawn if fault.concerns(job)}
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     disk = {kind.name for kind in FAULTS if kind.role.name == "job" and kind.action.ends_with}
     assert len(disk) == 2
-    assert concerned() == kinds - disk, "the disk is none of its own"
+    assert find_concerned() == kinds - disk, "the disk is none of its own"
     monkeypatch.setattr(Path, "is_mount", lambda path: path == job.disk)
-    assert concerned() == kinds
+    assert find_concerned() == kinds
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert kinds - concerned() == {name for name in kinds if "abort connections" in name}
+    assert kinds - find_concerned() == {name for name in kinds if "abort connections" in name}
 
 
 def test_damage_and_a_set_clock_change_the_files_of_a_job(

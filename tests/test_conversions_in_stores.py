@@ -38,7 +38,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
 def proxy(
     server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StoreProxy]:
-    """What the clients of this process, and of its children, take for the server."""
+    """Run a proxy that the clients of this process and of its children take for the server."""
     proxy = StoreProxy(server.url)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value.replace(server.url, proxy.url))

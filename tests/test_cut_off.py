@@ -26,8 +26,8 @@ from edl_worker.config import Settings
 
 TOTAL, EPOCHS = 4_807, 1
 """Held, this trains for four minutes at least."""
-HERE, FAR = "127.0.0.1", "127.0.0.2"
-"""The master is here; what goes to it by the other address goes through relays."""
+NEAR, FAR = "127.0.0.1", "127.0.0.2"
+"""The master is at the near address; connections to the far one go through relays."""
 
 
 def facts(edl: Edl, kind: str) -> list[dict[str, str]]:
@@ -35,8 +35,8 @@ def facts(edl: Edl, kind: str) -> list[dict[str, str]]:
     return [e["facts"] for e in map(json.loads, lines) if e["kind"] == kind]
 
 
-def happened(edl: Edl, kind: str) -> int:
-    """How often to worker 1."""
+def count_events(edl: Edl, kind: str) -> int:
+    """Count the events of a kind that concern worker 1."""
     return sum(found.get("worker") == "1" for found in facts(edl, kind))
 
 
@@ -63,7 +63,7 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[TcpRelay
             port = int(facts["address"].rpartition(":")[2])
             mine = edl.credentials("w", Role.WORKER, 1)
             direct = direct_port(facts["address"], PARAMETERS, mine.to(Role.MASTER))
-            relays = TcpRelay((FAR, port), (HERE, port)), TcpRelay((FAR, direct), (HERE, direct))
+            relays = TcpRelay((FAR, port), (NEAR, port)), TcpRelay((FAR, direct), (NEAR, direct))
             for relay in relays:
                 opened.callback(relay.cut)
             log = opened.enter_context((tmp_path / "far-worker.log").open("w"))
@@ -106,20 +106,20 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
         *("--name", "w", "--detach"),
     )
     # The master's own worker 1 first: the later one of two has the place.
-    eventually(lambda: happened(edl, "WorkerStarted") == 1, "worker 1", every=0.02)
+    eventually(lambda: count_events(edl, "WorkerStarted") == 1, "worker 1", every=0.02)
     relays = far_worker()
     _, direct = relays
-    eventually(lambda: happened(edl, "WorkerReady") == 1, "the far worker is ready")
+    eventually(lambda: count_events(edl, "WorkerReady") == 1, "the far worker is ready")
     before = direct.carried
     eventually(lambda: direct.carried > before + 60_000, "it trains over a direct connection")
 
     for relay in relays:
         getattr(relay, what)()
-    eventually(lambda: happened(edl, "WorkerLost") == 1, "it is missed", every=0.02)
+    eventually(lambda: count_events(edl, "WorkerLost") == 1, "it is missed", every=0.02)
     time.sleep(held_s)  # how long the fault lasts
     for relay in relays:
         relay.restore()
-    eventually(lambda: happened(edl, "WorkerRecovered") == 1, "it sends messages again")
+    eventually(lambda: count_events(edl, "WorkerRecovered") == 1, "it sends messages again")
 
     held.release()
     edl("wait", "w")
@@ -127,7 +127,7 @@ def test_a_worker_that_is_cut_off_is_missed_and_welcome_again(
     assert int(status["records_trained"]) == EPOCHS * TOTAL
     check(output, TOTAL, EPOCHS)
     assert status["worker_failures"] == 0
-    assert happened(edl, "WorkerStarted") == 2, "nobody had to start it again"
+    assert count_events(edl, "WorkerStarted") == 2, "the master has not started it again"
 
 
 SHIM = """
@@ -159,7 +159,7 @@ def relayed(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[TcpRelay]]]:
     """Puts relays between worker 1 and parameter server 1 of job ``w``."""
     ready = tmp_path / "relays-are-there"
     shim = tmp_path / "shim.py"
-    shim.write_text(SHIM.format(ready=str(ready), here=HERE, far=FAR))
+    shim.write_text(SHIM.format(ready=str(ready), here=NEAR, far=FAR))
     python = tmp_path / "python"
     python.write_text(
         "#!/bin/sh\n"
@@ -184,7 +184,7 @@ def relayed(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[TcpRelay]]]:
             port = int(servers[0].rpartition(":")[2])
             mine = edl.credentials("w", Role.WORKER, 1)
             direct = direct_port(servers[0], SHARD, mine.to(Role.SERVER, 1))
-            relays = [TcpRelay((FAR, each), (HERE, each)) for each in (port, direct) if each]
+            relays = [TcpRelay((FAR, each), (NEAR, each)) for each in (port, direct) if each]
             for relay in relays:
                 opened.callback(relay.cut)
             ready.touch()
@@ -210,10 +210,10 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
     )
     relays = relayed()
 
-    def carried() -> int:
+    def count_bytes() -> int:
         return sum(relay.carried for relay in relays)
 
-    eventually(lambda: carried() > 60_000, "worker 1 trains through the relays")
+    eventually(lambda: count_bytes() > 60_000, "worker 1 trains through the relays")
     for relay in relays:
         if what == "cut":
             relay.cut()
@@ -222,11 +222,11 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
     if what == "cut":
         time.sleep(3.0)  # how long the fault lasts
     else:
-        eventually(lambda: happened(edl, "WorkerExited") == 1, "it leaves by itself")
-    before = carried()
+        eventually(lambda: count_events(edl, "WorkerExited") == 1, "it leaves by itself")
+    before = count_bytes()
     for relay in relays:
         relay.restore()
-    eventually(lambda: carried() > before + 40_000, "it, or its next instance, trains again")
+    eventually(lambda: count_bytes() > before + 40_000, "it, or its next instance, trains again")
 
     held.release()
     edl("wait", "w")
@@ -241,4 +241,4 @@ def test_a_worker_that_cannot_reach_one_server_says_which_and_loses_nothing(
         assert "parameter-server-1-lost" in lines
         assert "PARAMETER_SERVER_LOST" in log or "could not be reached" in log
     else:
-        assert happened(edl, "WorkerStarted") == 1, "it has stayed"
+        assert count_events(edl, "WorkerStarted") == 1, "it has stayed"

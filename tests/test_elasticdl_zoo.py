@@ -124,7 +124,7 @@ def test_layers_of_old_paths_and_records_that_the_input_function_parses(
 
 
 def test_a_data_reader_and_preprocessing_layers(train: Callable[..., Any]) -> None:
-    """Who lives in Rome is known only from what the reader writes."""
+    """Only what the reader writes tells which people live in Rome."""
     result = train("readers.custom_model", people)
     assert result["metrics"]["loss"] < LEARNED
     assert result["metrics"]["accuracy"] > 0.95

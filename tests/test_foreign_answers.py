@@ -25,7 +25,7 @@ pytestmark = pytest.mark.product
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: clients that have read enough close their connections."""
+        """Ignore errors: clients that have read enough close their connections."""
 
 
 class Server:
@@ -113,10 +113,10 @@ async def at_once(seconds: float) -> None:
     """Instead of the pauses of gcsfs, half a minute for each question."""
 
 
-def answered_with_page(
+def ask_web_server(
     monkeypatch: pytest.MonkeyPatch, scheme: str, status: int, headers: dict[str, str]
 ) -> Iterator[tuple[str, Exception, int]]:
-    """What each question to a web server ends with, and how many requests it took."""
+    """Yield the error that each question to a web server ends with, and its number of requests."""
     monkeypatch.setattr("gcsfs.retry.asyncio", SimpleNamespace(sleep=at_once))
     monkeypatch.setattr("recordio.storage.stored_file.RETRY_S", 1.0)
     server = Server("127.0.0.1", status, {"Content-Type": "text/html", **headers}, PAGE)
@@ -155,7 +155,7 @@ def test_a_page_for_browsers_is_one_short_sentence_soon(
     status: int,
     reason: str,
 ) -> None:
-    for name, error, requests in answered_with_page(monkeypatch, scheme, status, {}):
+    for name, error, requests in ask_web_server(monkeypatch, scheme, status, {}):
         said = reason_of(error)
         assert said.startswith(reason), name
         assert not re.search("log in|operation", said), name

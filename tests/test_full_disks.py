@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Edl, eventually
 from counting import train
-from refusals import GOOD, RESOURCE, attempt, nothing_began, told
+from refusals import GOOD, RESOURCE, attempt, check_refusal, nothing_began
 from safetensors.numpy import load_file
 
 from edl_testing.requirements import do_without
@@ -41,7 +41,7 @@ def test_a_job_whose_model_found_no_room_is_resumed_when_there_is_some(
 ) -> None:
     data, output = numbered(RECORDS), small_disk / "model"
     done = edl.run(*train(data, LARGE, output, "--name", "full", epochs=EPOCHS))
-    told(done, RESOURCE, str(small_disk), "space", "edl resume full")
+    check_refusal(done, RESOURCE, str(small_disk), "space", "edl resume full")
     assert (done.json["state"], done.json["error"]["code"]) == ("FAILED", "DISK_FULL")
     assert not list(small_disk.iterdir())
 
@@ -65,7 +65,7 @@ def test_a_parameter_server_that_finds_no_room_for_a_checkpoint_ends_the_job_at_
         *("--parameter-servers", "1", "--name", "full"),
         *("--checkpoint-dir", str(small_disk / "checkpoints"), "--checkpoint-steps", "2"),
     )
-    told(done, RESOURCE, str(small_disk), "space", "edl resume full")
+    check_refusal(done, RESOURCE, str(small_disk), "space", "edl resume full")
     assert (done.json["state"], done.json["error"]["code"]) == ("FAILED", "DISK_FULL")
 
 
@@ -77,7 +77,7 @@ def test_a_dry_run_finds_a_place_on_a_disk_that_is_read_only(
     place = str(small_disk / "below" / "place")
     options = {"--output": str(tmp_path / "model"), option: place}
     model = ("--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_functional_api")
-    told(
+    check_refusal(
         edl.run(
             *("train", "--dry-run", *model, "--data", str(digit_data / "train")),
             *(part for pair in options.items() for part in pair),
@@ -99,5 +99,5 @@ def test_a_disk_that_is_full_when_predictions_are_written(
     assert trained.code == 0, str(trained)
     model = ("--trained-model", str(tmp_path / "model"), "--data", str(data))
     done = edl.run("predict", *model, "--output", str(output), "-o", "json")
-    told(done, RESOURCE, str(small_disk), "space")
+    check_refusal(done, RESOURCE, str(small_disk), "space")
     assert (done.json["state"], done.json["error"]["code"]) == ("FAILED", "DISK_FULL")

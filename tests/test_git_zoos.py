@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Edl
 
-# After everything else: only what nobody else has is taken from there.
+# Last in the path: only modules that no other folder has are imported from there.
 sys.path.append(str(ROOT / "packages" / "builder" / "tests"))
 
 from git_server import Remote, serving
@@ -34,7 +34,7 @@ def records(edl: Edl, tmp_path: Path, remote: Remote) -> Path:
     return tmp_path / "local" / "data"
 
 
-def copied(output: Path) -> str:
+def read_copied_line(output: Path) -> str:
     return (output / "model_zoo" / "circle.py").read_text().splitlines()[0]
 
 
@@ -45,7 +45,7 @@ def test_a_job_takes_its_zoo_from_a_repository(
     for mark, number in (("#v1:zoo", 1), ("#:zoo", 2), (f"#{remote.commits[0]}:zoo", 1)):
         output = tmp_path / f"model-{number}-{len(mark)}"
         edl(*train, "--model-zoo", remote.url() + mark, "--output", str(output))
-        assert copied(output) == f"# commit {number}"
+        assert read_copied_line(output) == f"# commit {number}"
 
 
 def test_a_known_commit_is_not_fetched_again(edl: Edl, remote: Remote, records: Path) -> None:
@@ -80,7 +80,7 @@ print(result.records_trained)
         check=False,
     )
     assert done.stdout.strip() == "2000", done.stderr
-    assert copied(tmp_path / "model") == "# commit 1"
+    assert read_copied_line(tmp_path / "model") == "# commit 1"
 
 
 @pytest.mark.parametrize(

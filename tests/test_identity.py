@@ -1,4 +1,4 @@
-"""Jobs from the command line are secured: nobody but their user gets at them."""
+"""Jobs from the command line are secured: only their user gets at them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def listening(pid: int) -> set[int]:
 
 
 def anonymous() -> ssl.SSLContext:
-    """A caller who trusts everybody, and has no certificate."""
+    """Return the context of a caller without a certificate who trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def gets_in(port: int, host: str, context: ssl.SSLContext, wait_s: float) -> bool:
-    """Whether this caller is let in by the process that it means, or at least not refused."""
+    """Tell whether the process that a caller means lets it in, or at least does not refuse it."""
     context.set_alpn_protocols(["h2"])
     with socket.create_connection(("127.0.0.1", port), 200) as plain:
         try:
@@ -78,7 +78,7 @@ def check_processes(edl: Edl, secrets: list[bytes]) -> None:
 
 
 def check_metrics_of_workers(edl: Edl) -> None:
-    """Nobody gets them without the job's token."""
+    """Check that the metrics are readable only with the job's token."""
     token = metrics_token_file(edl.job_dir("w") / "page").read_text()
     pids = edl.workers("w").values()
     assert pids

@@ -25,7 +25,7 @@ from edl_runtime.identity.folder import IdentityFolder
 TOTAL, EPOCHS = 6_011, 1
 LONG_S = 200.0
 MESSAGES = (b"", b"\xff" * 64, bytes(1 << 20))
-"""A request that names nobody, garbage, and one that is large."""
+"""An empty request, garbage, and a large one."""
 
 TARGETS = (
     *("/", "/metrics", "/metrics/", "//metrics", "/METRICS", "/metrics?token=x", "/api/status"),
@@ -65,7 +65,7 @@ def callers(
 ) -> Iterator[tuple[str, Role | None, Credentials | None]]:
     """Name, role in this job if any, and credentials."""
     own = IdentityFolder(edl.job_dir("w") / "identity", "w")
-    yield "nobody", None, None
+    yield "a caller without credentials", None, None
     for role, number in ((Role.CLIENT, None), (Role.WORKER, 1), (Role.MASTER, None)):
         yield f"another job's {role}", None, Credentials(foreign.provide(role, number))
     for role, number in ((Role.WORKER, 1), (Role.SERVER, 0), (Role.VIEWER, None)):
@@ -80,7 +80,7 @@ def is_allowed(role: Role | None, method: str) -> bool:
 
 
 def attack_grpc(edl: Edl, foreign: IdentityFolder, addresses: dict[str, Role]) -> Counter[str]:
-    """Every method at every port, by everybody who may not call it."""
+    """Call every method at every port, as every caller who may not call it."""
     found: Counter[str] = Counter()
     for name, role, credentials in callers(edl, foreign):
         for address, peer in addresses.items():
@@ -186,7 +186,7 @@ def test_no_attack_passes_and_no_record_is_lost(
     print({name: dict(found) for name, found in counts.items()})
     assert sum(sum(found.values()) for found in counts.values()) >= 200
 
-    eventually(lambda: edl.workers("w") == workers, "the same workers: nobody was displaced")
+    eventually(lambda: edl.workers("w") == workers, "the same workers: none was displaced")
     held.release()
     assert edl("wait", "w").code == 0
     check(output, TOTAL, EPOCHS)

@@ -93,14 +93,14 @@ def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str])
     former = json.loads((job_dir / "master.json").read_bytes())
     host, _, port = former["address"].rpartition(":")
     overseer = eventually(lambda: supervision.supervisor_pid(job_dir), "a supervisor")
-    # Nobody starts a master, and nobody else looks for one.
+    # Nothing starts a master, and only the command looks for one.
     with frozen([overseer, *edl.workers(name).values()]):
         os.kill(former["pid"], signal.SIGKILL)
         eventually(lambda: not supervision.has_master(job_dir), "it is gone")
-        with socket.create_server((host, int(port))) as nobody:
-            nobody.settimeout(200)
+        with socket.create_server((host, int(port))) as listener:
+            listener.settimeout(200)
             scaling = edl.start("scale", name, "--workers", "2")
-            connection, _ = nobody.accept()
+            connection, _ = listener.accept()
             connection.close()
     out, err = scaling.communicate(timeout=200)
     assert (scaling.returncode, out) == (0, f"{name}: 2 workers\n"), err
@@ -113,7 +113,7 @@ def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str])
 def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, update: str
 ) -> None:
-    """At rate 0 nothing is learned any more: the weights are the records trained before."""
+    """After rate 0 is set, weights stay: they count the records trained before."""
     total, epochs, output = 61, 60, tmp_path / "model"
     arguments = train(numbered(total), total, output, *UPDATES[update], epochs=epochs, held=held)
     edl(*arguments, "--name", "set", "--num-workers", "2", "--detach")

@@ -144,7 +144,7 @@ def test_the_third_document_s_example_with_that_name_mended(
 
 
 INVENTED = '''
-"""Which of two spirals is a point on? A model of nobody's but this test's."""
+"""Which of two spirals is a point on? A model that only this test has."""
 
 import keras
 import tensorflow as tf

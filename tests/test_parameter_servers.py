@@ -49,8 +49,8 @@ def test_workers_reach_servers_directly_and_their_successors_too(
         *("--parameter-servers", "2", "--name", "sharded", "--detach"),
     )
 
-    def connected(restarts: int) -> list[int]:
-        """Process numbers of the servers, when both workers have reached both directly."""
+    def find_connected(restarts: int) -> list[int]:
+        """Return the servers' process numbers when both workers have reached both directly."""
         servers = edl.written_status("sharded").get("servers", [])
         if any(one["state"] != "serving" or one["restarts"] != restarts for one in servers):
             return []
@@ -59,9 +59,9 @@ def test_workers_reach_servers_directly_and_their_successors_too(
                 return [one["pid"] for one in servers]
         return []
 
-    pids = eventually(lambda: connected(0), "direct connections", every=0.02)
+    pids = eventually(lambda: find_connected(0), "direct connections", every=0.02)
     os.kill(pids[0], signal.SIGKILL)
-    successors = eventually(lambda: connected(1), "direct connections to others", every=0.02)
+    successors = eventually(lambda: find_connected(1), "direct connections to others", every=0.02)
     assert not set(pids) & set(successors)
     held.release()
     edl("wait", "sharded")
@@ -122,7 +122,7 @@ def test_a_job_whose_servers_never_last_says_so_and_ends(
     assert "server-N.log" in error["remedy"]
     assert event_kinds(edl, "sharded").count("ParameterServerLost") == 5
     assert "WorkerReady" not in event_kinds(edl, "sharded")
-    eventually(lambda: not edl.processes(), "nobody is left")
+    eventually(lambda: not edl.processes(), "no process is left")
 
 
 @pytest.mark.parametrize("model", ["counting", "counting_rows"])

@@ -51,7 +51,7 @@ def test_no_process_imports_from_the_current_folder(
 
 
 def test_every_command_line_that_runs_a_module_is_started_safely() -> None:
-    """Those of containers, which no test starts in a folder of modules, too."""
+    """Check command lines of containers, too, which no test starts in a folder of modules."""
     places = [*ROOT.glob("packages/*/src/**/*.py"), *ROOT.glob("deploy/**/*.Dockerfile")]
     runs = re.compile(r'(.{0,6})"-m",\s*"(?:edl|pip)')
     found = [(path, match) for path in places for match in runs.finditer(path.read_text())]

@@ -75,7 +75,7 @@ def test_the_readme_s_commands_with_the_demo_s_model(
 
 
 def test_models_and_predictions_by_uri(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
-    """As in an object store: fsspec's own files under a scheme that is no plain path."""
+    """The URI stands for an object store: fsspec's own files under a scheme of their own."""
     store = f"local://{tmp_path}/store"
     trained = edl(
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),

@@ -37,7 +37,7 @@ def worker_pids(edl: Edl, name: str) -> set[int]:
 def test_a_job_survives_its_master_and_its_supervisor(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    """Killed alone and together, while nobody looks at the job; only workers are left to notice."""
+    """Both are killed, alone and together; no client looks at the job, and only workers notice."""
     output = tmp_path / "model"
     edl(
         *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
@@ -87,7 +87,7 @@ def test_a_job_survives_its_master_and_its_supervisor(
 def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    """As at a reboot. Nothing of the job runs then; a client that looks at the job revives it."""
+    """A reboot leaves nothing of the job running; a client that looks at the job revives it."""
     output = tmp_path / "model"
     edl(
         *train(numbered(TOTAL), TOTAL, output, "--num-workers", "2", epochs=EPOCHS, held=held),
@@ -335,8 +335,8 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place, place / "model"
 
 
-def settled(edl: Edl, name: str) -> set[int]:
-    """Numbers of the tasks that the newest snapshot counts as done."""
+def read_done_tasks(edl: Edl, name: str) -> set[int]:
+    """Return the numbers of the tasks that the newest snapshot counts as done."""
     for place in sorted((edl.job_dir(name) / "snapshots").glob(f"{name}-*"), reverse=True):
         try:
             ledger = json.loads((place / "ledger.json").read_bytes())["ledger"]
@@ -365,14 +365,14 @@ def test_a_job_on_a_trained_model_goes_on_where_its_master_died(
     eventually(lambda: len(worker_pids(edl, verb)) == 2, "two workers", every=0.02)
     first = master(edl, verb)
     os.kill(first["pid"], signal.SIGKILL)
-    assert not settled(edl, verb)
+    assert not read_done_tasks(edl, verb)
     eventually(lambda: master(edl, verb)["incarnation"] != first["incarnation"], "a new master")
     assert master(edl, verb)["address"] == first["address"]
 
-    eventually(lambda: len(settled(edl, verb)) > 2, "a snapshot of some work", every=0.02)
+    eventually(lambda: len(read_done_tasks(edl, verb)) > 2, "a snapshot of some work", every=0.02)
     second = master(edl, verb)
     os.kill(second["pid"], signal.SIGKILL)
-    kept, before = settled(edl, verb), len(seen.read_text().split())
+    kept, before = read_done_tasks(edl, verb), len(seen.read_text().split())
     eventually(lambda: master(edl, verb)["incarnation"] != second["incarnation"], "a third master")
 
     held.unlink()

@@ -75,7 +75,7 @@ def test_a_job_whose_workers_load_comes_back_though_nobody_looks(
 def test_the_timer_revives_a_job_of_which_no_process_is_left(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
-    """Killed before its workers run, where nobody but the operating system could help."""
+    """The job is killed before its workers run, where only the operating system can help."""
     unit = (ROOT / "deploy" / "systemd" / "edl-jobs.service").read_text()
     (command,) = re.findall(r"^ExecStart=/usr/bin/env (edl .*)$", unit, re.M)
     output = tmp_path / "model"
@@ -94,5 +94,5 @@ def test_the_timer_revives_a_job_of_which_no_process_is_left(
     loading.release()
     assert supervision.supervisor_pid(job_dir) in (None, overseer), "nothing revived it"
     edl.shell(command, tmp_path)
-    eventually(lambda: "JobSucceeded" in event_kinds(edl, "gone"), "nobody looks any more")
+    eventually(lambda: "JobSucceeded" in event_kinds(edl, "gone"), "the job ends without a client")
     check(output, TOTAL, EPOCHS)

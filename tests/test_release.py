@@ -169,7 +169,7 @@ def test_the_document_has_the_commands_that_are_tried_here() -> None:
 def test_pip_finds_all_that_the_documented_command_needs(
     version: str, person: Callable[..., str]
 ) -> None:
-    """For each Python; installing takes half a minute and 2 GB, so once is enough for that."""
+    """Resolve for each Python; only one test installs, which takes half a minute and 2 GB."""
     found = person(required_interpreter(version), INSTALL, PIP_DRY_RUN="1")
     (names,) = re.findall(r"^Would install (.*)$", found, re.MULTILINE)
     for name in ["client", "convert", "master", "worker", "compat", "proto", "runtime", "recordio"]:

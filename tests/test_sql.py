@@ -130,7 +130,7 @@ def test_an_error_in_a_row_ends_the_conversion_without_the_other_rows(
     )
     assert done.returncode == 3
     assert "row 1, column x" in done.stderr
-    # The driver complains here, as the process ends, about rows that nobody has fetched.
+    # The driver complains here, as the process ends, about rows that were not fetched.
     assert len(done.stderr.splitlines()) == 3, done.stderr
 
 

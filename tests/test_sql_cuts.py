@@ -81,7 +81,7 @@ def test_a_conversion_that_is_cut_leaves_nothing_and_is_repeated(
         done = convert("again.recordio")
         assert done.code == 3, str(done)
         assert "cannot be reached, or has closed the connection" in done.err
-        gc.collect()  # where a driver would complain about rows that nobody has fetched
+        gc.collect()  # where a driver would complain about rows that were not fetched
         assert sorted(os.listdir(".")) == whole
         relay.restore()
     relay.cut_at = sys.maxsize
@@ -150,8 +150,8 @@ def make_table(server: Server, table: str) -> None:
     )
 
 
-def loaded(edl: Call, server: Server, table: str) -> list[Any]:
-    """The predictions in a table by id, read without the relay."""
+def read_predictions(edl: Call, server: Server, table: str) -> list[Any]:
+    """Return the predictions in a table by id, read without the relay."""
     query = f"SELECT * FROM {table} ORDER BY id"
     done = edl("data", "convert", "--from", server.url(), "--query", query, "--to", "now.recordio")
     assert done.code == 0, str(done)
@@ -184,13 +184,13 @@ def test_a_column_that_is_cut_is_there_with_all_values_or_none(
         done = load(table)
         assert done.code == 3, str(done)
         assert "cannot be reached, or has closed the connection" in done.out
-        assert loaded(edl, server, table) in ([None] * PREDICTIONS, complete)
+        assert read_predictions(edl, server, table) in ([None] * PREDICTIONS, complete)
         relay.cut_at = sys.maxsize
         relay.restore()
         done = load(table)
         assert done.code == 0, str(done)
         assert (done.json["rows"], done.json["other_rows"]) == (PREDICTIONS, 0)
-        assert loaded(edl, server, table) == complete
+        assert read_predictions(edl, server, table) == complete
 
 
 STAGES = {
@@ -212,11 +212,13 @@ def test_a_load_that_is_killed_has_written_nothing_and_is_repeated(
         load = ("data", "load", "--from", "p.recordio", "--to", url, "--table", table)
         load = (*load, "--column", "predicted", "-o", "json")
         kill_where(relay, lambda piece, sent=sent: sent in piece, *load)
-        assert loaded(edl, server, table) == [None] * PREDICTIONS, stage
+        assert read_predictions(edl, server, table) == [None] * PREDICTIONS, stage
         done = edl(*load)
         assert done.code == 0, str(done)
         assert (done.json["rows"], done.json["other_rows"]) == (PREDICTIONS, 0)
-        assert loaded(edl, server, table) == [number * 0.5 for number in range(PREDICTIONS)]
+        assert read_predictions(edl, server, table) == [
+            number * 0.5 for number in range(PREDICTIONS)
+        ]
 
 
 def test_predictions_wait_for_a_database_that_restarts_during_the_job(
@@ -245,4 +247,6 @@ def test_predictions_wait_for_a_database_that_restarts_during_the_job(
     assert done.code == 0, str(done)
     assert len(pauses) == 2
     assert "cannot be reached" in done.err
-    assert loaded(edl, server, "waiting") == [number * 0.5 for number in range(PREDICTIONS)]
+    assert read_predictions(edl, server, "waiting") == [
+        number * 0.5 for number in range(PREDICTIONS)
+    ]

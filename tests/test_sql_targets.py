@@ -59,7 +59,7 @@ def jobs(edl: Call, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @contextmanager
-def connected(server: Server) -> Iterator[sqlalchemy.Connection]:
+def connect(server: Server) -> Iterator[sqlalchemy.Connection]:
     driver = {POSTGRESQL: "postgresql+psycopg", MYSQL: "mysql+pymysql"}[server.kind]
     engine = sqlalchemy.create_engine(f"{driver}:{server.url().partition(':')[2]}")
     with engine.connect() as connection:
@@ -68,7 +68,7 @@ def connected(server: Server) -> Iterator[sqlalchemy.Connection]:
 
 
 def rows(server: Server, query: str) -> list[tuple[Any, ...]]:
-    with connected(server) as connection:
+    with connect(server) as connection:
         found = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
         return [tuple(row) for row in found]
 
@@ -333,7 +333,7 @@ def test_others_who_lock_the_table_cost_no_job(
         "CREATE TABLE contended (id INT PRIMARY KEY, p FLOAT)",
         "INSERT INTO contended (id) VALUES (1), (2)",
     )
-    with connected(server) as other:
+    with connect(server) as other:
         other.exec_driver_sql(lock)
         timer = threading.Timer(4, other.rollback)
         timer.start()

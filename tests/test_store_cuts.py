@@ -28,7 +28,7 @@ def store(edl: Edl) -> Iterator[S3Server]:
 
 
 def master_pid(edl: Edl, name: str) -> int:
-    """Of the newest master, which may still wait for the store."""
+    """Return the process number of the newest master, which may still wait for the store."""
     return int(json.loads((edl.job_dir(name) / "master-process.json").read_bytes())["pid"])
 
 
@@ -79,10 +79,10 @@ def test_what_dies_while_a_job_trains_and_predicts_costs_no_record(
         *("--records-per-task", "20", "--snapshot-interval", "1s"),
     )
 
-    def predicted() -> int:
+    def count_predicted() -> int:
         return 20 * len(list((edl.job_dir("p") / "parts").glob("*.recordio")))
 
-    cut(edl, "p", store, predicted)
+    cut(edl, "p", store, count_predicted)
     held.release()
     edl("wait", "p")
     store.system.get_file(f"{BUCKET}/predictions.recordio", str(tmp_path / "predictions"))

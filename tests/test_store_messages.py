@@ -28,7 +28,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
 
 @pytest.fixture
 def proxy(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreProxy]:
-    """What the clients of this process take for the server."""
+    """Run a proxy that the clients of this process take for the server."""
     proxy = StoreProxy(server.url)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value.replace(server.url, proxy.url))

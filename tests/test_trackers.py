@@ -34,7 +34,7 @@ print(json.dumps([part.tolist() for part in (own, plain, here)]))
 @pytest.fixture(scope="module")
 def environment() -> Path:
     try:
-        return tracker_server.installed()
+        return tracker_server.install()
     except subprocess.CalledProcessError as error:
         do_without(f"MLflow cannot be installed: {error}")
 

@@ -21,12 +21,12 @@ from tests.ports import free_port
 _UV = Path(sys.executable).parent / "uv"
 
 
-def installed() -> Path:
+def install() -> Path:
     """The environment with the server, of the client's version; made once per machine."""
     version = metadata.version("mlflow-skinny")
     place = dev_cache.folder() / f"mlflow-{version}"
     python, complete = place / "bin" / "python", place / "complete"
-    with dev_cache.locked("mlflow"):
+    with dev_cache.lock("mlflow"):
         if not complete.exists():
             environment = {
                 "UV_CACHE_DIR": str(dev_cache.folder() / "packages"),

@@ -22,9 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-BUDGETS = {
-    "tests": 149,
-}
+BUDGETS: dict[str, int] = {}
 """The number of findings that the sources or tests of each package may have; what is not listed may
 have none."""
 
@@ -154,8 +152,9 @@ def _folders(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """Yield the modules that people write: not the stubs that protoc generates."""
-    return (path for path in sorted(folder.rglob("*.py")) if path.parent.name != "v1")
+    """Yield the modules that people write, without the samples of this lint's own test."""
+    modules = (path for path in sorted(folder.rglob("*.py")) if path.name != "test_words.py")
+    return (path for path in modules if path.parent.name != "v1")  # the stubs of protoc
 
 
 if __name__ == "__main__":

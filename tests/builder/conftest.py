@@ -45,7 +45,7 @@ def docker_env() -> Iterator[DockerEnvironment]:
 
 @pytest.fixture(scope="session")
 def job_docker_env(docker_env: DockerEnvironment) -> DockerEnvironment:
-    """The same with ``docker_env.job_base``, an image in which a whole job runs."""
+    """Return ``docker_env`` with ``job_base``, an image in which a whole job runs."""
     job_base.make(docker_env)
     return docker_env
 

@@ -89,9 +89,9 @@ class DockerEnvironment:
 
 
 def exec_output(container: Any, command: Sequence[str]) -> str:
-    """What a command prints in a running container, to either stream.
+    """Return what a command prints in a running container, to either stream.
 
-    The engine may lose what a process prints if the process ends at once: then it is repeated.
+    The engine may lose the output of a process that ends at once; the command then runs again.
     """
     for _ in range(10):
         if output := container.exec_run(list(command)).output:
@@ -143,8 +143,8 @@ def _fast_folder() -> str | None:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, ended with its children."""
+def run_program(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process in a session of its own; end it and its children after the block."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             # Even if this run is killed, it ends with it.
@@ -181,7 +181,7 @@ def _registry(folder: Path, port: int) -> Iterator[None]:
     settings = folder / "registry.yml"
     settings.write_text(_REGISTRY.format(folder=folder / "registry", port=port))
     log = folder / "registry.log"
-    with started(["docker-registry", "serve", str(settings)], log) as process:
+    with run_program(["docker-registry", "serve", str(settings)], log) as process:
 
         def answers() -> bool:
             if process.poll() is not None:
@@ -212,7 +212,7 @@ def _engine(folder: Path) -> Iterator[str]:
             # No bridge, no firewall rules: steps use this machine's network.
             *("--bridge", "none", "--iptables=false", "--ip6tables=false"),
         ]
-        with started(command, log) as process:
+        with run_program(command, log) as process:
             client = docker.DockerClient(base_url=url, version="1.41", timeout=300)
 
             def answers(client: Any = client, process: Any = process) -> bool:

@@ -36,8 +36,8 @@ def attempt(name: str, act: Callable[[], object]) -> None:
         found[name] = errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
-def called(function: str, *arguments: object) -> None:
-    """A function of the C library."""
+def call(function: str, *arguments: object) -> None:
+    """Call a function of the C library."""
     if getattr(libc, function)(*arguments) < 0:
         raise OSError(ctypes.get_errno(), function)
 
@@ -58,7 +58,7 @@ def connect(address: str | tuple[str, int]) -> object:
 
 
 def enter(namespace: str) -> None:
-    called("setns", os.open(namespace, os.O_RDONLY), 0)
+    call("setns", os.open(namespace, os.O_RDONLY), 0)
 
 
 # --- the engine ---
@@ -87,14 +87,14 @@ for path in (
 ):
     attempt(f"write {path}", write(path))
 attempt("mknod", lambda: os.mknod("/tmp/disk", 0o60666, os.makedev(8, 0)))
-attempt("mount", lambda: called("mount", b"none", b"/tmp", b"tmpfs", 0, None))
-attempt("unshare users", lambda: called("unshare", CLONE_NEWUSER | CLONE_NEWNS))
+attempt("mount", lambda: call("mount", b"none", b"/tmp", b"tmpfs", 0, None))
+attempt("unshare users", lambda: call("unshare", CLONE_NEWUSER | CLONE_NEWNS))
 attempt("chroot", lambda: os.chroot("/tmp"))
-attempt("by handle", lambda: called("syscall", 304, -100, b"\0" * 32, 0))
-attempt("kernel keys", lambda: called("syscall", 250, 0, -3, 1))
-attempt("bpf", lambda: called("syscall", 321, 0, b"\0" * 128, 128))
-attempt("module", lambda: called("syscall", 313, 0, b"", 0))
-attempt("reboot", lambda: called("syscall", 169, 0, 0, 0, 0))
+attempt("by handle", lambda: call("syscall", 304, -100, b"\0" * 32, 0))
+attempt("kernel keys", lambda: call("syscall", 250, 0, -3, 1))
+attempt("bpf", lambda: call("syscall", 321, 0, b"\0" * 128, 128))
+attempt("module", lambda: call("syscall", 313, 0, b"", 0))
+attempt("reboot", lambda: call("syscall", 169, 0, 0, 0, 0))
 for space in ("mnt", "pid", "net", "ipc"):
     attempt(f"enter {space}", lambda space=space: enter(f"/proc/1/ns/{space}"))
 

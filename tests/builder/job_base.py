@@ -37,7 +37,7 @@ def make(docker_env: DockerEnvironment) -> None:
     """
     folder = docker_env.folder / f"job-base-{os.getpid()}"
     folder.mkdir()
-    with _removed(folder):
+    with _remove_after(folder):
         wanted = image_packages.outside(_OURS)
         # A developer's own environment has it from the last run, unless something else is wanted.
         tag = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
@@ -63,7 +63,7 @@ def make_submitter(docker_env: DockerEnvironment) -> str:
     image = f"{docker_env.registry}/edl-test/submitter:1"
     folder = docker_env.folder / f"submitter-{os.getpid()}"
     folder.mkdir()
-    with _removed(folder):
+    with _remove_after(folder):
         client: dict[str, tuple[str, ...]] = {"client": (), "convert": (), "sql": ()}
         image_packages.install_outside(folder / "site", image_packages.outside(client))
         image_packages.install_own(folder / "own", client)
@@ -82,14 +82,14 @@ def make_with_stores(docker_env: DockerEnvironment) -> str:
     if not layers.exists(image):
         folder = docker_env.folder / f"stores-{os.getpid()}"
         folder.mkdir()
-        with _removed(folder):
+        with _remove_after(folder):
             image_packages.install_outside(folder / "site", ["gcsfs", "s3fs"])
             layers.add(docker_env.job_base, folder / "site", SITE, image)
     return image
 
 
 @contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[None]:
+def _remove_after(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:

@@ -82,7 +82,7 @@ def serving(docker_env: DockerEnvironment, state: Path, *options: str) -> Iterat
 
 @dataclass
 class Outcome:
-    """What a call of Build or Watch has told."""
+    """The messages that a call of Build or Watch has received."""
 
     statuses: list[pb.BuildStatus] = field(default_factory=list)
     lines: list[pb.LogLine] = field(default_factory=list)

@@ -26,7 +26,7 @@ from .docker_environment import DockerEnvironment
 from .service import Service, serving
 from .test_jobs_in_containers import trained_model
 
-TOKEN = "a-token-that-nobody-guesses"
+TOKEN = "a-token-that-is-hard-to-guess"
 SUBMITTER = ROOT / "examples" / "sqlflow" / "submitter.py"
 
 
@@ -75,7 +75,7 @@ key = "{mine.key}"
 def calling(
     edl: Edl, docker_env: DockerEnvironment, guarded: tuple[Service, Path], tmp_path: Path
 ) -> Edl:
-    """The command ``edl``, of somebody who may use the guarded service."""
+    """Return the command ``edl`` of a user who may use the guarded service."""
     service, ca = guarded
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
@@ -139,7 +139,7 @@ def test_a_repository_is_fetched_by_the_service_with_its_own_credential(
         ({}, ("--repository", "{registry}/other/zoo"), 10, "may not push"),
         ({}, ("--repository", "elsewhere.example.com/team/zoo"), 10, "does not push"),
         ({}, ("--repository", "no name"), 2, "not the name of an image"),
-        ({}, ("--base-image", "{registry}/nobody/base:1"), 10, "not a base image"),
+        ({}, ("--base-image", "{registry}/missing/base:1"), 10, "not a base image"),
         ({}, ("--model-zoo", "https://192.168.0.1/zoo.git"), 2, "does not fetch from"),
         ({}, ("--label", "nothing"), 2, "NAME=VALUE"),
     ],
@@ -169,7 +169,7 @@ def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
 
 
 def test_a_submitter_needs_no_engine(job_docker_env: DockerEnvironment, tmp_path: Path) -> None:
-    """In a container: rows of PostgreSQL, an image by the builder's stubs, jobs, a column."""
+    """A container reads rows of PostgreSQL, builds an image by stubs, and runs jobs."""
     require(database_servers.missing())
     job = tmp_path / "job"
     job.mkdir()

@@ -44,7 +44,7 @@ class _Harness:
             client.close()
 
     def hold(self, context: Path) -> None:
-        """In place of pip comes a step that does not end."""
+        """Replace pip by a step that does not end."""
         with tarfile.open(context) as tar:
             file = tar.extractfile("Dockerfile")
             assert file is not None

@@ -39,7 +39,7 @@ if "--identity" in sys.argv:
 
 @pytest.fixture
 def given(job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path) -> dict[str, Any]:
-    """What the code is told, so that it need not search."""
+    """Return facts about the machine, so that the hostile code need not search for them."""
     secret = tmp_path / "secret" / "id_rsa"
     secret.parent.mkdir()
     secret.write_text("a key of the user\n")
@@ -53,8 +53,8 @@ def given(job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path)
     }
 
 
-def probe_said(edl: Edl, job: str) -> dict[str, Any]:
-    """What the code of the model found in a worker."""
+def read_probe(edl: Edl, job: str) -> dict[str, Any]:
+    """Return what the model's code found in a worker."""
     log = (edl.job_dir(job) / "logs" / "worker-0.log").read_text()
     line = next(it for it in log.splitlines() if "PROBE {" in it)
     found: dict[str, Any] = json.loads(line.partition("PROBE ")[2].strip())
@@ -95,13 +95,13 @@ def test_hostile_code_of_a_model_in_containers(
         *("train", "--model-zoo", str(zoo), "--model-def", "circle", "--data", data),
         *("--name", "hostile", "--output", str(results / "model")),
     )
-    said = probe_said(edl, "hostile")
+    said = read_probe(edl, "hostile")
     check(said)
     assert Path(given["secret"]).read_text() == "a key of the user\n"
     (results / "to-secret").unlink()
     predict = ("predict", "--trained-model", str(results / "model"), "--data", data)
     edl(*predict, "--name", "use", "--output", str(tmp_path / "out" / "predictions"))
-    check(probe_said(edl, "use"))
+    check(read_probe(edl, "use"))
     assert not left_on_the_machine()
 
 

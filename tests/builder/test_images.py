@@ -68,7 +68,7 @@ def test_an_image_has_the_packages_that_its_lock_is_for() -> None:
 def test_the_workers_image_is_a_base_for_zoos(
     docker_env: DockerEnvironment, tmp_path: Path
 ) -> None:
-    """Without TensorFlow, which is 600 MB that change nothing here."""
+    """Leave TensorFlow out: its 600 MB change nothing here."""
     name = f"{docker_env.registry}/edl-test/worker"
     _load("images").build_image(
         "worker",

@@ -164,11 +164,11 @@ def test_a_worker_that_is_taken_away_is_replaced_and_stop_and_delete_leave_nothi
     )
     kill(container, before[0])
 
-    def replaced() -> bool:
+    def has_successor() -> bool:
         now = edl.workers("long")
         return len(now) == 2 and before[0] not in now.values() and before[1] in now.values()
 
-    eventually(replaced, "another process in its place")
+    eventually(has_successor, "another process in its place")
     eventually(lambda: edl.status("long")["preemptions"] == 1, "the preemption counted")
     # The master signs the identities of workers that the client did not know of.
     signed = container.exec_run(["python3", "-P", "-c", SIGN, str(place / "identity")])

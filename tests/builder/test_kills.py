@@ -81,7 +81,7 @@ def test_killed(
     )
     state, options = tmp_path / "state", ("--config", str(settings))
     repository = f"{docker_env.registry}/kills/{uuid.uuid4().hex[:8]}"
-    # Like nobody else's: neither the registry nor the engine's cache has it.
+    # Unique: neither the registry nor the engine's cache has it.
     unique = f"toolz==1.0.0 ; platform_version != '{repository}'\n"
     archive = zoos.tar({"requirements.txt": unique, "m.py": "x = 1\n"})
     spec = spec_for(repository, archive)

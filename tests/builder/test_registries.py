@@ -23,7 +23,7 @@ from edl_runtime.images.registry import RegistryAccess
 from edl_testing.requirements import require_program
 from tests.ports import free_port
 
-from .docker_environment import DockerEnvironment, started, until
+from .docker_environment import DockerEnvironment, run_program, until
 from .service import build, serving
 
 PASSWORD = "only-the-builder-knows"
@@ -64,7 +64,7 @@ def guarded_registry(folder: Path, *, tls: bool) -> Iterator[Guarded]:
     )
     log = folder / "registry.log"
     scheme = "https" if tls else "http"
-    with started([program, "serve", str(settings)], log) as process:
+    with run_program([program, "serve", str(settings)], log) as process:
 
         def answers() -> bool:
             assert process.poll() is None, log.read_text()
@@ -78,7 +78,7 @@ def guarded_registry(folder: Path, *, tls: bool) -> Iterator[Guarded]:
 
 
 def _bcrypt(password: str) -> str:
-    """What docker-registry wants; libxcrypt makes it."""
+    """Return the hash of a password that docker-registry accepts; libxcrypt computes it."""
     program = "use strict; print crypt($ARGV[0], '$2y$05$' . 'abcdefghijklmnopqrstuu');"
     done = subprocess.run(
         ["perl", "-e", program, password], capture_output=True, text=True, check=True

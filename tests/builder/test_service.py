@@ -34,7 +34,7 @@ def repository(docker_env: DockerEnvironment) -> str:
 
 
 def zoo(repository: str, code: str = "x = 1\n", requirements: str = REQUIREMENTS) -> bytes:
-    """A zoo like nobody else's, in gzip."""
+    """Return a zoo that no other test has, in gzip."""
     # pip leaves out what is for another machine, but the engine's cache sees another file.
     unique = f"{requirements}toolz==1.0.0 ; platform_version == '{repository}'\n"
     return zoos.tar(
@@ -43,7 +43,7 @@ def zoo(repository: str, code: str = "x = 1\n", requirements: str = REQUIREMENTS
 
 
 def run_in(docker_env: DockerEnvironment, image: str, *command: str) -> str:
-    """What a command prints in a container of an image, as the image's own user."""
+    """Return what a command prints in a container of an image, as the image's own user."""
     client = docker_env.client()
     try:
         output = client.containers.run(image, list(command), remove=True, network_mode="host")

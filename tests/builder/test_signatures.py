@@ -128,7 +128,7 @@ def test_signing_again_changes_nothing(image: StoredImage, tmp_path: Path) -> No
 def test_what_others_put_beside_an_image_neither_counts_nor_hides_a_signature(
     image: StoredImage, tmp_path: Path
 ) -> None:
-    """Whoever may push can put anything there: here, first a signature of another image."""
+    """A caller who may push can store anything: first the signature of another image."""
     key = key_pair(tmp_path, "mine")
     attachments = Attachments(image.client)
     attachments.sign(image.repository, digest_of(b"another"), key.signing)
@@ -160,7 +160,7 @@ def test_a_key_or_a_registry_that_cannot_be_read_is_not_taken_for_consent(
     with pytest.raises(EdlError) as refused:
         image_signatures.check(image.name, str(key.private))
     assert refused.value.code == ErrorCode.USAGE
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "nobody"))  # not logged in
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "missing"))  # not logged in
     assert refusal(image, key).code == ErrorCode.REGISTRY_UNAVAILABLE
 
 

@@ -17,7 +17,7 @@ from edl_proto.v1 import model_pb2
 from . import job_base
 from .docker_environment import DockerEnvironment
 
-SECRET = "a-secret-that-nobody-writes-down"
+SECRET = "a-secret-that-must-not-be-written"
 
 
 @pytest.fixture(params=[GoogleServer, S3Server], ids=["gs", "s3"])

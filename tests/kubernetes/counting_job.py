@@ -119,7 +119,7 @@ class CountingJob:
         return str(self.pods(role)[-1]["metadata"]["name"])
 
     def status(self) -> dict[str, Any]:
-        """As the master has written it last."""
+        """Return the status that the master has written last."""
         try:
             found: dict[str, Any] = json.loads((self.state / "status.json").read_text())
         except (FileNotFoundError, ValueError):

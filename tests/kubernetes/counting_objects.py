@@ -60,7 +60,7 @@ class CountingObjects:
     training: dict[str, Any] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """In the order of their creation."""
+        """Yield the objects in the order of their creation."""
         account = {"kind": "ServiceAccount", "metadata": {"name": "edl-master"}}
         yield {"apiVersion": "v1", **account}
         rbac = "rbac.authorization.k8s.io/v1"
@@ -250,7 +250,7 @@ class CountingObjects:
 
 
 def _identity_volume(secret: dict[str, Any]) -> dict[str, Any]:
-    """With the place of its mount."""
+    """Return a volume together with the path of its mount."""
     return {
         "name": objects.IDENTITY_VOLUME,
         "secret": secret,

@@ -93,8 +93,8 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"the page of a fake job")
 
 
-def secured(job: str) -> AccessControl:
-    """As the real master, by the authority that its pod alone sees."""
+def make_access_control(job: str) -> AccessControl:
+    """Control access as the real master does, by the authority that only its pod sees."""
     identities = IdentityFolder(Path(tempfile.mkdtemp()) / "identity", job)
     identities.install(Path(objects.IDENTITY_DIRECTORY, objects.AUTHORITY_KEY).read_bytes())
     return AccessControl(Credentials(identities.provide(Role.MASTER)))
@@ -102,7 +102,7 @@ def secured(job: str) -> AccessControl:
 
 def serve(job: FakeJob) -> grpc.Server:
     options = (("grpc.so_reuseport", 0),)
-    access_control = secured(job.spec.name)
+    access_control = make_access_control(job.spec.name)
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
         options=options,

@@ -27,7 +27,7 @@ from counting_objects import WORKER_CPU_M
 from edl_runtime.kubernetes import objects
 
 Inject = Callable[[CountingJob, Random], str]
-"""Does it, and says to whom; empty: there was nobody."""
+"""Injects a fault and returns its target; empty if there was no target."""
 
 _FILLER = "filler"
 _SPLIT_S = 5.0
@@ -84,7 +84,7 @@ def force_delete(job: CountingJob, pod: str) -> None:
 
 
 def evict(job: CountingJob, pod: str) -> None:
-    """As a drain does, or a vertical autoscaler."""
+    """Evict a pod, as a drain or a vertical autoscaler does."""
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -106,7 +106,7 @@ def kill(job: CountingJob, pod: str) -> None:
 
 
 def _processes(pod: str) -> list[int]:
-    """Those of a pod that live, whatever the cluster knows of the pod."""
+    """Return the processes of a pod that live, whatever the cluster knows of the pod."""
     mark = f"{objects.POD_NAME}={pod}\0".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -226,7 +226,7 @@ def two_masters(job: CountingJob, random: Random) -> str:
 
 
 def orphan_master(job: CountingJob, random: Random) -> str:
-    """A master's pod is gone, and nobody ends its process: it does, and the next one goes on."""
+    """Remove a master's pod but not its process, which ends itself; the next master goes on."""
     pods = _running(job, objects.MASTER)
     if not pods:
         return ""
@@ -242,7 +242,7 @@ def orphan_master(job: CountingJob, random: Random) -> str:
 
 @contextmanager
 def _dead_kubelet(cluster: Cluster, node: str) -> Iterator[None]:
-    """Nobody ends a process of a node; what is replaced starts elsewhere."""
+    """Keep a node from ending processes; replacements start elsewhere."""
     cluster.kubectl("cordon", node)
     cluster.freeze_kubelet(node)
     try:
@@ -280,7 +280,7 @@ def _cpu_but_for_a_worker(cluster: Cluster, node: str) -> str:
 
 
 def stop_api_server(job: CountingJob, random: Random) -> str:
-    """For up to a minute."""
+    """Stop the API server for up to a minute."""
     seconds = random.choice((5, 20, 60))
     api_server_outage(job.cluster, seconds)
     return f"{seconds} s"
@@ -321,7 +321,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 class Schedule:
     """Draws each fault once, in a random order, and then faults by weight.
 
-    A fault that found nobody under one job is drawn once more under the next one.
+    A fault that found no target in one job is drawn once more in the next one.
     """
 
     def __init__(self, faults: Sequence[Fault], random: Random) -> None:

@@ -32,8 +32,8 @@ WELCOME_S = 3.0
 """A direct port waits for a call: so long without a refusal means to be let in."""
 
 
-def trusting() -> ssl.SSLContext:
-    """A caller without a certificate who trusts everybody."""
+def make_trusting_context() -> ssl.SSLContext:
+    """Return the context of a caller without a certificate who trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -41,7 +41,7 @@ def trusting() -> ssl.SSLContext:
 
 def foreign() -> ssl.SSLContext:
     """A caller with worker 0's name, but of another job's authority."""
-    context = trusting()
+    context = make_trusting_context()
     with tempfile.NamedTemporaryFile() as file:
         identity = Identity(JOB, Role.WORKER, 0)
         file.write(Authority.create(JOB).issue(identity))
@@ -63,8 +63,8 @@ def gets_in(address: str, port: int, host: str, context: ssl.SSLContext, wait_s:
             return False
 
 
-def speaks_plainly(address: str, port: int) -> bool:
-    """Whether a port answers somebody who does not encrypt."""
+def answers_plain_text(address: str, port: int) -> bool:
+    """Tell whether a port answers a caller who does not encrypt."""
     with socket.create_connection((address, port), PATIENCE_S) as plain:
         try:
             plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
@@ -92,8 +92,8 @@ def main() -> None:
     for address, host in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
         for port in PORTS:
             seen[f"{host}:{port}"] = {
-                "plain": speaks_plainly(address, port),
-                "anonymous": gets_in(address, port, host, trusting(), PATIENCE_S),
+                "plain": answers_plain_text(address, port),
+                "anonymous": gets_in(address, port, host, make_trusting_context(), PATIENCE_S),
                 "foreign": gets_in(address, port, host, foreign(), PATIENCE_S),
                 "worker 1": gets_in(address, port, host, own.client_context, WELCOME_S),
             }

@@ -1,4 +1,4 @@
-"""Somebody who submits jobs from this machine, in a namespace of its own.
+"""A user who submits jobs from this machine, in a namespace of its own.
 
 The masters are fake: ``fake_pod.py`` runs in their pods.
 """
@@ -57,7 +57,7 @@ class Submitter:
         self.cluster = cluster
         self.namespace = namespace
         self.place = place
-        self.image = _pinned(cluster, BUSYBOX_IMAGE)
+        self.image = _pin(cluster, BUSYBOX_IMAGE)
         self._capsys = capsys
         (place / "zoo").mkdir()
         (place / "zoo" / "mine.py").write_text(MODEL)
@@ -92,8 +92,8 @@ class Submitter:
             *("--image", self.image, *more),
         )
 
-    def left(self) -> list[str]:
-        """Objects of jobs."""
+    def list_objects(self) -> list[str]:
+        """List the objects of jobs that exist."""
         kinds = "jobs,pods,services,secrets,persistentvolumeclaims,configmaps"
         listed = self.kubectl("get", kinds, "--output=name").split()
         return [name for name in listed if "/edl-" in name]
@@ -165,8 +165,8 @@ class Submitter:
         return str(path)
 
 
-def _pinned(cluster: Cluster, image: str) -> str:
-    """The image by its digest, under a name that nodes know."""
+def _pin(cluster: Cluster, image: str) -> str:
+    """Return the name of the image with its digest, under a name that nodes know."""
     for sandbox in cluster.sandboxes.values():
         ctr = ("ctr", "--namespace=k8s.io", "images")
         rows = [line.split() for line in sandbox.run(*ctr, "ls").splitlines()]

@@ -29,11 +29,11 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
             job_pb2_grpc.JobStub(channel).Stop(job_pb2.StopRequest(reason="me"), timeout=200)
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
     assert other.change("live", WorkerRange(1, 3)) == WorkerRange(1, 3)
-    assert "secret/edl-live.workers-1" not in submitter.left()
+    assert "secret/edl-live.workers-1" not in submitter.list_objects()
     assert other.change("live", WorkerRange(1, 65)) == WorkerRange(1, 65)
-    assert "secret/edl-live.workers-1" in submitter.left(), "the master could not make it"
+    assert "secret/edl-live.workers-1" in submitter.list_objects(), "the master could not make it"
     # Everything that was made goes with the Job.
-    for name in submitter.left():
+    for name in submitter.list_objects():
         item = json.loads(submitter.kubectl("get", name, "--output=json"))
         owners = [it["name"] for it in item["metadata"].get("ownerReferences", ())]
         assert owners == ["edl-live"] or name == "job.batch/edl-live"
@@ -67,7 +67,7 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
     deleted = submitter.edl("delete", "live", "--yes", *in_namespace)
     assert deleted.code == 0, deleted
     assert other.list() == []
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
     other.close()
 
 
@@ -86,13 +86,13 @@ def test_the_end_and_a_first_word_of_the_master_reach_the_caller(submitter: Subm
         assert caught.value.code == ErrorCode.JOB_OVER
     backend.delete("early")
     with pytest.raises(EdlError) as caught:
-        backend.status("nobody")
+        backend.status("missing")
     assert caught.value.code == ErrorCode.JOB_NOT_FOUND
     backend.close()
 
 
 def test_a_queue_starts_preempts_and_starts_a_job_again(submitter: Submitter) -> None:
-    """As Kueue does it: by ``suspend``, and by the nodes that it assigns."""
+    """A queue acts as Kueue does: by ``suspend``, and by the nodes that it assigns."""
     queue = ("--labels", "kueue.x-k8s.io/queue-name=training", "--labels", "team=a")
     done = submitter.train(
         "--pod-template", submitter.play("endless"), *queue, "--detach", name="queued"
@@ -131,4 +131,4 @@ def test_a_queue_starts_preempts_and_starts_a_job_again(submitter: Submitter) ->
     backend.close()
     gone = submitter.edl("delete", "queued", "--stop", "--yes", "-n", submitter.namespace)
     assert gone.code == 0, gone
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")

@@ -31,7 +31,7 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
     cases: list[tuple[int, str, tuple[str, ...]]] = [
         (2, "there is no namespace nowhere", ("--namespace", "nowhere")),
         (2, "no context other", ("--context", "other")),
-        (2, "there is no serviceaccount nobody", ("--service-account", "nobody")),
+        (2, "there is no serviceaccount missing", ("--service-account", "missing")),
         (2, "there is no persistentvolumeclaim mine", ("--state-volume", "mine")),
         (2, "there is no persistentvolumeclaim data", ("--volumes", "claim/data:/data")),
         (2, "there is no secret login", ("--image-pull-secrets", "login")),
@@ -70,7 +70,7 @@ def test_bad_input_has_one_message_a_code_and_leaves_nothing(
     done = submitter.train()
     assert done.code == 10
     assert "is forbidden" in done.err
-    assert submitter.left() == []
+    assert submitter.list_objects() == []
 
 
 def secret_volume(name: str, *keys: str) -> dict[str, Any]:
@@ -111,11 +111,11 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
         done = submitter.train(*more)
         assert (done.code, said in done.err) == (code, True), f"{said}: {done}"
         assert "what to do: " in done.err
-        if code == 8:  # it was waited for: nobody waits without knowing why
+        if code == 8:  # it was waited for, and the reason was shown
             before, told, _ = done.err.partition("digits waits for its master: ")
             assert told, done.err
             assert "error: " not in before
-        eventually(lambda: submitter.left() == [], "everything is gone")
+        eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 def test_a_quota_of_objects_is_named_with_its_own_remedy_and_leaves_nothing(
@@ -132,7 +132,7 @@ def test_a_quota_of_objects_is_named_with_its_own_remedy_and_leaves_nothing(
         done = submitter.train()
         assert (done.code, said in done.err) == (10, True), done
         assert "--master-resources" not in done.err
-        eventually(lambda: submitter.left() == [], "everything is gone")
+        eventually(lambda: submitter.list_objects() == [], "everything is gone")
         submitter.kubectl("delete", "quota", "few")
 
 
@@ -190,7 +190,7 @@ def test_an_image_that_no_registry_has_for_the_nodes_fails_the_submission(
     assert said in done.err
     assert "what to do: Check --image, its architecture" in done.err
     assert "--start-timeout" not in done.err, "another attempt would end alike: at once"
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
@@ -218,7 +218,7 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     assert done.code == 10, done.err
     assert "violates PodSecurity" in done.err
     submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace)
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 KILLED_IN_A_SUBMISSION = """
@@ -236,18 +236,18 @@ def test_a_client_that_is_killed_in_a_submission_leaves_what_delete_removes(
     program = (sys.executable, "-c", KILLED_IN_A_SUBMISSION)
     done = subprocess.run((*program, *submitter.arguments()), check=False, capture_output=True)
     assert done.returncode == 9, done.stderr
-    # Suspended: it asks for nothing until somebody looks.
-    assert submitter.left() == ["job.batch/edl-digits"]
+    # Suspended: the job asks for nothing until a client looks at it.
+    assert submitter.list_objects() == ["job.batch/edl-digits"]
     assert submitter.edl("list", "-n", submitter.namespace, "-o", "name").out.split() == ["digits"]
     deleted = submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace)
     assert deleted.code == 0, deleted
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 def test_a_job_that_is_being_deleted_is_followed_by_the_next_one_of_its_name(
     submitter: Submitter,
 ) -> None:
-    """As GitOps tools delete it, which wait for its pods; here a finalizer takes so long."""
+    """GitOps tools delete a job and wait for its pods; here a finalizer delays the end."""
     queued = ("--suspend", "--detach")
     assert submitter.train(*queued).code == 0
 
@@ -269,7 +269,7 @@ def test_a_job_that_is_being_deleted_is_followed_by_the_next_one_of_its_name(
     assert "digits waits for the removal of a former job of its name" in done.err
     assert uid() != former
     assert submitter.edl("delete", "digits", "--yes", "--stop", "-n", submitter.namespace).code == 0
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 def test_a_submission_whose_cluster_goes_away_names_what_removes_its_job(
@@ -291,7 +291,7 @@ def test_a_submission_whose_cluster_goes_away_names_what_removes_its_job(
     (removal,) = [line for line in done.err.splitlines() if "edl delete" in line]
     deleted = submitter.edl(*shlex.split(removal.partition("edl ")[2]))
     assert deleted.code == 0, deleted
-    eventually(lambda: submitter.left() == [], "everything is gone")
+    eventually(lambda: submitter.list_objects() == [], "everything is gone")
 
 
 def test_a_dry_run_prints_what_kubectl_would_apply_and_makes_nothing(
@@ -310,4 +310,4 @@ def test_a_dry_run_prints_what_kubectl_would_apply_and_makes_nothing(
         "apply", "--dry-run=server", "--validate=strict", "-f-", stdin=done.out
     )
     assert applied.count("created (server dry run)") == len(kinds)
-    assert submitter.left() == []
+    assert submitter.list_objects() == []

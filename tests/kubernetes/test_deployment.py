@@ -45,10 +45,10 @@ OF_THE_CLUSTER = (("get", "priorityclasses"), ("get", "ingressclasses"))
 """What submitters may do outside all namespaces: see whether a class exists."""
 
 
-def allowed(
+def find_allowed(
     cluster: Cluster, account: str, asked: Sequence[Asked], namespace: str = "edl-jobs"
 ) -> list[Asked]:
-    """What the API server would let a service account do."""
+    """Return what the API server would let a service account do."""
     reviews = [_review(account, verb, what, namespace) for verb, what in asked]
     listed = {"apiVersion": "v1", "kind": "List", "items": reviews}
     show = "--output=jsonpath={.status.allowed}{' '}"
@@ -87,7 +87,7 @@ def test_masters_may_do_what_they_need_and_read_no_secret(deployed: Cluster) -> 
         *(("get", "leases"), ("create", "leases"), ("update", "leases")),
         *(("get", "configmaps"), ("create", "configmaps"), ("update", "configmaps")),
     ]
-    assert allowed(deployed, MASTER, needed) == needed
+    assert find_allowed(deployed, MASTER, needed) == needed
     refused = [
         *((verb, "secrets") for verb in ("get", "list", "watch", "create", "update", "patch")),
         *(("delete", "secrets"), ("create", "jobs")),
@@ -95,8 +95,8 @@ def test_masters_may_do_what_they_need_and_read_no_secret(deployed: Cluster) -> 
         *(("patch", "pods"), ("create", "serviceaccounts/token"), ("get", "nodes")),
         *(("create", "rolebindings"), ("list", "configmaps"), ("delete", "configmaps")),
     ]
-    assert allowed(deployed, MASTER, refused) == []
-    assert allowed(deployed, MASTER, needed, "default") == []
+    assert find_allowed(deployed, MASTER, refused) == []
+    assert find_allowed(deployed, MASTER, needed, "default") == []
 
 
 def test_submitters_may_submit_and_follow_jobs_in_their_namespace_alone(deployed: Cluster) -> None:
@@ -108,16 +108,16 @@ def test_submitters_may_submit_and_follow_jobs_in_their_namespace_alone(deployed
         *(("get", "pods/portforward"), ("get", "pods/log"), ("list", "events")),
         *(("get", "serviceaccounts"), *OF_THE_CLUSTER),
     ]
-    assert allowed(deployed, SUBMITTER, needed) == needed
+    assert find_allowed(deployed, SUBMITTER, needed) == needed
     refused = [
         *(("list", "secrets"), ("delete", "secrets"), ("create", "pods/exec")),
         *(("create", "rolebindings"), ("update", "networkpolicies"), ("create", "priorityclasses")),
         *(("create", "serviceaccounts/token"), ("delete", "persistentvolumeclaims")),
     ]
-    assert allowed(deployed, SUBMITTER, refused) == []
+    assert find_allowed(deployed, SUBMITTER, refused) == []
     elsewhere = [each for each in needed if each not in OF_THE_CLUSTER]
     for namespace in ("default", "edl-builder", "kube-system"):
-        assert allowed(deployed, SUBMITTER, elsewhere, namespace) == []
+        assert find_allowed(deployed, SUBMITTER, elsewhere, namespace) == []
 
 
 def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cluster) -> None:

@@ -49,7 +49,7 @@ def inject(job: CountingJob, fault: str, says: str = "") -> None:
     job.wait_for_training()
     job.wait_for_workers()
     before = len(job.events())
-    assert BY_NAME[fault].inject(job, Random(7)), "there is somebody to whom it can be done"
+    assert BY_NAME[fault].inject(job, Random(7)), "the fault finds a target"
     if says:
         job.wait(
             lambda: any(says in event for event in job.events()[before:]), f"{says!r} after {fault}"
@@ -57,7 +57,7 @@ def inject(job: CountingJob, fault: str, says: str = "") -> None:
 
 
 def cut_off_from_the_api_server(job: CountingJob) -> None:
-    """A worker is killed while nobody answers: the other one goes on, and the end is seen later."""
+    """A worker is killed during the outage: the other one goes on, and the end is seen later."""
     job.wait_for_training()
     job.wait_for_workers()
     victim = job.pod(objects.WORKER)
@@ -81,7 +81,7 @@ def test_chaos_does_each_fault_once_before_it_draws_by_weight() -> None:
         if fault != skipped:  # the first job has no parameter server
             schedule.note_done(fault)
     assert schedule.to_do == [skipped]
-    assert skipped not in [schedule.draw() for _ in range(3)], "it would find nobody again"
+    assert skipped not in [schedule.draw() for _ in range(3)], "it would find no target again"
     schedule.begin_job()
     assert schedule.draw() == skipped
     again = Schedule(FAULTS, Random(3))

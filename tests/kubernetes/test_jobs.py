@@ -36,7 +36,7 @@ EPOCHS = 8
 
 @pytest.fixture(scope="module")
 def files() -> Iterator[Path]:
-    """What pods see under its own path: not below /tmp, which is a folder of their own."""
+    """Make a folder that pods see under its own path: not below /tmp, where pods have their own."""
     with tempfile.TemporaryDirectory(prefix="edl-jobs-", dir="/var/tmp") as folder:
         yield Path(folder)
 
@@ -106,7 +106,7 @@ def eventually(met: Callable[[], bool], what: str) -> None:
 
 
 def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> dict[str, Any]:
-    """What a pod beside the job sees of it, with the identity of worker 1."""
+    """Return what a pod beside the job sees of it, with the identity of worker 1."""
     shutil.copy(ROOT / "tests" / "kubernetes" / "intruder.py", files)
     identity = {"name": "id", "secret": objects.identity_source("counting", objects.WORKER, 1)}
     container = {
@@ -238,7 +238,7 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
 
     eventually(lambda: status()["records_trained"] > 0, "training")
 
-    # Nobody who lacks an identity of this job gets in, and whoever has one gets only what is his.
+    # A caller without an identity of this job is refused; one with an identity makes its own calls.
     (master,), (server,) = pods(cluster, objects.MASTER), pods(cluster, objects.SERVER)
     targets = [master["status"]["podIP"], "master.edl", server["status"]["podIP"], "server-0.edl"]
     seen = intrude(cluster, files, job_image, targets)

@@ -55,12 +55,12 @@ class Builder:
         return last
 
     def fail(self, repository: str) -> str:
-        """The same with a zoo whose packages cannot be installed."""
+        """Request a build of a zoo whose packages cannot be installed."""
         return self.build(repository, "no-such-package\n")
 
     @contextlib.contextmanager
     def queue(self, builds: int) -> Iterator[None]:
-        """So many builds are asked for, and none ends before the block does."""
+        """Request several builds, none of which ends before the block does."""
         self.engine.hold.set()
         callers = [
             threading.Thread(target=self.build, args=(f"registry.test/queue/{number}",))

@@ -16,7 +16,7 @@ from conftest import ROOT
 from page.browser import screenshot
 
 from tests.monitoring.prometheus_server import Prometheus
-from tests.monitoring.queries import dashboard, filled, panels
+from tests.monitoring.queries import dashboard, fill_variables, panels
 
 _VENDOR = ROOT / "packages" / "master" / "src" / "edl_master" / "page" / "vendor"
 _DRAW = Path(__file__).with_suffix(".js")
@@ -55,7 +55,7 @@ def draw(prometheus: Prometheus, name: str, folder: Path) -> Path:
     found = [_row(panel) for panel in content["panels"] if panel["type"] == "row"]
     found += [_panel(prometheus, panel) for panel in panels(content)]
     marks = [
-        {"color": mark["iconColor"], "times": _begins(prometheus, filled(mark["expr"]))}
+        {"color": mark["iconColor"], "times": _begins(prometheus, fill_variables(mark["expr"]))}
         for mark in content["annotations"].get("list") or ()
     ]
     bottom = max(panel["at"]["y"] + panel["at"]["h"] for panel in found)
@@ -88,7 +88,7 @@ def _panel(prometheus: Prometheus, panel: Mapping[str, Any]) -> dict[str, Any]:
     series = [
         {"name": _legend(target["legendFormat"], labels), "labels": labels, "points": points}
         for target in panel["targets"]
-        for labels, points in prometheus.series(filled(target["expr"]))
+        for labels, points in prometheus.series(fill_variables(target["expr"]))
         if points
     ]
     return {

@@ -64,8 +64,8 @@ class Prometheus:
         found = self._ask("query", query=query)["result"]
         return {",".join(each["metric"].values()): float(each["value"][1]) for each in found}
 
-    def fired(self, since: float = 0.0) -> set[str]:
-        """The names of all alerts that have fired since then, in seconds since 1970."""
+    def find_fired_alerts(self, since: float = 0.0) -> set[str]:
+        """Return the names of all alerts that have fired since a time in seconds since 1970."""
         start, now = max(since, self.started), time.time()
         found = self._ask(
             "query_range",

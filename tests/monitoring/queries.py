@@ -18,7 +18,7 @@ def dashboard(name: str) -> dict[str, Any]:
 
 
 def panels(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those that ask something: not the titles of rows."""
+    """Yield the panels of a dashboard that have queries: not the titles of rows."""
     for panel in content["panels"]:
         if panel["type"] == "row":
             yield from panels({"panels": panel.get("panels") or []})
@@ -27,21 +27,24 @@ def panels(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def all_queries() -> Iterator[tuple[str, str]]:
-    """Where a query is, and the query with Grafana's variables as they are left alone.
+    """Yield each query of a dashboard or recording rule with its place, at variables' defaults.
 
-    Those of dashboards and recording rules. An alert has data when it fires, and is another matter.
+    Alerts are left out: an alert has data only when it fires.
     """
     for name in DASHBOARDS:
         content = dashboard(name)
         for panel in panels(content):
             for target in panel["targets"]:
-                yield f"{name}: {panel['title']} {target['legendFormat']}", filled(target["expr"])
+                yield (
+                    f"{name}: {panel['title']} {target['legendFormat']}",
+                    fill_variables(target["expr"]),
+                )
         for mark in content["annotations"].get("list") or ():
-            yield f"{name}: {mark['name']}", filled(mark["expr"])
+            yield f"{name}: {mark['name']}", fill_variables(mark["expr"])
         for variable in content["templating"].get("list") or ():
             if variable["type"] == "query":
                 query = variable["query"].removeprefix("label_values(").rpartition(",")[0]
-                yield f"{name}: ${variable['name']}", filled(query)
+                yield f"{name}: ${variable['name']}", fill_variables(query)
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
     for group in rules["groups"]:
         for rule in group["rules"]:
@@ -49,8 +52,8 @@ def all_queries() -> Iterator[tuple[str, str]]:
                 yield f"rule: {rule['record']}", rule["expr"]
 
 
-def filled(expr: str) -> str:
-    """A query with the variables as they are left alone."""
+def fill_variables(expr: str) -> str:
+    """Return a query in which Grafana's variables have their defaults."""
     for name, value in (("$__rate_interval", "1m"), ("$namespace", ".*"), ("$job", ".*")):
         expr = expr.replace(name, value)
     return expr.replace("$role", ".*")

@@ -35,7 +35,7 @@ TOTALS = {
 
 
 def lint(file: Path, config: Path = PLACE / ".lint") -> subprocess.CompletedProcess[str]:
-    """What Grafana's linter says of a dashboard; it ends with 0 if it has no objection."""
+    """Run Grafana's linter on a dashboard; its exit code is 0 if it has no objection."""
     return subprocess.run(
         [dashboard_linter(), "lint", "--strict", "--config", str(config), str(file)],
         capture_output=True,

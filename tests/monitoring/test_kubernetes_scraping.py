@@ -26,8 +26,8 @@ def pod(port: str, phase: str = "Running", **more: str) -> dict[str, Any]:
     return {"targets": ["10.0.0.1:7072"], "labels": labels}
 
 
-def scraped(scrape: str, pods: list[dict[str, Any]], tmp_path: Path) -> list[dict[str, str]]:
-    """The labels of each target that is left, without those that every target has."""
+def find_targets(scrape: str, pods: list[dict[str, Any]], tmp_path: Path) -> list[dict[str, str]]:
+    """Return the labels of each target that a scrape config keeps, without those of all targets."""
     config = yaml.safe_load(CONFIG.read_text())
     for each in config["scrape_configs"]:
         del each["kubernetes_sd_configs"]
@@ -47,7 +47,7 @@ def test_masters_are_scraped_at_their_pages_while_they_run(tmp_path: Path) -> No
         pod("page", phase="Succeeded", **of_job),
         pod("page", phase="Failed", **of_job),
     ]
-    assert scraped("edl-masters", pods, tmp_path) == [
+    assert find_targets("edl-masters", pods, tmp_path) == [
         {
             "job": "edl-masters",
             "instance": "10.0.0.1:7072",
@@ -59,6 +59,6 @@ def test_masters_are_scraped_at_their_pages_while_they_run(tmp_path: Path) -> No
 
 def test_the_builder_is_scraped_at_its_port_of_metrics(tmp_path: Path) -> None:
     pods = [pod("metrics"), pod("grpc"), pod("metrics", phase="Failed")]
-    assert scraped("edl-builder", pods, tmp_path) == [
+    assert find_targets("edl-builder", pods, tmp_path) == [
         {"job": "edl-builder", "instance": "10.0.0.1:7072", "namespace": "team"}
     ]

@@ -61,7 +61,7 @@ class World:
         eventually(lambda: self.has_fired(*alerts), f"{alerts} fire", every=0.5)
 
     def has_fired(self, *alerts: str) -> bool:
-        return set(alerts) <= self.prometheus.fired()
+        return set(alerts) <= self.prometheus.find_fired_alerts()
 
     def is_training(self) -> bool:
         return any(self.prometheus.now('edl_workers{state="working"}').values())
@@ -182,6 +182,6 @@ def test_alerts_fire_when_masters_and_builders_are_gone(world: World) -> None:
 
     def both_fire() -> bool:
         world.job.lose_machine()
-        return {"EdlMasterDown", "EdlBuilderDown"} <= world.prometheus.fired(before)
+        return {"EdlMasterDown", "EdlBuilderDown"} <= world.prometheus.find_fired_alerts(before)
 
     eventually(both_fire, "both fire", every=0.5)

@@ -76,9 +76,9 @@ class TroubledJob:
         os.kill(pid, by)
 
     def kill_master(self) -> None:
-        """After which the supervisor starts the next one."""
+        """Kill the master; the supervisor then starts the next one."""
 
-        def killed() -> bool:
+        def kill() -> bool:
             written = json.loads((self._edl.job_dir(NAME) / "master.json").read_text())
             try:
                 os.kill(int(written["pid"]), signal.SIGKILL)
@@ -86,7 +86,7 @@ class TroubledJob:
                 return False
             return True
 
-        eventually(killed, "a master is killed")
+        eventually(kill, "a master is killed")
 
     def lose_machine(self) -> None:
         """Kill all processes, until none is left that starts the others again."""

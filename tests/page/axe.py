@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tarfile
 
-from dev_cache import folder, locked
+from dev_cache import folder, lock
 
 from edl_testing.requirements import do_without
 from page.browser import Tab
@@ -31,7 +31,7 @@ def findings(tab: Tab) -> list[str]:
 
 def _source() -> str:
     kept = folder() / f"{_PACKAGE}.min.js"
-    with locked("axe-core"):
+    with lock("axe-core"):
         if not kept.exists():
             npm = shutil.which("npm")
             if npm is None:

@@ -1,6 +1,6 @@
 """Drives headless Chromium over its debugging pipe; needs nothing but the browser itself.
 
-``screenshot`` is for everybody who wants a picture of a page; ``Chromium`` and ``Tab`` are for
+``screenshot`` takes a picture of a page; ``Chromium`` and ``Tab`` are for
 tests that look closer.
 """
 

@@ -17,7 +17,7 @@ LONG = "W" * 600
 
 
 def spoil(message: M) -> M:
-    """The same message with hostile text in every string, at every depth."""
+    """Return a copy of a message with hostile text in every string, at every depth."""
     spoiled = copy.deepcopy(message)
     stack: list[object] = [spoiled]
     while stack:

@@ -89,7 +89,7 @@ def training(at_s: float, start: datetime | None = None) -> Moment:
     )
     if steps:
         curve = status.curves.add(name="loss")
-        for step in _thinned(steps):
+        for step in _choose_steps(steps):
             curve.points.add(step=step, at_s=WARM_UP_S + step * MINIBATCH / RATE, value=_loss(step))
     evaluations = min(EPOCHS, int((worked_s - 1.5) / EPOCH_S)) if worked_s > 1.5 else 0
     for name, value in (("accuracy", _accuracy), ("sparse_top_2_accuracy", _top_two)):
@@ -117,8 +117,8 @@ def training(at_s: float, start: datetime | None = None) -> Moment:
     return status, _training_events(start, at_s, worked_s, evaluations, over)
 
 
-def failed(start: datetime | None = None) -> Moment:
-    """A training job that a bad record has ended, with the dead letter and its traceback."""
+def failed_training(start: datetime | None = None) -> Moment:
+    """Return a training job that a bad record has ended, with the dead letter and its traceback."""
     status, events = training(47.0, start)
     status.state = job_pb2.FAILED
     status.progress.records_per_s = 0.0
@@ -263,8 +263,8 @@ def _top_two(epoch: int) -> float:
     return (0.9721, 0.9864, 0.9902, 0.9923, 0.9931)[epoch - 1]
 
 
-def _thinned(steps: int, most: int = 240) -> list[int]:
-    stride = max(1, steps // most)
+def _choose_steps(steps: int, max_count: int = 240) -> list[int]:
+    stride = max(1, steps // max_count)
     return [*range(1, steps, stride), steps]
 
 
@@ -393,7 +393,7 @@ def _rfc3339(moment: datetime) -> str:
 
 SCENARIOS: dict[str, Callable[[float], Moment]] = {
     "training": training,
-    "failed": lambda _: failed(),
+    "failed": lambda _: failed_training(),
     "evaluation": lambda at_s: evaluation(min(10_000, int(max(0.0, at_s - 5) * 1_000))),
     "prediction": lambda at_s: prediction(min(1_250_000, int(max(0.0, at_s - 5) * 40_000))),
 }

@@ -20,7 +20,7 @@ JOB_SHOWN = f"{SHOWN} && document.getElementById('job-name').innerText === 'mnis
 
 
 class OtherSite:
-    """Another server of this machine, of somebody who knows every address of the page.
+    """A second server on this machine, of a user who knows every address of the page.
 
     Attributes:
         cookies: what browsers have sent it.
@@ -42,7 +42,7 @@ class OtherSite:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = int(self._server.server_address[1])

@@ -21,7 +21,7 @@ def reading(tab: Tab) -> tuple[str, str]:
     return tab.text(".chart:first-child .chart-value"), tab.text(".chart:first-child .chart-place")
 
 
-def told(tab: Tab, attribute: str) -> str:
+def read_attribute(tab: Tab, attribute: str) -> str:
     return str(tab.evaluate(f"document.querySelector('{CHART}').getAttribute('{attribute}')"))
 
 
@@ -67,7 +67,7 @@ def test_curves_are_read_by_pointer_and_keys(serve: Serve, visit: Visit) -> None
     tab.press("ArrowRight")
     assert reading(tab)[0] == f"{points[1].value:.4f}"
     expected = f"{points[1].value:.4f} at update {points[1].step} · 4.5 s"
-    assert told(tab, "aria-valuetext") == expected
+    assert read_attribute(tab, "aria-valuetext") == expected
     tab.press("Escape")
     assert reading(tab)[0] == "0.1035"
 
@@ -109,8 +109,8 @@ def test_each_restart_of_the_master_is_marked_once(serve: Serve, visit: Visit) -
     assert tab.text("#marks-key") == f"{key}\n3 restarts of the master"
     assert tab.text("#timeline-key").endswith("\n3 restarts of the master")
 
-    def restarts(*told: Event) -> list[str]:
-        given = json.dumps([{"number": str(e.number), "kind": e.kind} for e in told])
+    def restarts(*events: Event) -> list[str]:
+        given = json.dumps([{"number": str(e.number), "kind": e.kind} for e in events])
         found = f"new m.MarkedEvents().add({given}).map(e => e.number)"
         return list(tab.evaluate(f"import('./marks.js').then(m => {found})"))
 
@@ -160,7 +160,7 @@ def test_curves_are_smoothed_and_drawn_by_magnitude(serve: Serve, visit: Visit) 
 
 
 def picture(tab: Tab) -> str:
-    """What the first chart shows now."""
+    """Return what the first chart shows now."""
     tab.evaluate("new Promise(d => requestAnimationFrame(() => requestAnimationFrame(d)))")
     return str(tab.evaluate(f"document.querySelector('{CHART} canvas').toDataURL()"))
 

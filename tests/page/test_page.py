@@ -1,4 +1,4 @@
-"""What a reader sees of a job: the right figures, live, whatever the job is and does."""
+"""A reader of the page sees the right numbers, live, whatever the job is and does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from page.conftest import Serve, Visit
 from page.reading import EVENTS_SHOWN, FINAL, LOST, facts, rows
 
 
-def test_a_running_job_shows_its_figures(serve: Serve, visit: Visit) -> None:
+def test_a_running_job_shows_its_statistics(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(74.0)
     status.embedding_rows["users"] = 12_345
     tab = visit(serve(status, events))
@@ -83,7 +83,7 @@ def test_the_page_follows_the_job(serve: Serve, visit: Visit) -> None:
 
 
 def test_a_failed_job_says_what_where_and_what_to_do(serve: Serve, visit: Visit) -> None:
-    status, events = jobs.failed()
+    status, events = jobs.failed_training()
     tab = visit(serve(status, events))
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
 
@@ -124,7 +124,7 @@ def test_a_job_that_is_over_is_left_alone(serve: Serve, visit: Visit) -> None:
     server.close()  # as a master does after the end
     time.sleep(2.5)
     assert len(tab.requests) == asked
-    assert not tab.evaluate(LOST), "nobody waits for a master whose job is over"
+    assert not tab.evaluate(LOST), "the page does not wait for a master whose job is over"
 
 
 def test_one_number_says_how_many_records_were_trained(serve: Serve, visit: Visit) -> None:
@@ -189,7 +189,7 @@ def test_a_failed_job_without_an_error(serve: Serve, visit: Visit) -> None:
 
 def test_a_success_with_dead_letters_says_so(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(999.0)
-    status.dead_letters.extend(jobs.failed()[0].dead_letters)
+    status.dead_letters.extend(jobs.failed_training()[0].dead_letters)
     status.records_trained -= 4096
     tab = visit(serve(status, events))
     assert "But 1 task failed for good" in tab.text("#verdict")
@@ -251,7 +251,7 @@ def test_settings_and_environment_are_unfolded(serve: Serve, visit: Visit) -> No
 
 
 def test_the_page_speaks_to_screen_readers(serve: Serve, visit: Visit) -> None:
-    tab = visit(serve(*jobs.failed()))
+    tab = visit(serve(*jobs.failed_training()))
     tab.wait_for(f"{EVENTS_SHOWN} > 0")
     tab.wait_for("!document.getElementById('timeline').hidden")
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]

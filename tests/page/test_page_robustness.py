@@ -59,7 +59,7 @@ def test_a_master_that_never_answers(serve: Serve, visit: Visit) -> None:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_hostile_text_stays_text(serve: Serve, visit: Visit, width: int) -> None:
-    status, events = jobs.failed()
+    status, events = jobs.failed_training()
     server = serve(spoil(status), [spoil(event) for event in events])
     tab = visit(server, width=width, mobile=width < 500)
     tab.wait_for(f"{EVENTS_SHOWN} === {len(events)}")

@@ -18,7 +18,9 @@ from page.hostile import HOSTILE, spoil
 Open = Callable[[Path], Tab]
 
 
-def told(status: JobStatus, events: Sequence[Event]) -> tuple[JobStatus, ReadEvents, JobTimes]:
+def arguments_of(
+    status: JobStatus, events: Sequence[Event]
+) -> tuple[JobStatus, ReadEvents, JobTimes]:
     return status, lambda after, limit: events[after : after + limit], timelines.times(status)
 
 
@@ -44,7 +46,7 @@ def open_file(chromium: Chromium) -> Iterator[Open]:
 def test_a_saved_page_shows_all_that_the_served_one_did(open_file: Open, tmp_path: Path) -> None:
     status, events = jobs.training(999.0)
     path = tmp_path / "model.html"
-    path.write_bytes(saved_page(*told(status, events)))
+    path.write_bytes(saved_page(*arguments_of(status, events)))
     assert path.stat().st_size < 400_000
     tab = open_file(path)
     tab.wait_for("document.querySelectorAll('.chart .mark').length === 6")
@@ -57,9 +59,9 @@ def test_a_saved_page_shows_all_that_the_served_one_did(open_file: Open, tmp_pat
 
 
 def test_texts_of_the_job_stay_texts_in_the_file(open_file: Open, tmp_path: Path) -> None:
-    status, events = jobs.failed()
+    status, events = jobs.failed_training()
     path = tmp_path / "model.html"
-    path.write_bytes(saved_page(*told(spoil(status), [spoil(event) for event in events])))
+    path.write_bytes(saved_page(*arguments_of(spoil(status), [spoil(event) for event in events])))
     tab = open_file(path)
     assert tab.evaluate("window.caught") is None
     assert HOSTILE[:40] in tab.evaluate("document.getElementById('job-name').textContent")

@@ -1,4 +1,4 @@
-"""Where the time of each worker went, as strips and as figures."""
+"""The page shows how each worker spent its time, as strips and as percentages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
 PHASES = ["compute", "other", "input", "exchange", "loading", "idle"]
 
 
-def figures(tab: Tab, row: int) -> list[str]:
+def read_cells(tab: Tab, row: int) -> list[str]:
     found: list[str] = tab.evaluate(
         f"[...document.getElementById('timeline-rows').tBodies[0].rows[{row}].cells]"
         ".slice(2).map(cell => cell.innerText)"
@@ -34,12 +34,12 @@ def place(tab: Tab, row: int, share: float) -> tuple[float, float]:
     return left + width * share, top + height / 2
 
 
-def told(tab: Tab) -> list[str]:
-    """When, what, and the event nearby, if there is one."""
+def read_description(tab: Tab) -> list[str]:
+    """Return worker, time, phases and the event nearby, if there is one."""
     return tab.text("#timeline-reading").split(" · ")
 
 
-def test_a_slow_phase_is_seen_in_strip_and_figures(serve: Serve, visit: Visit) -> None:
+def test_a_slow_phase_is_seen_in_strip_and_percentages(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(74.0, START)))
     tab.wait_for(f"{DRAWN} === 3")
     heads = tab.evaluate(
@@ -47,7 +47,7 @@ def test_a_slow_phase_is_seen_in_strip_and_figures(serve: Serve, visit: Visit) -
     )
     assert heads[0] == "worker"
     assert heads[2:] == [*PHASES, "tasks", "lost"]
-    fast, slow = figures(tab, 0), figures(tab, 2)
+    fast, slow = read_cells(tab, 0), read_cells(tab, 2)
     input_ = PHASES.index("input")
     assert int(slow[input_].removesuffix(" %")) > int(fast[input_].removesuffix(" %")) + 8
     assert 97 <= sum(int(share.removesuffix(" %")) for share in fast[:6]) <= 103
@@ -58,12 +58,12 @@ def test_a_slow_phase_is_seen_in_strip_and_figures(serve: Serve, visit: Visit) -
     assert height >= 70, "12 seconds of it are input"
 
     tab.point(*place(tab, 2, 50 / 74))
-    worker, when, what = told(tab)
+    worker, when, what = read_description(tab)
     assert worker == "worker 2"
     assert when == "50 s after the start (09:30:50)"
     assert what == "input 72 %, compute 18 %, exchange 10 %"
     tab.point(5, 5)
-    assert told(tab)[0].startswith("To read a strip")
+    assert read_description(tab)[0].startswith("To read a strip")
     assert tab.text("#timeline-key") == "2 starts of workers\n1 preemption\n1 death of a worker"
     marks = tab.evaluate(
         f"[0, 1, 2].map(n => [...{STRIP.format('n')}.querySelectorAll('.mark')]"
@@ -78,28 +78,28 @@ def test_strips_are_read_with_keys(serve: Serve, visit: Visit) -> None:
     tab = visit(serve(*jobs.training(74.0)))
     tab.wait_for(f"{DRAWN} === 3")
 
-    def focused(attribute: str) -> str:
+    def read_focused(attribute: str) -> str:
         return str(tab.evaluate(f"document.activeElement.getAttribute('aria-{attribute}')"))
 
     stops = "[...document.querySelectorAll('.strip')].map(s => s.tabIndex)"
     assert tab.evaluate(stops) == [0, -1, -1], "one stop of the tab key for all"
     tab.evaluate(f"{STRIP.format(0)}.focus()")
     tab.press("Home")
-    assert focused("valuenow") == "0"
-    assert "loading" in focused("valuetext")
+    assert read_focused("valuenow") == "0"
+    assert "loading" in read_focused("valuetext")
     for _ in range(3):
         tab.press("PageUp")
     tab.press("ArrowLeft")
-    first = focused("valuenow")
+    first = read_focused("valuenow")
     tab.press("ArrowDown")
-    assert focused("label").startswith("worker 1 over time")
-    assert focused("valuenow") == first, "the same moment of the next worker"
-    assert told(tab)[1:] == focused("valuetext").split(" · ")
+    assert read_focused("label").startswith("worker 1 over time")
+    assert read_focused("valuenow") == first, "the same moment of the next worker"
+    assert read_description(tab)[1:] == read_focused("valuetext").split(" · ")
     assert tab.evaluate(stops) == [-1, 0, -1]
     tab.press("End")
-    assert focused("valuenow") == focused("valuemax")
+    assert read_focused("valuenow") == read_focused("valuemax")
     tab.press("Escape")
-    assert told(tab)[0].startswith("To read a strip")
+    assert read_description(tab)[0].startswith("To read a strip")
 
 
 def test_of_many_workers_those_that_waited_most_come_first(serve: Serve, visit: Visit) -> None:

@@ -56,12 +56,12 @@ def get_into_trouble(number):
 
 
 def dataset_fn(dataset, mode):
-    def troubled(features, number):
+    def process(features, number):
         number = tf.numpy_function(get_into_trouble, [number], tf.int64)
         return features, tf.ensure_shape(number, [])
 
     dataset = counted(dataset, mode)
-    return dataset.map(troubled) if mode == Mode.TRAINING else dataset
+    return dataset.map(process) if mode == Mode.TRAINING else dataset
 
 
 wait_while_stuck()  # a worker that starts

@@ -67,13 +67,13 @@ class Authority:
     def kubeconfig(self, user: str, server: str) -> str:
         """A file that needs no other: the certificates are in it."""
 
-        def encoded(name: str) -> str:
+        def encode(name: str) -> str:
             return base64.b64encode((self.folder / name).read_bytes()).decode()
 
-        cluster = {"server": server, "certificate-authority-data": encoded("ca.crt")}
+        cluster = {"server": server, "certificate-authority-data": encode("ca.crt")}
         credentials = {
-            "client-certificate-data": encoded(f"{user}.crt"),
-            "client-key-data": encoded(f"{user}.key"),
+            "client-certificate-data": encode(f"{user}.crt"),
+            "client-key-data": encode(f"{user}.key"),
         }
         return yaml.safe_dump(
             {

@@ -96,7 +96,7 @@ def _layer(kind: str, facts: bytes, fill: Callable[[Path], None], kept: int) -> 
     """A layer from the cache, or made now; the oldest of its kind are removed."""
     folder = dev_cache.folder() / "job-image"
     layer = folder / f"{kind}-{hashlib.sha256(facts).hexdigest()[:16]}.tar"
-    with dev_cache.locked(f"job-image-{kind}"):
+    with dev_cache.lock(f"job-image-{kind}"):
         if layer.exists():
             os.utime(layer)
             return layer

@@ -1,4 +1,4 @@
-"""A namespace for jobs, as ``deploy/kubernetes`` makes it, and somebody who may submit there."""
+"""A namespace for jobs, as ``deploy/kubernetes`` makes it, and a user who may submit there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE = "state"
 
 @dataclass(frozen=True)
 class Submitter:
-    """Who submits jobs with the rights of the role ``edl-submitter``, and no others.
+    """A user who submits jobs with the rights of the role ``edl-submitter``, and no others.
 
     Attributes:
         environ: variables for ``edl`` that name the cluster and the credentials.

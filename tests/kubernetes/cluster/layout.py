@@ -37,11 +37,11 @@ class Layout:
 
     @property
     def kubeconfig(self) -> Path:
-        """For clients on this machine."""
+        """The configuration of clients on this machine."""
         return self.root / "kubeconfig"
 
     def inner_kubeconfig(self, user: str) -> Path:
-        """For a component within the namespaces."""
+        """Return the configuration of a component within the namespaces."""
         return self.root / f"{user}.kubeconfig"
 
     @property

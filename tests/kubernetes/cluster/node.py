@@ -68,7 +68,7 @@ def remove_images(sandbox: Sandbox, prefix: str) -> None:
 
 
 def _digest(sandbox: Sandbox, image: str) -> str:
-    """Of an image's manifest; empty if the node has no such image."""
+    """Return the digest of an image's manifest; empty if the node has no such image."""
     listed = sandbox.run("ctr", "--namespace=k8s.io", "images", "list", f"name=={image}")
     rows = [line.split() for line in listed.splitlines()[1:]]
     return next((row[2] for row in rows if row[0] == image), "")

@@ -22,7 +22,7 @@ PROGRAMS = {
 
 
 def missing() -> list[str]:
-    """What keeps a cluster from starting here, in words; empty if nothing does."""
+    """Return the reasons why a cluster cannot start here; empty if there are none."""
     absent = [
         f"{Path(program).name} (Debian's {package})"
         for program, package in PROGRAMS.items()

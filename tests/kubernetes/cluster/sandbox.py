@@ -70,19 +70,19 @@ class Sandbox:
         return cls(*given, niceness=state["niceness"])
 
     def state(self) -> dict[str, Any]:
-        """What ``from_state`` needs, as JSON values."""
+        """Return what ``from_state`` needs, as JSON values."""
         identity = {"logs": str(self.logs), "outer": self.outer, "init": self.init}
         return {**identity, "processes": self.processes, "niceness": self.niceness}
 
     def run(self, *command: str, stdin: str | None = None) -> str:
-        """Standard output of a command in the namespaces; raises ``RuntimeError`` if it fails."""
-        return _output(self._entered(*command), stdin)
+        """Return the standard output of a command in the namespaces; or raise RuntimeError."""
+        return _output(self._enter(*command), stdin)
 
     def stream(self, write: Callable[[IO[bytes]], None], *command: str) -> None:
         """Run a command that reads what ``write`` writes; raises ``RuntimeError`` if it fails."""
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                self._entered(*command), stdin=subprocess.PIPE, stdout=output, stderr=output
+                self._enter(*command), stdin=subprocess.PIPE, stdout=output, stderr=output
             )
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError), process.stdin:
@@ -102,7 +102,7 @@ class Sandbox:
 
     def start(self, name: str, *command: str) -> None:
         """Start a process that stays; its output goes into a log of this name."""
-        entered = self._entered("nice", "-n", str(self.niceness), *command)
+        entered = self._enter("nice", "-n", str(self.niceness), *command)
         parent = _background(entered, self.logs / f"{name}.log")
         wait_until(lambda: child_of(parent) is not None, name)
         pid = child_of(parent)
@@ -142,7 +142,7 @@ class Sandbox:
                 continue
             wait_until(lambda pid=pid: not _lives(pid), f"the end of process {pid}", 300)
 
-    def _entered(self, *command: str) -> tuple[str, ...]:
+    def _enter(self, *command: str) -> tuple[str, ...]:
         return ("nsenter", "--target", str(self.init), *NAMESPACES, "--", *command)
 
 
