@@ -67,7 +67,7 @@ def pytest(
 
 @nox.session(tags=["test", "all"], **in_workspace)
 def lint(session: nox.Session) -> None:
-    """Style, format, the limits of modules and classes, and the budgets of private idioms."""
+    """Check style, format, sizes of modules and classes, and private idioms."""
     session.run("ruff", "check", ".", external=True)
     session.run("ruff", "format", "--check", ".", external=True)
     session.run("sh", "-n", "dev", external=True)
@@ -77,14 +77,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(tags=["test", "all"], **in_workspace)
 def types(session: nox.Session) -> None:
-    """Static types, strictly."""
+    """Check static types, strictly."""
     # All at once: each run of mypy reads what it knows of every library again.
     session.run("mypy", *(f"packages/{folder}/src" for folder in PACKAGES), external=True)
 
 
 @nox.session(tags=["test", "all"], **in_workspace)
 def imports(session: nox.Session) -> None:
-    """Who may import whom."""
+    """The import contracts of pyproject.toml hold."""
     session.run("lint-imports", external=True)
 
 
@@ -118,7 +118,7 @@ def generate(session: nox.Session) -> None:
 
 @nox.session(tags=["test", "all"], **in_workspace)
 def generated(session: nox.Session) -> None:
-    """The committed files are those that ``generate`` writes."""
+    """Check that the committed files are those that ``generate`` writes."""
     session.run("python", "tools/generate_options.py", "--check", external=True)
     session.run("python", "tools/generate_metrics.py", "--check", external=True)
     session.run("python", "deploy/grafana/write.py", "--check", external=True)
@@ -206,25 +206,25 @@ def surroundings(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def check(session: nox.Session) -> None:
-    """What changed since the main branch, in about two minutes."""
+    """Check what changed since the main branch, in about two minutes."""
     session.run("python", "tools/check.py", external=True)
 
 
 @nox.session(**in_workspace)
 def zoo_quality(session: nox.Session) -> None:
-    """How well the zoo's models learn at their defaults: [MODEL...] [--seeds N] [--jobs N]."""
+    """Measure how well the zoo's models learn: [MODEL...] [--seeds N] [--jobs N]."""
     session.run("python", "tools/zoo_quality.py", *session.posargs, external=True)
 
 
 @nox.session(**in_workspace)
 def elasticdl_zoo(session: nox.Session) -> None:
-    """ElasticDL's own model files, unmodified: --checkout PATH [--state NAME] [FILE...]."""
+    """Train ElasticDL's own model files, unmodified: --checkout PATH [--state NAME] [FILE...]."""
     session.run("python", "tools/elasticdl_zoo.py", *session.posargs, external=True)
 
 
 @nox.session(tags=["all"], **in_workspace)
 def integration(session: nox.Session) -> None:
-    """The product as a whole, through its command line; also with an engine, and on a cluster.
+    """Test the product through its command line, also with an engine, and on a cluster.
 
     What needs the engine is one group and runs in one process, in parallel with the others: see
     ``engine``.
@@ -243,7 +243,7 @@ def integration(session: nox.Session) -> None:
 
 @contextlib.contextmanager
 def _in_background(session: nox.Session, folder: str) -> Iterator[None]:
-    """Runs tests meanwhile, in one process; at the end prints their output, fails if they did."""
+    """Run tests in parallel in one process; then print their output, and fail if they failed."""
     command = (sys.executable, "-m", "pytest", "-q", "--durations=15", folder)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -261,7 +261,7 @@ def _in_background(session: nox.Session, folder: str) -> Iterator[None]:
 
 
 def _missing_for_cluster(session: nox.Session) -> str:
-    """What a test cluster lacks on this machine; empty in CI, where its tests fail instead."""
+    """Return what a test cluster lacks here; empty in CI, where its tests fail instead."""
     ask = "from tests.kubernetes.cluster.requirements import missing; print(*missing(), sep=', ')"
     missing = session.run("python", "-c", ask, silent=True)
     return "" if os.environ.get("EDL_TEST_ALL") else str(missing).strip()
@@ -275,7 +275,7 @@ def release(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def chaos(session: nox.Session) -> None:
-    """Real jobs under a schedule of faults: --minutes M --seed S [--platform kubernetes]."""
+    """Run real jobs under a schedule of faults: --minutes M --seed S [--platform kubernetes]."""
     # The cluster and its faults are those of the tests.
     path = os.pathsep.join(("tools", ".", "tests/kubernetes"))
     session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": path}, external=True)
@@ -283,7 +283,7 @@ def chaos(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def simulate(session: nox.Session) -> None:
-    """Random schedules of the job state machine: --runs N [--from SEED] [--seconds S]."""
+    """Run random schedules of the job state machine: --runs N [--from SEED] [--seconds S]."""
     script = "packages/master/tests/core/schedules.py"
     session.run("python", script, *session.posargs, external=True)
 

@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./dev bench",
         epilog="example: ./dev bench mnist_local --json out.json",
-        description="Figures next to their peers, measured in the same run.",
+        description="Measurements of edl next to its peers, made in the same run.",
     )
     parser.add_argument("name", nargs="*", help=f"one or more of: {', '.join(names())}")
     parser.add_argument("--json", metavar="FILE", help="write one object per measure")

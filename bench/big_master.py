@@ -70,7 +70,7 @@ def measures() -> list[dict[str, object]]:
     while done < TASKS:
         now += 0.01
         number = done % WORKERS
-        job.handle(_completed(held[number]), now)
+        job.handle(_complete(held[number]), now)
         asked = time.perf_counter()
         held[number] = _lease(job, number, now)
         leases.append(time.perf_counter() - asked)
@@ -117,6 +117,6 @@ def _lease(job: JobStateMachine, number: int, now: float) -> fx.LeaseGranted:
     return next(effect for effect in effects if isinstance(effect, fx.LeaseGranted))
 
 
-def _completed(lease: fx.LeaseGranted) -> ev.TaskCompleted:
+def _complete(lease: fx.LeaseGranted) -> ev.TaskCompleted:
     held = ev.HeldLease(lease.task, lease.token)
     return ev.TaskCompleted(lease.worker, held, 1, 1, RECORDS, RECORDS)

@@ -37,7 +37,7 @@ from bench.transport import Worker
 CHECKPOINTS, QUIET_PUSHES, COPIES = 4, 7, 7
 PAUSE_TARGET, MEMORY_TARGET = 1 / 1.2, 1 / 1.25
 SETTLED_S = 15.0
-"""By then buffers that nobody needs have been given back."""
+"""After this time unused buffers have been given back."""
 
 
 @dataclass
@@ -131,8 +131,8 @@ def measures() -> list[dict[str, Any]]:
         copy = copying(nbytes)
         quiet, extras, writing = pauses(server, worker)
         print(
-            f"  {label}: push {quiet:.3f} s; extra {_listed(extras)} s;"
-            f" written in {_listed(writing)} s; copy {copy:.3f} s",
+            f"  {label}: push {quiet:.3f} s; extra {_join(extras)} s;"
+            f" written in {_join(writing)} s; copy {copy:.3f} s",
             file=sys.stderr,
         )
         for name, some in (("the first", extras[:1]), ("later", extras[1:])):
@@ -177,5 +177,5 @@ def measures() -> list[dict[str, Any]]:
     return found
 
 
-def _listed(numbers: list[float]) -> str:
+def _join(numbers: list[float]) -> str:
     return ", ".join(f"{number:.3f}" for number in numbers)

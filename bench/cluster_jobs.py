@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import EDL, written
+from bench.jobs import EDL, write_data
 from bench.measure import ROOT, Measure
 from edl_runtime.kubernetes import objects
 
@@ -60,7 +60,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Of one job.
+    """The times of one job.
 
     Attributes:
         ready_s: until its worker is ready.
@@ -82,7 +82,7 @@ def measures() -> list[dict[str, Any]]:
         work = Path(folder)
         files = work / "files"
         files.mkdir()
-        data = written(files, "digits", RECORDS)
+        data = write_data(files, "digits", RECORDS)
         with _cluster(work, files) as pods:
             home = work / "home"
             environ = {"EDL_HOME": str(home), "EDL_PLATFORM": "processes"}
@@ -97,7 +97,7 @@ def measures() -> list[dict[str, Any]]:
         _measure("submission → worker ready", "s", pairs, lambda timing: timing.ready_s),
         _measure("submission → first update seen", "s", pairs, lambda timing: timing.update_s),
         _measure("submission → end of the command", "s", pairs, lambda timing: timing.end_s),
-        _compared("worker killed → task taken back", "s", list(zip(*lost, strict=True))),
+        _compare("worker killed → task taken back", "s", list(zip(*lost, strict=True))),
     ]
 
 
@@ -226,7 +226,7 @@ def _loss_s(directory: Path, worker: int, since: datetime) -> float:
 
 
 def _processes(platform: Platform, job: str, worker: int) -> list[int]:
-    """Those of a worker: a job's directory names them here, and a pod's variable there."""
+    """Return a worker's processes, by the job's directory, or by a variable of its pod."""
     if instances := sorted((platform.jobs / job / "instances").glob(f"worker-{worker}-*.json")):
         return [int(json.loads(instances[-1].read_bytes())["pid"])]
     mark = f"{objects.POD_NAME}={objects.pod_name(job, objects.WORKER, worker, '')}".encode()
@@ -280,10 +280,10 @@ def _measure(
     target: float | None = None,
 ) -> dict[str, Any]:
     runs = [(figure(pods), figure(local)) for pods, local in pairs]
-    return _compared(f"one worker: {name}", unit, runs, target)
+    return _compare(f"one worker: {name}", unit, runs, target)
 
 
-def _compared(
+def _compare(
     name: str, unit: str, runs: list[tuple[float, float]], target: float | None = None
 ) -> dict[str, Any]:
     return Measure(

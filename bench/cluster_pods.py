@@ -117,11 +117,11 @@ class Crowd:
         """Count what goes to the API server, whichever call sends it."""
         send = api._client.call_api
 
-        def counted(*arguments: Any, **options: Any) -> Any:
+        def count(*arguments: Any, **options: Any) -> Any:
             self.requests += 1
             return send(*arguments, **options)
 
-        api._client.call_api = counted
+        api._client.call_api = count
 
 
 class _Template(PodTemplate):
@@ -144,7 +144,7 @@ def _pod_spec() -> dict[str, Any]:
 
 
 @contextmanager
-def _accounted(crowd: Crowd, rows: list[Any], what: str, limit: tuple[str, float]) -> Iterator[Any]:
+def _account(crowd: Crowd, rows: list[Any], what: str, limit: tuple[str, float]) -> Iterator[Any]:
     """Add rows for the seconds that are put into the list that this yields."""
     requests, cpu_s, began = crowd.requests, _cpu_s(), time.monotonic()
     seconds: list[float] = []
@@ -174,12 +174,12 @@ def main(kubeconfig: str, kubectl: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(kubeconfig, Path(folder))
         before = _rss_mib()
-        with _accounted(crowd, rows, "asked for → all run", limit) as seconds:
+        with _account(crowd, rows, "asked for → all run", limit) as seconds:
             seconds.append(crowd.start())
         rows.append(("  memory of the master", _rss_mib(), "MiB", "before", before))
-        with _accounted(crowd, rows, "deleted at once → all noticed", ("none", 0.0)) as seconds:
+        with _account(crowd, rows, "deleted at once → all noticed", ("none", 0.0)) as seconds:
             seconds.append(crowd.lose(kubectl, f"--kubeconfig={kubeconfig}"))
-        with _accounted(crowd, rows, "asked for again → all run", limit) as seconds:
+        with _account(crowd, rows, "asked for again → all run", limit) as seconds:
             seconds.append(crowd.start())
         rows.append(("  memory of the master", _rss_mib(), "MiB", "before", before))
     print(json.dumps(rows), flush=True)

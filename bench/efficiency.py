@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import digits  # noqa: E402  (found by the path above)
 
 PERIODS = tuple(float(p) for p in os.environ.get("EDL_BENCH_PERIODS", "60,450").split(","))
-LEAST_S = 120.0
+MIN_S = 120.0
 WORKERS = 2
 EDL = str(Path(sys.executable).parent / "edl")
 
@@ -121,7 +121,7 @@ def measures() -> list[dict[str, object]]:
         place = Path(folder)
         digits.make(place / "data")
         for period_s in PERIODS:
-            seconds = period_s * math.ceil(LEAST_S / period_s)
+            seconds = period_s * math.ceil(MIN_S / period_s)
             peace, _ = _run(place, f"peace-{period_s:g}", seconds, None)
             whole, without = _run(place, f"kills-{period_s:g}", seconds, period_s)
             target = 0.95 if period_s >= 450 else None

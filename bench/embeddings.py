@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bench.measure import ROOT, paired, run_module
-from bench.peers.ids import skewed
+from bench.measure import ROOT, compare, run_module
+from bench.peers.ids import skew_ids
 from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker.codec.parameters import encode_table_rows
@@ -44,7 +44,7 @@ IDS = 1 << 20
 
 def minibatches() -> np.ndarray[Any, Any]:
     """Ids of shape (batches, 512 * 26)."""
-    return skewed(BATCHES, BATCH, FIELDS, IDS)
+    return skew_ids(BATCHES, BATCH, FIELDS, IDS)
 
 
 def per_second(once: Callable[[int], None], *, rows: int) -> float:
@@ -76,43 +76,43 @@ class Client:
         self._following: RowRequest | None = None
 
     def pull(self, number: int) -> None:
-        following = self._found(number + 1)
+        following = self._request_rows(number + 1)
         self._settle()
         now = self._asked
         if now is None or not self._inbox.holds(now):
-            now = self._found(number)
+            now = self._request_rows(number)
             self._fetch(now)
         self._asked = following
         self._exchange_call.start(self._asking(following))
         self._looked_up(now)
 
     def push(self, number: int) -> None:
-        wanted = self._found(number)
-        merged = self._merged(wanted)
+        wanted = self._request_rows(number)
+        merged = self._merge(wanted)
         self._settle()
         self._begin(wanted, merged, None)
 
     def exchange(self, number: int) -> None:
-        """What one step needs: push its rows, and bring those of the next one but one."""
+        """Exchange what a step needs: push its rows, and fetch those of the next step but one."""
         if self._now is None:
-            self._now, self._following = self._found(number), self._found(number + 1)
+            self._now, self._following = self._request_rows(number), self._request_rows(number + 1)
             self._settle()
             self._fetch(self._now)
         assert self._following is not None, "both were found"
         self._looked_up(self._now)
-        merged, after = self._merged(self._now), self._found(number + 2)
+        merged, after = self._merge(self._now), self._request_rows(number + 2)
         self._settle()
         if not self._inbox.holds(self._following):
             self._fetch(self._following)
         self._begin(self._now, merged, after)
         self._now, self._following = self._following, after
 
-    def _found(self, number: int) -> RowRequest:
+    def _request_rows(self, number: int) -> RowRequest:
         ids, at = (part.numpy() for part in tf.unique(self._ids[number % BATCHES]))
         return RowRequest((ids,), (0,), (sort_positions(at, ids.size),))
 
-    def _merged(self, wanted: RowRequest) -> Any:
-        """One gradient for each id."""
+    def _merge(self, wanted: RowRequest) -> Any:
+        """Return one gradient for each id."""
         _, order, ascending = np.split(wanted.at[0], 3)
         return tf.raw_ops.SparseSegmentSumWithNumSegments(
             data=self._gradient,
@@ -218,7 +218,7 @@ def measures() -> list[dict[str, Any]]:
                 client.push(number)
             calls = {"pull": client.pull, "push": client.push, "step": client.exchange}
             found += [
-                paired(
+                compare(
                     f"embedding {what}, dim {dim}",
                     "rows/s",
                     lambda once=once: per_second(once, rows=BATCH * FIELDS),

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
-def trained(
+def train(
     work: Path,
     *options: str,
     data: str,
@@ -89,8 +89,8 @@ def peer(module: str, *arguments: object) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["records_per_s"])
 
 
-def written(work: Path, tool: str, records: int) -> Path:
-    """Data that one of ``tools/`` makes."""
+def write_data(work: Path, tool: str, records: int) -> Path:
+    """Write data with one of ``tools/``; return its folder."""
     subprocess.run(
         [sys.executable, f"tools/{tool}.py", str(work / "data"), "--records", str(records)],
         cwd=ROOT,

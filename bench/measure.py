@@ -42,7 +42,7 @@ class Measure:
         return asdict(self)
 
 
-def paired(
+def compare(
     name: str,
     unit: str,
     ours: Callable[[], float],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.jobs import EDL, UNMEASURED, UNTIMED
-from bench.measure import paired
+from bench.measure import compare
 from bench.small_jobs import SmallJob, small_jobs
 from edl_testing.scrape import scrape
 
@@ -23,8 +23,8 @@ EVERY_S = 1.0
 
 
 @contextlib.contextmanager
-def _scraped(jobs: Path) -> Iterator[list[int]]:
-    """All jobs of a folder are asked for their metrics; gives octets of the answers."""
+def _scrape(jobs: Path) -> Iterator[list[int]]:
+    """Ask all jobs of a folder for their metrics; yield the sizes of the answers in bytes."""
     over = threading.Event()
     answers: list[int] = []
 
@@ -55,7 +55,7 @@ def _collector() -> Iterator[tuple[str, list[int]]]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever)
@@ -67,14 +67,14 @@ def _collector() -> Iterator[tuple[str, list[int]]]:
             serving.join()
 
 
-def _measured(job: SmallJob) -> float:
-    with _scraped(job.work / "home" / "jobs") as answers:
+def _run_scraped(job: SmallJob) -> float:
+    with _scrape(job.work / "home" / "jobs") as answers:
         rate = job.run()
-    assert answers, "nobody was asked"
+    assert answers, "no job was asked"
     return rate
 
 
-def _traced(job: SmallJob) -> float:
+def _run_traced(job: SmallJob) -> float:
     with _collector() as (address, sent):
         rate = job.run(edl=("env", f"OTEL_EXPORTER_OTLP_ENDPOINT={address}", *EDL))
     assert sent, "no span was sent"
@@ -82,16 +82,16 @@ def _traced(job: SmallJob) -> float:
 
 
 def measures() -> list[dict[str, Any]]:
-    """With and without, in pairs."""
+    """Run jobs with and without metrics, a timeline and traces, in pairs."""
     found = []
     for job in small_jobs():
         for what, ours, theirs in (
-            ("metrics", partial(_measured, job), partial(job.run, edl=UNMEASURED)),
+            ("metrics", partial(_run_scraped, job), partial(job.run, edl=UNMEASURED)),
             ("a timeline", job.run, partial(job.run, edl=UNTIMED)),
-            ("traces", partial(_traced, job), job.run),
+            ("traces", partial(_run_traced, job), job.run),
         ):
             found.append(
-                paired(
+                compare(
                     f"{job.name}, edl train, 2 workers, with {what}",
                     "records/s",
                     ours,

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import peer, trained, written
-from bench.measure import paired
+from bench.jobs import peer, train, write_data
+from bench.measure import compare
 
 RECORDS, EPOCHS, BATCH, RUNS = 12_800, 4, 64, 5
 MODEL = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api")
@@ -20,10 +20,10 @@ MODEL = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api"
 def measures() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
-        data = written(work, "digits", RECORDS)
+        data = write_data(work, "digits", RECORDS)
 
         def ours() -> float:
-            return trained(
+            return train(
                 *(work, *MODEL),
                 data=f"{data}/train/*.recordio",
                 workers=1,
@@ -33,7 +33,7 @@ def measures() -> list[dict[str, Any]]:
             )
 
         return [
-            paired(
+            compare(
                 "mnist, edl train, one local worker",
                 "images/s",
                 ours,

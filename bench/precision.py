@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.jobs import written
-from bench.measure import ROOT, Measure, paired, run_module
+from bench.jobs import write_data
+from bench.measure import ROOT, Measure, compare, run_module
 from bench.transport import Worker, rate
 from edl_proto.v1 import job_pb2
 from edl_testing.scrape import scrape
@@ -50,8 +50,8 @@ def _edl(work: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def _trained(work: Path, data: Path, precision: str, seed: int) -> tuple[float, float]:
-    """Accuracy on held-out digits, and MB of parameters that were exchanged."""
+def _train(work: Path, data: Path, precision: str, seed: int) -> tuple[float, float]:
+    """Train; return the accuracy on held-out digits, and the MB of parameters exchanged."""
     name = f"{precision}-{seed}"
     _edl(
         *(work, "train", "--name", name, *MODEL, "--data", f"{data}/train/*.recordio"),
@@ -85,11 +85,11 @@ def _training() -> list[dict[str, Any]]:
     rows = []
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
-        data = written(work, "digits", RECORDS)
+        data = write_data(work, "digits", RECORDS)
         found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in ("float32", *HALVES)}
         for seed in SEEDS:
             for precision, of_seeds in found.items():
-                of_seeds.append(_trained(work, data, precision, seed))
+                of_seeds.append(_train(work, data, precision, seed))
         for precision in HALVES:
             both = list(zip(found[precision], found["float32"], strict=True))
             what = f"digits, {EPOCHS} epochs, {precision}"
@@ -117,7 +117,7 @@ def _transfers() -> list[dict[str, Any]]:
                 for once in (ours, ours, theirs, theirs):  # memory is touched, loops are compiled
                     once()
                 rows.append(
-                    paired(
+                    compare(
                         f"{name}, 64 MB as {precision}",
                         "GB/s",
                         lambda ours=ours: rate(ours, NBYTES, TIMES),

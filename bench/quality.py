@@ -1,4 +1,4 @@
-"""What kills cost in accuracy: jobs under mixed kills next to jobs that nobody disturbs, by seed.
+"""What kills cost in accuracy: jobs under mixed kills next to undisturbed jobs, by seed.
 
 A small model of the digits with Adam and a learning-rate schedule, two workers. Each seed trains
 four times: async and sync, disturbed and not. A permutation test over the pairs says how probable a
@@ -58,7 +58,7 @@ def measures() -> list[dict[str, Any]]:
         pairs.setdefault(update, []).append(pair)
         print(f"  {update}, seed {seed}: under kills, and undisturbed: {pair}", file=sys.stderr)
     rows = [
-        _compared(update, metric, [(a[metric], b[metric]) for a, b in found])
+        _compare(update, metric, [(a[metric], b[metric]) for a, b in found])
         for update, found in pairs.items()
         for metric in METRICS
     ]
@@ -71,7 +71,7 @@ def _is_known(results: ResultsFile, update: str, seed: int) -> bool:
 
 
 def _result(results: ResultsFile, update: str, seed: int, kills: int) -> dict[str, float]:
-    """The metrics of a job that an earlier call trained, or that this one trains."""
+    """Return the metrics of a job that an earlier call trained, or that this call trains."""
     what = {"update": update, "seed": seed, "kills": kills, "epochs": EPOCHS}
     found = results.find(**what)
     if found is None:
@@ -79,12 +79,12 @@ def _result(results: ResultsFile, update: str, seed: int, kills: int) -> dict[st
         with tempfile.TemporaryDirectory(
             prefix="edl-quality-", ignore_cleanup_errors=True
         ) as place:
-            found = _trained(Path(place), update, seed, kills)
+            found = _train(Path(place), update, seed, kills)
         results.add(found, **what)
     return {metric: float(found[metric]) for metric in METRICS}
 
 
-def _compared(update: str, metric: str, pairs: list[tuple[float, float]]) -> Measure:
+def _compare(update: str, metric: str, pairs: list[tuple[float, float]]) -> Measure:
     disturbed, undisturbed = [a for a, _ in pairs], [b for _, b in pairs]
     print(
         f"  {metric}, {update}: under kills {_spread(disturbed)}, undisturbed"
@@ -109,7 +109,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def probability(differences: Sequence[float]) -> float:
-    """Share of all choices of signs whose mean is at least as far from 0 as this one.
+    """Return the share of all choices of signs whose mean is at least as far from 0 as this one.
 
     That is the permutation test for pairs, exact; 1 if nothing differs.
     """
@@ -122,8 +122,8 @@ def probability(differences: Sequence[float]) -> float:
     return as_far / len(choices)
 
 
-def _trained(place: Path, update: str, seed: int, kills: int) -> dict[str, float]:
-    """The last evaluation of a job."""
+def _train(place: Path, update: str, seed: int, kills: int) -> dict[str, float]:
+    """Train a job; return its last evaluation."""
     data = place / "digits"
     if not data.exists():
         digits.make(data)
@@ -136,7 +136,7 @@ def _trained(place: Path, update: str, seed: int, kills: int) -> dict[str, float
     ]
     job = Job(place / "home", name, arguments, 0, place / "disk")
     try:
-        done = _disturbed(job, schedule(seed, EVERY_S, _MIXED), kills)
+        done = _disturb(job, schedule(seed, EVERY_S, _MIXED), kills)
         until = time.monotonic() + END_S
         while not job.is_over:
             if time.monotonic() > until:
@@ -152,7 +152,7 @@ def _trained(place: Path, update: str, seed: int, kills: int) -> dict[str, float
     return {metric: float(status["metrics"][metric]) for metric in METRICS}
 
 
-def _disturbed(job: Job, faults: Iterator[Fault], kills: int) -> int:
+def _disturb(job: Job, faults: Iterator[Fault], kills: int) -> int:
     """Inject so many kills, each once the job trains; return how many the job lived to see."""
     done = 0
     while done < kills and not job.is_over:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import recordio
-from bench.measure import paired
+from bench.measure import compare
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -33,7 +33,7 @@ def measures() -> list[dict[str, Any]]:
             files = _write(Path(place), size, number)
             for compressor, compression in PEERS.items():
                 peer = f"TFRecordDataset, {compression.lower() or 'uncompressed'}"
-                measure = paired(
+                measure = compare(
                     f"RecordIO {compressor} → tf.data, {label}",
                     "records/s",
                     _rate(_ours(files[compressor]), number),
@@ -50,7 +50,7 @@ def measures() -> list[dict[str, Any]]:
 
 
 def _write(place: Path, size: int, number: int) -> dict[str, str]:
-    """The same records in every form; half of each record is noise, so that gzip has work."""
+    """Write the same records in every form; half of each is noise, so that gzip has work."""
     import tensorflow as tf
 
     chance = random.Random(1)
@@ -100,7 +100,7 @@ def _rate(dataset: Any, number: int) -> Callable[[], float]:
 
 
 def _positions(ours: str, theirs: str, number: int) -> list[dict[str, Any]]:
-    """What a task of the middle of a file costs, and counting, next to TensorFlow's only ways."""
+    """Measure counting, and a task in the middle of a file, next to TensorFlow's only ways."""
     import tensorflow as tf
 
     start = number * 3 // 4
@@ -134,7 +134,7 @@ def _positions(ours: str, theirs: str, number: int) -> list[dict[str, Any]]:
         ("counting a file's records", count_of_ours, count_of_theirs, "reading them all"),
     ]
     return [
-        paired(
+        compare(
             name, "records/s", mine, f"TFRecordDataset, {how}", other, runs=RUNS, target=1.0
         ).to_json()
         for name, mine, other, how in pairs

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.jobs import EDL, UNSECURED
-from bench.measure import ROOT, paired
+from bench.measure import ROOT, compare
 from bench.mnist_local import MODEL
 from bench.small_jobs import small_jobs
 
@@ -42,7 +42,7 @@ def measures() -> list[dict[str, Any]]:
     found = []
     for job in small_jobs():
         found.append(
-            paired(
+            compare(
                 f"{job.name}, edl train, 2 workers, secured",
                 "records/s",
                 job.run,
@@ -54,7 +54,7 @@ def measures() -> list[dict[str, Any]]:
         )
         if job.name == "mnist":
             found.append(
-                paired(
+                compare(
                     "start of a job, secured",
                     "s",
                     partial(_start_s, job.work, EDL),

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.measure import paired, run_module
+from bench.measure import compare, run_module
 from bench.transport import Plain, Worker, rate, sizes
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
@@ -40,11 +40,11 @@ class _Place:
         self._identity = str(identities.file(Role.MASTER))
         self._server = Credentials(identities.file(Role.WORKER, 0)).to(Role.MASTER)
 
-    def secured(self) -> Worker:
+    def connect_secured(self) -> Worker:
         address = self._plane("", self._identity)
         return Worker(*address.split(), self._nbytes, job_pb2.FLOAT32, self._server)
 
-    def unsecured(self) -> Worker:
+    def connect_unsecured(self) -> Worker:
         return Worker(*self._plane().split(), self._nbytes)
 
     def tls(self) -> Plain:
@@ -62,12 +62,12 @@ def measures() -> list[dict[str, Any]]:
     found = []
     for size, (nbytes, runs, times) in sizes().items():
         for peer, make, target in (
-            ("unsecured", _Place.unsecured, None),
+            ("unsecured", _Place.connect_unsecured, None),
             ("plain TLS over loopback", _Place.tls, TLS_TARGET),
         ):
             with ExitStack() as stack:
                 place = _Place(nbytes, stack)
-                ours, theirs = place.secured(), make(place)
+                ours, theirs = place.connect_secured(), make(place)
                 for what in ("pull", "push"):
                     transfers: list[Transfer] = [getattr(one, what) for one in (ours, theirs)]
                     for once in 2 * transfers:  # memory is touched, loops are compiled
@@ -77,6 +77,6 @@ def measures() -> list[dict[str, Any]]:
                         for transfer in transfers
                     )
                     name = f"secured {what}, {size} dense"
-                    measured = paired(name, "GB/s", mine, peer, its, runs=runs, target=target)
+                    measured = compare(name, "GB/s", mine, peer, its, runs=runs, target=target)
                     found.append(measured.to_json())
     return found

@@ -38,7 +38,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What some workers did in some seconds."""
+    """The rates and costs of pushes during a measurement."""
 
     gb_per_s: float
     push_ms: float
@@ -108,7 +108,7 @@ def _pushing(
         process.wait()
 
 
-_FIGURES: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
+_STATISTICS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("GB/s", "GB/s", lambda sample: sample.gb_per_s),
     ("one push", "ms", lambda sample: sample.push_ms),
     ("CPU of a push", "ms", lambda sample: sample.cpu_ms),
@@ -128,18 +128,18 @@ def measures() -> list[dict[str, Any]]:
                     deployment = Deployment(inner, servers, floats, dim, most)
                     deployment.push(1, SECONDS / 4)
                     for workers in WORKERS:
-                        rows += _compared(kind, servers, workers, deployment, alone)
+                        rows += _compare(kind, servers, workers, deployment, alone)
     return rows
 
 
-def _compared(
+def _compare(
     kind: str, servers: int, workers: int, deployment: Deployment, alone: Deployment
 ) -> list[dict[str, Any]]:
     pairs = [(deployment.push(workers, SECONDS), alone.push(workers, SECONDS)) for _ in range(RUNS)]
     where = f"{kind}: {servers} servers, {workers} workers"
     print(f"  {where}: {pairs[-1][0]}", file=sys.stderr, flush=True)
     found = []
-    for what, unit, figure in _FIGURES:
+    for what, unit, figure in _STATISTICS:
         both = [(figure(ours), figure(theirs)) for ours, theirs in pairs]
         found.append(
             Measure(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.jobs import trained, written
+from bench.jobs import train, write_data
 from bench.mnist_local import MODEL
 
 _CLICKS = "--model-zoo", "bench/models", "--model-def", "clicks"
@@ -39,9 +39,9 @@ def small_jobs() -> Iterator[SmallJob]:
     for name, tool, records, batch, epochs, options in _JOBS:
         with tempfile.TemporaryDirectory() as place:
             work = Path(place)
-            data = written(work, tool, records)
+            data = write_data(work, tool, records)
             run = partial(
-                trained,
+                train,
                 *(work, *options),
                 data=f"{data}/train/*.recordio",
                 workers=2,

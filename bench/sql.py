@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.measure import paired
+from bench.measure import compare
 from tests import database_servers
 
 _ROWS = 200_000
@@ -53,7 +53,7 @@ def measures() -> list[dict[str, Any]]:
 
         name = "rows of seven columns from PostgreSQL into records"
         ours, theirs = (lambda: _rate(convert)), (lambda: _rate(copy))
-        measure = paired(
+        measure = compare(
             name, "rows/s", ours, r"psql \copy to CSV", theirs, runs=_RUNS, target=None
         )
         return [measure.to_json()]

@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import recordio
-from bench.measure import paired, run_module
+from bench.measure import compare, run_module
 from recordio import allocator
 
 RUNS, RECORD, RECORDS = 7, 3_000, 80_000
@@ -61,7 +61,7 @@ def measures() -> list[dict[str, Any]]:
                         ("a request for each chunk", partial(_naive, url, index, size), 3.0),
                     ]
                 found += [
-                    paired(
+                    compare(
                         f"records from a store, {latency_ms} ms away{over}",
                         "MB/s",
                         _rate(ours, size),

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.jobs import peer, trained, written
-from bench.measure import paired
+from bench.jobs import peer, train, write_data
+from bench.measure import compare
 from bench.mnist_local import MODEL
 
 RUNS, PER_CLOSURE = 3, (1, 8)
@@ -40,7 +40,7 @@ class Comparison:
     work: Path
 
     def ours(self, workers: int) -> float:
-        return trained(
+        return train(
             *(self.work, *self.options),
             data=f"{self.work}/data/train/*.recordio",
             workers=workers,
@@ -60,7 +60,7 @@ class Comparison:
         self, workers: int, label: str, other: Callable[[], float], target: float | None
     ) -> dict[str, Any]:
         who = "one worker" if workers == 1 else f"{workers} workers"
-        return paired(
+        return compare(
             f"{self.name}, edl train, {who}",
             "records/s",
             lambda: self.ours(workers),
@@ -76,11 +76,11 @@ def measures() -> list[dict[str, Any]]:
     clicks = "--model-zoo", "bench/models", "--model-def", "clicks"
     with tempfile.TemporaryDirectory() as place:
         comparison = Comparison("mnist", "digits", 12_800, 64, MODEL, Path(place))
-        written(comparison.work, comparison.tool, comparison.records)
+        write_data(comparison.work, comparison.tool, comparison.records)
         found.append(comparison.measure(2, STRATEGY, comparison.strategy, 1.2))
     with tempfile.TemporaryDirectory() as place:
         comparison = Comparison("clicks", "clicks", 100_000, 512, clicks, Path(place))
-        written(comparison.work, comparison.tool, comparison.records)
+        write_data(comparison.work, comparison.tool, comparison.records)
         found += [
             comparison.measure(1, "Keras fit", partial(comparison.theirs, "keras_fit"), 1.2),
             comparison.measure(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.measure import paired, run_module
+from bench.measure import compare, run_module
 from bench.peers.plain_tcp import receive
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport import channels, parameters
@@ -109,7 +109,7 @@ def rate(once: Callable[[], None], nbytes: int, times: int) -> float:
 
 
 def sizes() -> dict[str, tuple[int, int, int]]:
-    """Those of ``SIZES`` that are to be measured."""
+    """Return the ``SIZES`` that are to be measured."""
     large = os.environ.get("EDL_BENCH_LARGE", "1") != "0"
     return dict(list(SIZES.items())[: 2 if large else 1])
 
@@ -134,7 +134,7 @@ def measures() -> list[dict[str, Any]]:
                     once()
                     once()
                 found.append(
-                    paired(
+                    compare(
                         f"{name}, {size} dense",
                         "GB/s",
                         lambda ours=ours, n=nbytes, t=times: rate(ours, n, t),

@@ -20,8 +20,8 @@ NUMBERS = ("NUMERIC", "DENSE")
 _BUCKETS_PER_TEXT = 8
 _FEW = 100
 _IDS = 1 << 62
-_GREATEST_EXACT = 1 << 24
-"""Integers beyond it are not all different as floats of 32 bits, which the input function makes."""
+_MAX_EXACT = 1 << 24
+"""The input function makes floats of 32 bits, which cannot tell larger integers apart."""
 
 
 def embedding_of(term):
@@ -58,9 +58,9 @@ def check_term(term, known):
                 f"INDICATOR(CATEGORY_ID({each}, n)), CATEGORY_HASH or BUCKET"
             )
         greatest = max(abs(column.least), abs(column.greatest))
-        if greatest > _GREATEST_EXACT and name not in (*NUMBERS, "BUCKET"):
+        if greatest > _MAX_EXACT and name not in (*NUMBERS, "BUCKET"):
             raise ValueError(
-                f"{each} has integers beyond {_GREATEST_EXACT}, which {name} cannot tell apart: "
+                f"{each} has integers beyond {_MAX_EXACT}, which {name} cannot tell apart: "
                 "CAST them to texts"
             )
         if name == "CROSS" and column.width != 1:

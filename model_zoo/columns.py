@@ -115,7 +115,7 @@ class Columns(tf.keras.layers.Layer):
         return tf.concat(parts, axis=1) if self._joined else parts
 
     def _part(self, number, columns):
-        """What one term adds to the inputs: (n, inputs)."""
+        """Return the part of the inputs that one term makes: (n, inputs)."""
         term = self._terms[number]
         if isinstance(term, str):
             return tf.concat(self._parts(number, self._known[term], columns), axis=1)

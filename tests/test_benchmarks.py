@@ -153,7 +153,7 @@ def test_each_model_of_the_zoo_has_learned_in_each_measured_run() -> None:
             found = results.find(**run)
             assert found is not None, run
             assert found["metric"] == trial.metric
-            assert trial.learned(found["value"]), found
+            assert trial.has_learned(found["value"]), found
 
 
 def test_kills_were_measured_to_cost_no_quality() -> None:

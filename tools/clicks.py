@@ -36,8 +36,8 @@ def ids(records: int, random: np.random.Generator, skew: float = 1.1) -> Array:
     return np.stack(columns, 1).astype(np.int64)
 
 
-def hidden(given: Array, salt: int) -> Array:
-    """A weight for each id, the same in every run: roughly normal."""
+def hidden_weights(given: Array, salt: int) -> Array:
+    """Return a weight for each id, the same in every run: roughly normal."""
     mixed = (given * 1099511628211 + salt * 40503) % 1_000_003
     return (mixed / 1_000_003 + mixed * 7919 % 1_000_003 / 1_000_003 - 1.0) * 2.4
 
@@ -46,8 +46,8 @@ def clicks(
     numbers: Array, given: Array, random: np.random.Generator, sharpness: float = 1.0
 ) -> Array:
     """0 or 1 for each record; the sharper, the less of it is chance."""
-    single = hidden(given[:, :8], 1).sum(1) * 0.5
-    pairs = (hidden(given[:, :4], 2) * hidden(given[:, 4:8], 3)).sum(1) * 0.3
+    single = hidden_weights(given[:, :8], 1).sum(1) * 0.5
+    pairs = (hidden_weights(given[:, :4], 2) * hidden_weights(given[:, 4:8], 3)).sum(1) * 0.3
     logit = single + pairs + 0.3 * np.log1p(numbers[:, 0]) - 1.5
     return (random.random(len(logit)) < 1 / (1 + np.exp(-sharpness * logit))).astype(np.int64)
 

@@ -36,7 +36,7 @@ class DemoCluster:
     arguments: tuple[str, ...]
 
     def pods(self) -> str:
-        """In words, how many pods of jobs the kubelets have started, and on which nodes."""
+        """Say how many pods of jobs the kubelets have started, and on which nodes."""
         listed = self.cluster.kubectl(
             *("get", "events", f"--namespace={jobs_namespace.NAMESPACE}", "--output=json"),
             "--field-selector=reason=Started",

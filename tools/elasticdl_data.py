@@ -27,7 +27,7 @@ Write = Callable[[Path], int]
 
 @dataclass(frozen=True)
 class Trial:
-    """What a model file is trained on.
+    """The data and options that a model file is trained with.
 
     Attributes:
         write: writes the data into a new folder, below ``train`` and ``test``, and returns the
@@ -266,7 +266,7 @@ EARLIER = {
 
 
 def trial(path: Path, zoo: Path) -> Trial | None:
-    """What the file at a path is trained on; None if it is not one of those with a model."""
+    """Return the trial of the file at a path; None if the file has no model."""
     file = path.relative_to(zoo).with_suffix("").as_posix()
     for (name, text), found in EARLIER.items():
         if file == name and text in path.read_text():

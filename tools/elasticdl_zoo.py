@@ -111,7 +111,7 @@ def _edl(*arguments: str, environment: dict[str, str]) -> subprocess.CompletedPr
 
 
 def _without_folders(text: str, zoo: Path, place: Path) -> str:
-    """Without folders of this machine."""
+    """Return a text without the folders of this machine."""
     return text.replace(str(zoo), "model_zoo").replace(str(place), "")
 
 

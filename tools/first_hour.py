@@ -87,8 +87,8 @@ def record(steps: list[Step], folder: Path, environ: dict[str, str]) -> None:
         shell.stdin.close()
 
 
-def shortened(lines: list[str]) -> Iterator[str]:
-    """The lines, with the middle of each long row of progress left out."""
+def shorten(lines: list[str]) -> Iterator[str]:
+    """Yield the lines, without the middle of each long row of progress."""
     for is_progress, found in itertools.groupby(lines, lambda line: bool(_PROGRESS.match(line))):
         row = list(found)
         if is_progress and len(row) > 2 * _SHOWN + 1:
@@ -110,7 +110,7 @@ def page(blocks: list[list[Step]], folder: Path) -> Iterator[str]:
         yield "```"
         for step in block:
             yield f"$ {step.command}"
-            for line in shortened(step.lines):
+            for line in shorten(step.lines):
                 yield _KEY.sub(r"\1…", line).replace(str(folder), "~")
             if step.seconds >= 1:
                 yield f"[{step.seconds:.0f} s]"

@@ -213,7 +213,7 @@ def _text(registry: CollectorRegistry) -> str:
 
 
 def master_metrics() -> Metrics:
-    """Those of a job that has everything: tables, parameter servers, Kubernetes."""
+    """Return the metrics of a job with tables, parameter servers and Kubernetes."""
     metrics = Metrics()
     usage = ProcessUsage(cpu_s=1.0, resident_nbytes=1)
     statistics = {0: ServerStatistics(1, 1, 1, 1.0, 1.0, 1)}

@@ -1,6 +1,6 @@
 """Measure the shape of the code base, and fail where it outgrows its limits.
 
-    python tools/structure.py            print the figures of each package
+    python tools/structure.py            print the statistics of each package
     python tools/structure.py --check    also exit 1 if a limit is exceeded
 
 Ruff gates complexity, argument counts and docstrings; import-linter gates who may import whom.
@@ -68,7 +68,7 @@ _WITHOUT_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]+\
 
 @dataclass
 class Package:
-    """Figures of one distribution."""
+    """The statistics of one distribution."""
 
     name: str
     root_modules: int = 0
@@ -117,7 +117,7 @@ def measure(root: Path) -> tuple[list[Package], list[tuple[str, list[str]]]]:
     """Measure all distributions of a checkout.
 
     Returns:
-        The figures of each distribution, and public class names, also of classes within functions,
+        The statistics of each distribution; and the names of public classes, also within functions,
         that are defined more than once outside of tests, with the modules that define them.
     """
     packages = []

@@ -1,4 +1,4 @@
-"""Count private idioms in the packages' sources and tests, and fail where one exceeds its budget.
+"""Count private idioms in sources, tests and scripts, and fail where a folder exceeds its budget.
 
     python tools/words.py                       print the counts of each package
     python tools/words.py --list proto          also print each finding below packages/proto
@@ -148,12 +148,14 @@ def _folders(root: Path) -> Iterator[tuple[Path, str]]:
             if (package / part).is_dir():
                 name = package.name if part == "src" else f"{package.name}/tests"
                 yield package / part, name
-    yield root / "tests", "tests"
+    for name in ("tests", "tools", "bench", "deploy", "model_zoo", "examples"):
+        yield root / name, name
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """Yield the modules that people write, without the samples of this lint's own test."""
-    modules = (path for path in sorted(folder.rglob("*.py")) if path.name != "test_words.py")
+    """Yield the modules that people write, without those that contain this lint's patterns."""
+    own = {"words.py", "test_words.py"}
+    modules = (path for path in sorted(folder.rglob("*.py")) if path.name not in own)
     return (path for path in modules if path.parent.name != "v1")  # the stubs of protoc
 
 

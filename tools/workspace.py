@@ -41,7 +41,7 @@ class Package:
 
     @property
     def test_requirements(self) -> list[str]:
-        """What its tests need beyond its own dependencies: extras, other packages, libraries."""
+        """The requirements of its tests beyond its own: extras, other packages, libraries."""
         return list(self._project.get("tool", {}).get("edl", {}).get("test-requires", ()))
 
     def requirements(self, extras: tuple[str, ...]) -> list[str]:

@@ -64,8 +64,8 @@ class Trial:
     chance: float
     options: tuple[str, ...] = ()
 
-    def learned(self, value: float) -> bool:
-        """Whether a value is on the better side of the bound."""
+    def has_learned(self, value: float) -> bool:
+        """Tell whether a value is on the better side of the bound."""
         return value >= self.bound if self.bound > self.chance else value <= self.bound
 
 
@@ -238,7 +238,7 @@ def _rows(values: dict[Run, float]) -> Iterator[str]:
             if (run.model, run.workers, run.update) == (model, workers, update)
         ]
         found.sort(reverse=trial.bound < trial.chance)
-        learned = sum(map(trial.learned, found))
+        learned = sum(map(trial.has_learned, found))
         deviation = f" ± {statistics.stdev(found):.3f}" if len(found) > 1 else ""
         yield (
             f"| `{model}` | {workers} | {update} | {trial.metric} | {found[0]:.3f}"
@@ -298,7 +298,7 @@ def main() -> int:
                 values[run] = value
                 print(f"{run.model} {run.workers} {run.update} {run.seed}: {value:.4f}", flush=True)
     print(*_rows({run: values[run] for run in runs if run in values}), sep="\n")
-    return 0 if all(ZOO[run.model].learned(value) for run, value in values.items()) else 1
+    return 0 if all(ZOO[run.model].has_learned(value) for run, value in values.items()) else 1
 
 
 if __name__ == "__main__":

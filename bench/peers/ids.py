@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 
-def skewed(batches: int, batch: int, fields: int, ids: int) -> np.ndarray[Any, Any]:
-    """Ids of shape (batches, batch * fields): each field has its own, the n-th as often as n^-1.1.
+def skew_ids(batches: int, batch: int, fields: int, ids: int) -> np.ndarray[Any, Any]:
+    """Return ids of shape (batches, batch * fields): each field's own, the n-th as often as n^-1.1.
 
     Args:
         batches, batch, fields: how many.

@@ -18,7 +18,7 @@ from bench.peers import subjects
 
 
 def main(name: str, data: str, batch: int, epochs: int) -> None:
-    subject = subjects.named(name)
+    subject = subjects.find_subject(name)
     with tempfile.TemporaryDirectory() as place:
         records = subjects.write_tfrecords(data, place)
         dataset = subject.minibatches(place, batch)

@@ -55,11 +55,11 @@ class Job:
         pass
 
 
-def _lost(server: int, how: str) -> None:
+def _report_lost(server: int, how: str) -> None:
     print(f"server {server} {how}", file=sys.stderr, flush=True)
 
 
-def _failed(error: EdlError) -> None:
+def _report_failed(error: EdlError) -> None:
     print(error, file=sys.stderr, flush=True)
 
 
@@ -88,7 +88,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     listener = raw_calls.listen(role, servicer, "127.0.0.1", errors.translate)
     raw_calls.add_to_server(role, servicer, server, listener)
     if group is not None:
-        log = ServersServicer(group, "bench", _lost, _failed)
+        log = ServersServicer(group, "bench", _report_lost, _report_failed)
         servers_pb2_grpc.add_ServersServicer_to_server(log, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
@@ -104,7 +104,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
                 ],
                 limit_threads(os.environ, servers),
                 logs,
-                _lost,
+                _report_lost,
             )
             opened.callback(processes.close)
             opened.callback(group.close)

@@ -16,7 +16,7 @@ from bench.peers import subjects
 
 
 def main(name: str, data: str, batch: int, epochs: int) -> None:
-    subject = subjects.named(name)
+    subject = subjects.find_subject(name)
     network = subject.network()
 
     @tf.function(reduce_retracing=True)

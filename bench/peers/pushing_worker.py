@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.peers.ids import skewed
+from bench.peers.ids import skew_ids
 from edl_proto.transport import channels, parameters
 from edl_worker.core.exchange import CallerIdentity, PushRequest, TableRows
 from edl_worker.core.model_description import (
@@ -60,7 +60,7 @@ class Pushing:
         self._lease = LeaseRef(TaskKey(TaskType.TRAINING, 0, number), token=1)
         self._gradient = np.full(floats, 1e-3, np.float32)
         self._values = memoryview(bytearray(4 * floats))
-        found = skewed(BATCHES, BATCH, FIELDS, IDS) if dim else np.empty((BATCHES, 0), np.int64)
+        found = skew_ids(BATCHES, BATCH, FIELDS, IDS) if dim else np.empty((BATCHES, 0), np.int64)
         self._ids = [np.unique(ids) for ids in found]
         self._rows = [np.full((ids.size, dim), 1e-3, np.float32) for ids in self._ids]
         self._memory = memoryview(bytearray(max(4 * rows.size for rows in self._rows)))

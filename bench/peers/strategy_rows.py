@@ -53,10 +53,10 @@ def cluster_of(cluster: dict[str, list[str]], shards: int = 0) -> tuple[Any, Any
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
-def prepared(  # noqa: C901  (nested functions, because tf.function traces their closures)
+def prepare(  # noqa: C901  (nested functions, because tf.function traces their closures)
     dim: int, strategy: Any, coordinator: Any
 ) -> dict[str, Callable[[], float]]:
-    """What measures pull and push of a table of its own."""
+    """Make a table; return the functions that measure its pull, push and step."""
     import tensorflow as tf
 
     from bench.embeddings import BATCH, BATCHES, FIELDS, IDS, SECONDS, minibatches
@@ -91,7 +91,7 @@ def prepared(  # noqa: C901  (nested functions, because tf.function traces their
             slices = tf.IndexedSlices(tf.gather(change, here), tf.gather(unique, here) - low)
             shard.scatter_sub(slices)
 
-    def measured(step: Any) -> float:
+    def measure(step: Any) -> float:
         for begin in range(0, BATCHES, PER_CLOSURE):
             coordinator.schedule(step, args=(tf.constant(begin),))
         coordinator.join()
@@ -108,7 +108,7 @@ def prepared(  # noqa: C901  (nested functions, because tf.function traces their
         "push": closure("push"),
         "step": closure("pull", "push"),
     }
-    return {what: partial(measured, step) for what, step in closures.items()}
+    return {what: partial(measure, step) for what, step in closures.items()}
 
 
 def free_port() -> int:
@@ -128,7 +128,7 @@ def main() -> None:
     ]
     try:
         strategy, coordinator = cluster_of(cluster, SHARDS)
-        tables = {dim: prepared(int(dim), strategy, coordinator) for dim in sys.argv[1:]}
+        tables = {dim: prepare(int(dim), strategy, coordinator) for dim in sys.argv[1:]}
         print("ready", flush=True)
         for line in sys.stdin:
             what, dim = line.split()

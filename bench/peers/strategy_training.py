@@ -55,7 +55,7 @@ def rate(
 ) -> float:
     """Records per second, once everything is traced."""
     strategy, coordinator = cluster_of(cluster)
-    subject = subjects.named(name)
+    subject = subjects.find_subject(name)
     with strategy.scope():
         network = subject.network()
     data = coordinator.create_per_worker_dataset(

@@ -137,7 +137,7 @@ class Subject:
         return examples.batch(batch, drop_remainder=repeated).prefetch(tf.data.AUTOTUNE)
 
 
-def named(name: str) -> Subject:
+def find_subject(name: str) -> Subject:
     file = _model_file(name)
     if name == "mnist":
         # The file's loss, as Keras has it: fit gives a plain function labels of float32.

@@ -115,7 +115,7 @@ def _context(name: str) -> bytes:
     """The Dockerfile, the sources and the lock; nothing else of this folder is sent."""
     buffer = io.BytesIO()
 
-    def wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    def select(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         parts = Path(info.name).parts
         if "tests" in parts or any(p.startswith(".") or p == "__pycache__" for p in parts):
             return None
@@ -125,12 +125,12 @@ def _context(name: str) -> bytes:
         return info
 
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(FOLDER / f"{name}.Dockerfile", "Dockerfile", filter=wanted)
-        tar.add(FOLDER / "locks", "locks", filter=wanted)
+        tar.add(FOLDER / f"{name}.Dockerfile", "Dockerfile", filter=select)
+        tar.add(FOLDER / "locks", "locks", filter=select)
         program = importlib.resources.files("edl_builder.in_image") / "sbom.py"
         with importlib.resources.as_file(program) as path:
-            tar.add(path, "sbom.py", filter=wanted)
-        tar.add(ROOT / "packages", "packages", filter=wanted)
+            tar.add(path, "sbom.py", filter=select)
+        tar.add(ROOT / "packages", "packages", filter=select)
     return buffer.getvalue()
 
 

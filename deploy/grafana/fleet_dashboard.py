@@ -1,4 +1,4 @@
-"""All jobs, for whoever runs the platform."""
+"""The dashboard of all jobs, for the operators of a platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job, for whoever waits for it."""
+"""The dashboard of one job, for its user."""
 
 from __future__ import annotations
 

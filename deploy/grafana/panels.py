@@ -103,11 +103,11 @@ def add(target: Dashboard, row: str, panels: Sequence[Panel]) -> Dashboard:
     """A row of panels."""
     target = target.with_row(Row(row))
     for panel in panels:
-        target = target.with_panel(_built(panel))
+        target = target.with_panel(_build(panel))
     return target
 
 
-def _built(panel: Panel) -> timeseries.Panel | stat.Panel | table.Panel:
+def _build(panel: Panel) -> timeseries.Panel | stat.Panel | table.Panel:
     kinds = {"graph": _graph, "value": _value, "table": table.Panel}
     made = kinds[panel.kind]()
     made = made.title(panel.title).description(panel.description).unit(panel.unit)

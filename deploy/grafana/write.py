@@ -13,7 +13,7 @@ import fleet_dashboard
 import job_dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 DASHBOARDS = {"job": job_dashboard, "fleet": fleet_dashboard, "builder": builder_dashboard}
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     for name, module in DASHBOARDS.items():
         built = module.build().build()
         text = JSONEncoder(sort_keys=True, indent=2).encode(built) + "\n"
-        path = HERE / f"{name}.json"
+        path = FOLDER / f"{name}.json"
         if "--check" not in sys.argv:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:

@@ -10,8 +10,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 
 _OBJECT = """\
 # Written by ./dev generate from deploy/prometheus/rules.yml.
@@ -23,7 +23,7 @@ spec:
 
 
 def main() -> int:
-    rules = (HERE / "rules.yml").read_text()
+    rules = (FOLDER / "rules.yml").read_text()
     wanted = {
         ROOT / "packages/client/src/edl/prometheus/rules.yml": rules,
         ROOT / "deploy/kubernetes/monitoring/rules.yaml": _OBJECT + textwrap.indent(rules, "  "),

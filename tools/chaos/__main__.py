@@ -18,7 +18,7 @@ from typing import Any
 import chaos
 from chaos.audits import UPDATES, AuditedJob, counting, missing_files, mnist, stopped_too_early
 from chaos.disk import small_disk
-from chaos.faults import FAULTS, MOST_SERVERS, Fault, schedule
+from chaos.faults import FAULTS, MAX_SERVERS, Fault, schedule
 from chaos.job import Job
 from edl_runtime.local import supervision
 
@@ -65,7 +65,7 @@ def disturb(job: Job, faults: Iterator[Fault], countdown: Countdown) -> Counter[
         if job.is_over or countdown.left_s <= 0:
             return done
         targets = fault.targets(job)
-        pids = f"pid {', '.join(map(str, targets))}" if targets else "nobody there"
+        pids = f"pid {', '.join(map(str, targets))}" if targets else "no target"
         print(f"  {time.monotonic() - began:6.1f} s  {fault.describe(job)} ({pids})", flush=True)
         if targets:
             fault.inject(job, targets)
@@ -97,7 +97,7 @@ def run(
     try:
         ending = EndingRequest(job, request)
         done = disturb(job, faults, countdown)
-        job.follow()  # after a storm nobody may be left, and a client has to look at the job
+        job.follow()  # a storm may leave no process, and a client has to look at the job
         undisturbed_since = time.monotonic()
         while not ((ending.is_over and job.is_over) or ending.is_deleted):
             if time.monotonic() - undisturbed_since > END_S:
@@ -228,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
         "--servers",
         type=int,
         nargs="+",
-        choices=range(MOST_SERVERS + 1),
+        choices=range(MAX_SERVERS + 1),
         default=[0, 1, 2],
         help="parameter servers; of several numbers, some jobs have the one and some the other",
     )
@@ -293,7 +293,7 @@ def main() -> int:
             try:
                 with small_disk(place / "disk", mount=chosen.disks):
                     wrong = run(kind, name, place / "home", faults, countdown, request)
-            except Exception:  # then somebody will want to see the files
+            except Exception:  # the files are kept for the developer
                 wrong = [traceback.format_exc()]
             number += 1
             if wrong or countdown.left_s < SHORT_S:

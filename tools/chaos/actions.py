@@ -21,7 +21,7 @@ CLOCK_SET_BY_S = 3600
 
 @dataclass(frozen=True)
 class Action:
-    """What a fault does.
+    """The action of a fault.
 
     Attributes:
         name: for reports.

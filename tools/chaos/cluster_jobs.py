@@ -126,7 +126,7 @@ def run(
             if whom:
                 schedule.note_done(fault)
             at = time.monotonic() - began
-            print(f"  {at:6.1f} s  {fault.name}: {whom or 'nobody there'}", flush=True)
+            print(f"  {at:6.1f} s  {fault.name}: {whom or 'no target'}", flush=True)
             done[fault.name] += bool(whom)
             time.sleep(random.expovariate(1 / every_s))
         job.release()

@@ -30,9 +30,9 @@ from chaos.actions import (
 )
 from chaos.job import WORKERS, Job
 
-MOST_SERVERS = 2
+MAX_SERVERS = 2
 STORM_S = 0.3
-INDEXES = math.lcm(WORKERS, MOST_SERVERS)
+INDEXES = math.lcm(WORKERS, MAX_SERVERS)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Fault:
         return 0 if members is None else self.index % members(job)
 
     def targets(self, job: Job) -> list[int]:
-        """Processes to hit; none if nobody has that role now."""
+        """Return the processes to hit; none if no process has that role now."""
         return self.kind.role.pids(job, self.member(job))
 
     def inject(self, job: Job, targets: list[int]) -> None:

@@ -129,7 +129,7 @@ class Job:
         )
 
     def status(self) -> dict[str, Any]:
-        """As the master wrote it last; asking by the command would revive the job."""
+        """Return the status as the master wrote it last; the command would revive the job."""
         return self._read("status.json")
 
     @property

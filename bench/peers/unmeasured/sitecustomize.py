@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 def _nothing(*_, **__):
-    """As if nobody had called."""
+    """Measure nothing."""
 
 
 Counter.inc = Gauge.inc = Gauge.dec = Gauge.set = Histogram.observe = _nothing
