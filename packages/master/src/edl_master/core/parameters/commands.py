@@ -31,7 +31,7 @@ class CommitPush:
         records: the weight of the gradient in a synchronous mean.
         version: the version after the command; the present one if the gradient is accumulated.
         minibatches: number of minibatches that the gradient is of, with local steps.
-        squares: the ``clipping.shared_sums`` of the whole gradient; empty if no store needs them.
+        squares: the whole gradient's ``gradient_clip.shared_sums``; empty if no store needs them.
         worker: who has prepared it; None: any worker.
     """
 

@@ -177,7 +177,7 @@ class ParameterStore:
             self._tables.check_unique(payload)
 
     def squares(self, prepared: PreparedGradient) -> tuple[float, ...]:
-        """Return the ``clipping.shared_sums`` of a part of a gradient."""
+        """Return the ``gradient_clip.shared_sums`` of a part of a gradient."""
         rows = {number: gradient.values for number, gradient in prepared.rows.items()}
         return self._updater.squares(prepared.values, rows)
 
