@@ -113,9 +113,10 @@ def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str])
 def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, update: str
 ) -> None:
-    """After rate 0 is set, weights stay: they count the records trained before."""
+    """The weights are the records trained before the rate was 0, times the submitted rate."""
     total, epochs, output = 61, 60, tmp_path / "model"
     arguments = train(numbered(total), total, output, *UPDATES[update], epochs=epochs, held=held)
+    arguments += ["--set", "learning-rate=2"]
     edl(*arguments, "--name", "set", "--num-workers", "2", "--detach")
     # What is trained after the last snapshot is trained again at the new rate.
     eventually(
@@ -123,6 +124,7 @@ def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
         "a snapshot of some training",
         every=0.02,
     )
+    assert "rate    2, the learning rate that was set" in edl("status", "set").out
     edl("set", "set", "learning-rate=0")
     during = records_trained(edl, "set") + 2 * 100  # with local steps, tasks of the former rate
     os.kill(json.loads((edl.job_dir("set") / "master.json").read_bytes())["pid"], signal.SIGKILL)
@@ -132,7 +134,8 @@ def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
     assert status["learning_rate"] == 0
     assert status["records_trained"] == epochs * total
     (weights,) = load_file(output / "parameters.safetensors").values()
-    assert 0 < weights.sum() <= during < epochs * total
+    assert not (weights % 2).any()
+    assert 0 < weights.sum() / 2 <= during < epochs * total
     assert "LearningRateSet" in event_kinds(edl, "set")
 
 

@@ -86,9 +86,9 @@ def test_models_and_predictions_by_uri(edl: Edl, tmp_path: Path, digit_data: Pat
         *("predict", "--data", f"local://{digit_data}/test/*.recordio"),
         *("--trained-model", f"{store}/model", "--output", f"{store}/out", "-q"),
     )
-    edl(*predict)
+    edl(*predict, "--save-page")
     assert len(read_all(tmp_path / "store" / "out")) == 80
-    kept = ["model", "model.html", "out", "out.html"]
+    kept = ["model", "out", "out.html"]
     assert sorted(p.name for p in (tmp_path / "store").iterdir()) == kept
     again = edl.run(*predict)
     assert again.code == 5

@@ -22,7 +22,7 @@ _TYPES_HEAD = '''\
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 

@@ -46,7 +46,7 @@ class ZooFolder:
         target.write_text(IMPORTS + "\n".join(blocks))
         return target
 
-    def reference(self, model_def: str, **options: str) -> ModelReference:
+    def reference(self, model_def: str, **options: Any) -> ModelReference:
         return ModelReference(str(self.root), model_def, **options)
 
     def load(self, model_def: str, **options: Any) -> ModelFile:

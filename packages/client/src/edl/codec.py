@@ -105,6 +105,14 @@ def decode_verb(kind: job_pb2.JobType.ValueType) -> Verb:
     return _VERBS.get(kind, Verb.TRAIN)
 
 
+def _rate_of(message: job_pb2.JobStatus) -> float | None:
+    """Return the learning rate that was set last; None: the optimizer's own."""
+    if message.HasField("learning_rate"):
+        return message.learning_rate
+    submitted = message.settings.get("model.learning_rate")
+    return None if submitted is None else float(submitted)
+
+
 def decode_status(message: job_pb2.JobStatus) -> JobStatus:
     """Decode a job's status as its master or its ``status.json`` gives it."""
     progress = message.progress
@@ -145,7 +153,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         ),
         failure=decode_failure(message.error) if has_error else None,
         seconds=message.seconds,
-        learning_rate=message.learning_rate if message.HasField("learning_rate") else None,
+        learning_rate=_rate_of(message),
         started_at=message.started_at,
         finished_at=message.finished_at,
         dashboard_url=message.dashboard_url,

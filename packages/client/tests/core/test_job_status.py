@@ -347,3 +347,12 @@ def test_the_name_of_a_metric_adds_no_line() -> None:
     message = job_pb2.JobStatus(name="m", type=job_pb2.EVALUATE, state=job_pb2.RUNNING)
     message.metrics["a\nerror: stolen\x1b[2J"] = 1.0
     assert job_text.describe_metrics(decode_status(message)) == ["a\\nerror: stolen\\x1b[2J 1"]
+
+
+def test_the_learning_rate_is_the_one_that_was_set_last() -> None:
+    message = job_pb2.JobStatus()
+    assert decode_status(message).learning_rate is None
+    message.settings["model.learning_rate"] = "0.001"
+    assert decode_status(message).learning_rate == 0.001
+    message.learning_rate = 0.0
+    assert decode_status(message).learning_rate == 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from edl.core.image_build import service_of
 from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
-from edl.core.options.value_types import Flag, StepRange, Steps, WorkerRange
+from edl.core.options.value_types import Flag, RateSetting, StepRange, Steps, WorkerRange
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 
@@ -310,3 +310,39 @@ def test_a_range_of_steps_includes_both_ends(text: object, steps: StepRange) -> 
 def test_what_is_no_range_of_steps(text: object) -> None:
     with pytest.raises(ValueError, match=r"write 20:40|small|1000 steps|not an integer"):
         Steps().read(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "learning-rate=0.001",
+        "learning_rate=1e-3",
+        " learning-rate = 0.001",
+        {"learning_rate": 0.001},
+    ],
+)
+def test_a_learning_rate_is_set_by_its_name(value: object) -> None:
+    assert make(Verb.TRAIN, {**TRAIN, "set": value}).set == 0.001
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("momentum=0.9", "momentum cannot be set, only learning-rate"),
+        ({"learning_rate": 0.1, "momentum": 0.9}, "'0.1,momentum=0.9' is not a learning rate"),
+        ("0.001", "0.001 cannot be set"),
+        ("learning-rate", "'' is not a learning rate"),
+        ("learning-rate=fast", "'fast' is not a learning rate"),
+        ("learning-rate=-1", "'-1' is not a learning rate"),
+        ("learning-rate=nan", "'nan' is not a learning rate"),
+        (0.001, "expected text, not float"),
+    ],
+)
+def test_no_other_value_is_a_learning_rate(value: object, why: str) -> None:
+    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "set": value})
+    assert why in problem.what
+    assert "--set learning-rate=0.0003" in problem.remedy
+
+
+def test_a_rate_of_zero_is_a_rate() -> None:
+    assert RateSetting().read("learning-rate=0") == 0

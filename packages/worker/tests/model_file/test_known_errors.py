@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import keras
 import pytest
+import tensorflow as tf
 
+from edl_proto.errors import ErrorCode
+from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.forms.model_definition import similar_name
 from edl_worker.model_file.known_errors import did_you_mean, explain
 
@@ -65,3 +70,21 @@ def test_a_name_like_one_that_edl_looks_for(role: str, name: str, wanted: str | 
 def test_suggestions_keep_the_case_of_the_known_name() -> None:
     assert did_you_mean("adm", ["Adam", "SGD"]) == "Did you mean Adam?"
     assert did_you_mean("zebra", ["Adam", "SGD"]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), ErrorCode.SYSTEM),
+        (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), ErrorCode.SYSTEM),
+        (tf.errors.ResourceExhaustedError(None, None, "No space left"), ErrorCode.USER_CODE),
+        (ValueError("of a shape"), ErrorCode.USER_CODE),
+    ],
+)
+def test_a_lack_of_memory_is_no_error_of_the_model_file(
+    error: Exception, code: ErrorCode.ValueType
+) -> None:
+    given = {"action": "loss raised", "place": "here", "remedy": "Correct it."}
+    found = user_code_error(error, Path("/zoo"), code=ErrorCode.USER_CODE, **given)
+    assert found.code == code
+    assert ("--worker-resources memory=8Gi" in found.remedy) == (code == ErrorCode.SYSTEM)

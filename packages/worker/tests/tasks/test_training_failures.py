@@ -82,6 +82,20 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
     assert len(master.received.failed) == 6, "three attempts for each task, and the worker lives on"
 
 
+def test_a_lack_of_memory_is_an_error_of_the_machine(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.exhausting"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 0
+    failed = master.received.failed[0]
+    assert failed.error.code == ErrorCode.SYSTEM, failed.error
+    assert not failed.permanent, "another machine may have more"
+    assert "out-of-memory error: OOM when allocating" in failed.error.what
+    assert "smaller --minibatch-size" in failed.error.remedy
+    assert f"{points}, records [0, 40)" in failed.error.where
+
+
 def test_a_minibatch_of_another_shape_is_reported_with_both_shapes(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:

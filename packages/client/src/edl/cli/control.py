@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import click
@@ -22,7 +21,7 @@ from edl.cli.output import (
 )
 from edl.core.job_result import of_status
 from edl.core.job_status import JobState, JobStatus
-from edl.core.options.value_types import Workers
+from edl.core.options.value_types import RateSetting, Workers
 from edl.core.problem import usage
 from edl.core.quantities import parse_duration
 from edl.ports.job_backend import JobBackend, LearningRate
@@ -165,21 +164,15 @@ def set_option(name: str, assignment: str, output_format: Format | None) -> None
 
 
 def _read_rate(name: str, assignment: str) -> float:
-    key, _, value = assignment.partition("=")
-    example = f"For example: edl set {name} learning-rate=0.0001"
-    if key.replace("_", "-") != "learning-rate":
-        raise usage(
-            f"{key} cannot be set while the job runs",
-            where="edl set",
-            remedy=f"Only the learning rate can, and edl scale changes the workers. {example}",
-        )
     try:
-        rate = float(value)
-    except ValueError:
-        rate = math.nan
-    if not 0 <= rate < math.inf:
-        raise usage(f"{value!r} is not a learning rate", where=assignment, remedy=example)
-    return rate
+        return RateSetting().read(assignment)
+    except ValueError as error:
+        raise usage(
+            f"edl set: {error}",
+            where=assignment,
+            remedy=f"For example: edl set {name} learning-rate=0.0001; edl scale changes the "
+            "workers.",
+        ) from None
 
 
 @command("stop", examples="edl stop my-job\nedl stop my-job --export\nedl stop my-job --now")

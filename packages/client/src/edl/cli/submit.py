@@ -48,6 +48,7 @@ _EXAMPLES = {
 edl train --model-zoo zoo --model-def regressor.DNN --data "train/*.recordio" --output my_model
 edl train ... --num-workers 1:4 --num-epochs 10 --validation-data "test/*.recordio"
 edl train ... --params "hidden_units=[10, 100, 20, 5], learning_rate=0.01" --update sync
+edl train ... --set learning-rate=0.0003
 edl train ... --detach -o json
 """,
     Verb.EVALUATE: """

@@ -151,7 +151,7 @@ class JobStatus:
     warnings: tuple[str, ...] = ()
     """What the trained model lacks, and which initial values did not fit."""
     learning_rate: float | None = None
-    """That callbacks or edl set have set; None: as the optimizer says."""
+    """That callbacks, edl set or --set have set; None: as the optimizer says."""
 
     @property
     def fraction(self) -> float:

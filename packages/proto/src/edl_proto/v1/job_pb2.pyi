@@ -126,6 +126,7 @@ class ModelSpec(_message.Message):
     FEATURE_COLUMNS_FIELD_NUMBER: _builtins.int
     LABEL_COLUMNS_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
     model_zoo: _builtins.str
     """directory, as the worker sees it"""
     model_def: _builtins.str
@@ -140,6 +141,8 @@ class ModelSpec(_message.Message):
     eval_metrics_fn: _builtins.str
     feature_columns: _builtins.str
     label_columns: _builtins.str
+    learning_rate: _builtins.float
+    """replaces the optimizer's constant one; absent: that one"""
     @_builtins.property
     def code(self) -> Global___ModelCode:
         """absent: of an earlier version, or not seen by the client"""
@@ -158,12 +161,15 @@ class ModelSpec(_message.Message):
         feature_columns: _builtins.str = ...,
         label_columns: _builtins.str = ...,
         code: Global___ModelCode | None = ...,
+        learning_rate: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["code", b"code"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "code", b"code", "learning_rate", b"learning_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "dataset_fn", b"dataset_fn", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_fn", b"input_fn", "label_columns", b"label_columns", "loss", b"loss", "model_def", b"model_def", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "params", b"params"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "code", b"code", "dataset_fn", b"dataset_fn", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_fn", b"input_fn", "label_columns", b"label_columns", "learning_rate", b"learning_rate", "loss", b"loss", "model_def", b"model_def", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "params", b"params"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
 
 Global___ModelSpec: _TypeAlias = ModelSpec  # noqa: Y015
 

@@ -117,8 +117,10 @@ def error_as_json(error: EdlError) -> dict[str, Any]:
 def decode_model_reference(spec: job_pb2.ModelSpec) -> ModelReference:
     """Return the place of the model file, and its parameters."""
     code = spec.code
-    options = {name: getattr(spec, name, "") for name in ModelReference.__slots__}
+    options: dict[str, Any] = {n: getattr(spec, n, "") for n in ModelReference.__slots__}
     options.update(copies=code.copies, code_sha256=code.sha256)
+    if not spec.HasField("learning_rate"):
+        options["learning_rate"] = None
     if code.copies:
         options["model_zoo"] = code.copies + code.folder
     return ModelReference(**options)

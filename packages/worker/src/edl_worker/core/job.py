@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 
@@ -32,6 +32,7 @@ class ModelReference:
         copies: folder below which the zoo is a copy, with the whole path that its user knows; empty
             if it is no copy.
         code_sha256: of the files that were submitted; empty if they were not recorded.
+        learning_rate: replaces the optimizer's constant one; None: the optimizer's own.
     """
 
     model_zoo: str
@@ -46,11 +47,12 @@ class ModelReference:
     label_columns: str = ""
     copies: str = ""
     code_sha256: str = ""
+    learning_rate: float | None = None
 
     def override_with(self, other: ModelReference) -> ModelReference:
-        """Return these options, replaced by every option of the other that is not empty."""
-        fields = ModelReference.__slots__
-        return ModelReference(**{n: getattr(other, n) or getattr(self, n) for n in fields})
+        """Return these options, replaced by every option of the other that is given."""
+        given = {name: getattr(other, name) for name in ModelReference.__slots__}
+        return replace(self, **{n: value for n, value in given.items() if value not in ("", None)})
 
 
 @dataclass(frozen=True, slots=True)

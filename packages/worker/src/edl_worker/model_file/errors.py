@@ -31,6 +31,11 @@ _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
 _PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
 
+_MORE_MEMORY = (
+    "Use a smaller --minibatch-size, fewer workers on this machine, or give each worker more "
+    "memory (on Kubernetes: --worker-resources memory=8Gi)."
+)
+
 NUMBERS_AS_LABELS = (
     "Make the input function yield numbers as labels: tf.strings.to_number(label) if they are "
     "written as text, or the number of each class, looked up in a tf.lookup.StaticHashTable."
@@ -292,6 +297,8 @@ def user_code_error(
 ) -> EdlError:
     """Return the error to report for an exception that user code raised.
 
+    A lack of memory is an error of the machine (SYSTEM), wherever it is raised.
+
     Args:
         error: the exception; an ``EdlError`` is returned as it is.
         root: folder of the model zoo; the innermost frame below it becomes the place.
@@ -306,6 +313,8 @@ def user_code_error(
     frames = user_frames(error, root)
     message = message_of(error)
     name = type(error).__name__
+    if is_out_of_memory(error):
+        code, name, remedy = ErrorCode.SYSTEM, "an out-of-memory error", _MORE_MEMORY
     known = explain(error, message)
     if known is not None:
         message = message.partition(". ")[0]
@@ -318,6 +327,14 @@ def user_code_error(
         where=str(frames[-1]) if frames else place,
         remedy=known.remedy if known is not None else remedy,
         detail=user_traceback(error, frames),
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an operation of Python, numpy or TensorFlow found no memory."""
+    return isinstance(error, MemoryError) or (
+        is_tensorflow_error(error, "ResourceExhaustedError")
+        and "No space left" not in str(error)  # of a disk
     )
 
 

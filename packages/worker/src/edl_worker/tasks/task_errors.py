@@ -18,8 +18,6 @@ from edl_worker.model_file.errors import (
     is_about_text,
     message_of,
     user_code_error,
-    user_frames,
-    user_traceback,
 )
 from edl_worker.model_file.framework_types import is_tensorflow_error, leaves
 from recordio.storage.store_errors import reason_of, remedy_of
@@ -43,13 +41,14 @@ _PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
 )
 
 
-# Errors of the model file or the data that depend on the records.
+# Errors of the model file, the data or memory that depend on the records.
 _ABOUT_RECORDS = frozenset(
     (
         ErrorCode.USER_CODE,
         ErrorCode.SHAPE_MISMATCH,
         ErrorCode.DATA_DAMAGED,
         ErrorCode.DATA_UNREADABLE,
+        ErrorCode.SYSTEM,
     )
 )
 
@@ -91,14 +90,6 @@ def explain(
         if error.code in _ABOUT_RECORDS and where not in error.where:
             error.where = _at(error.where, where)
         return error
-    if isinstance(error, MemoryError) or is_tensorflow_error(error, "ResourceExhaustedError"):
-        return EdlError(
-            ErrorCode.USER_CODE,
-            f"{doing} an out-of-memory error: {message_of(error)}",
-            where=where,
-            remedy="Use a smaller --minibatch-size or fewer workers on this machine.",
-            detail=user_traceback(error, user_frames(error, zoo)),
-        )
     found = user_code_error(
         error,
         zoo,

@@ -94,8 +94,8 @@ class JobOptions:
     save_page: bool = declare(
         Option(
             Flag(),
-            "Save the page of a successful job as one file next to its output.",
-            default=True,
+            "Save the page of a successful job as one file (about 160 kB) next to its output.",
+            default=False,
             spec="serving.save_page",
         )
     )

@@ -11,7 +11,7 @@ from edl.core.options.option import (
     Option,
     declare,
 )
-from edl.core.options.value_types import Params, Text
+from edl.core.options.value_types import Params, RateSetting, Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,18 @@ class ModelOptions:
             '"hidden_units=[10, 5], learning_rate=0.01"',
             verbs=TRAIN,
             spec="model.params",
+        )
+    )
+    set: float | None = declare(
+        Option(
+            RateSetting(),
+            "Replace the constant learning rate of the model file's optimizer; edl set does so "
+            "while the job runs.",
+            "learning-rate=0.0003",
+            default=None,
+            default_text="as the optimizer says",
+            verbs=TRAIN,
+            spec="model.learning_rate",
         )
     )
     input_fn: str = declare(

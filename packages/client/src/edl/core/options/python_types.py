@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
@@ -17,6 +17,7 @@ class TrainOptions(TypedDict, total=False):
     model_zoo: PathOrUri
     model_def: str
     params: str | dict[str, object]
+    set: str | Mapping[str, float]
     input_fn: str
     dataset_fn: str
     loss: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
@@ -124,6 +125,28 @@ class Params:
         text = Text(may_be_empty=True).read(value)
         model_params.parse_params(text)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class RateSetting:
+    """A learning rate, written as ``learning-rate=RATE`` or as a dict."""
+
+    metavar: str = "learning-rate=RATE"
+    annotation: str = "str | Mapping[str, float]"
+
+    def read(self, value: object) -> float:
+        if isinstance(value, Mapping):
+            value = ",".join(f"{key}={rate}" for key, rate in value.items())
+        key, _, text = Text().read(value).partition("=")
+        if key.strip().replace("_", "-") != "learning-rate":
+            raise ValueError(f"{key.strip()} cannot be set, only learning-rate")
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = math.nan
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"{text!r} is not a learning rate")
+        return rate
 
 
 @dataclass(frozen=True, slots=True)

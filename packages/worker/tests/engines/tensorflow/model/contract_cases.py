@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from example_data import float_images
 from plain_loop import batches
@@ -45,7 +47,7 @@ def write(zoo: ZooFolder, **parts: str) -> None:
     zoo.write("mine.py", "\n".join({**GOOD, **parts}.values()))
 
 
-def errors(zoo: ZooFolder, **options: str) -> tuple[EdlError, ...]:
+def errors(zoo: ZooFolder, **options: Any) -> tuple[EdlError, ...]:
     with pytest.raises(ContractErrors) as caught:
         zoo.load("mine", **options)
     return caught.value.errors

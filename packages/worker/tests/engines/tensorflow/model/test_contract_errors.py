@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import keras
 import pytest
 from contract_cases import build_errors, errors, only, write
 from example_data import float_images
@@ -178,6 +179,24 @@ def test_an_unusable_optimizer(zoo: ZooFolder, source: str, code: int, said: str
     error = only(errors(zoo))
     assert error.code == code
     assert said in error.what
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_a_learning_rate_replaces_the_constant_one(zoo: ZooFolder, rate: float) -> None:
+    write(zoo)
+    optimizer = zoo.load("mine", learning_rate=rate).optimizer
+    assert keras.optimizers.serialize(optimizer)["config"]["learning_rate"] == rate
+    trained = zoo.reference("mine").override_with(zoo.reference("", learning_rate=rate))
+    assert (trained.model_def, trained.learning_rate) == ("mine", rate)
+    assert zoo.load("mine", learning_rate=rate, purpose=Mode.EVALUATION)
+
+
+def test_no_learning_rate_replaces_a_schedule_or_several_rates(zoo: ZooFolder) -> None:
+    schedule = "tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)"
+    write(zoo, optimizer=f"optimizer = tf.keras.optimizers.SGD({schedule})")
+    error = only(errors(zoo, learning_rate=0.5))
+    assert (error.code, error.where) == (ErrorCode.USAGE, "--set learning-rate=0.5")
+    assert error.what == "the learning rate of SGD follows the schedule ExponentialDecay"
 
 
 @pytest.mark.parametrize(

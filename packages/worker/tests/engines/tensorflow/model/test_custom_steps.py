@@ -337,3 +337,12 @@ def test_optimizers_of_a_model_that_is_not_compiled(zoo: ZooFolder) -> None:
     file = zoo.load("other")
     file.build(BATCH)
     assert type(file.optimizer).__name__ == "SGD"
+
+
+def test_no_learning_rate_replaces_those_of_several_optimizers(zoo: ZooFolder) -> None:
+    zoo.write("mine.py", GAN.replace("OTHER", "0.3") + REST)
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine.custom_model", learning_rate=0.5)
+    assert "optimizers, each with a learning rate of its own" in caught.value.what
+    zoo.write("mine.py", NET + PLAIN + LOSS + REST)
+    assert zoo.load("mine", learning_rate=0.5).model.optimizer.learning_rate == 0.5

@@ -29,7 +29,10 @@ from edl_worker.engines.tensorflow.model.adapters.metrics import (
     add_weighted_metrics,
     no_metrics,
 )
-from edl_worker.engines.tensorflow.model.adapters.optimizer import adapt_optimizer
+from edl_worker.engines.tensorflow.model.adapters.optimizer import (
+    adapt_optimizer,
+    set_learning_rate,
+)
 from edl_worker.engines.tensorflow.model.custom_steps import (
     CustomTrainStep,
     StepError,
@@ -168,7 +171,13 @@ def describe_model_file(
     described = _describe(model, keras_model, used, caller, errors)
     warnings = (*described.warnings, *files.describe())
     described = replace(described, layer_states=states, warnings=warnings)
-    return _with_custom_steps(described, purpose)
+    described = _with_custom_steps(described, purpose)
+    if reference.learning_rate is not None and purpose is Mode.TRAINING:
+        own = described.custom_train_step
+        optimizers = own.optimizers if own is not None else [described.optimizer]
+        errors.attempt(set_learning_rate, optimizers, reference.learning_rate)
+        errors.raise_if_any()
+    return described
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 import keras
@@ -109,6 +110,35 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             place,
             "Leave it out; --update sync with --grads-to-wait does the same.",
         )
+
+
+def set_learning_rate(optimizers: Sequence[keras.optimizers.Optimizer], rate: float) -> None:
+    """Replace the constant learning rate of the only optimizer, as ``--set`` asks.
+
+    Raises:
+        EdlError: USAGE; there are several optimizers, or the rate is a schedule.
+    """
+    if len(optimizers) != 1:
+        raise _rate_error(
+            rate,
+            f"the model has {len(optimizers)} optimizers, each with a learning rate of its own",
+            "Change the rates in the model file.",
+        )
+    (optimizer,) = optimizers
+    if _plain_rate_of(optimizer) is None:
+        schedule = type(learning_rate_of(optimizer)).__name__
+        raise _rate_error(
+            rate,
+            f"the learning rate of {type(optimizer).__name__} follows the schedule {schedule}",
+            "Change the schedule in the model file: only a constant rate, such as that of "
+            "Adam(0.001), can be set.",
+        )
+    optimizer.learning_rate = rate
+
+
+def _rate_error(rate: float, what: str, remedy: str) -> EdlError:
+    where = f"--set learning-rate={rate:g}"
+    return EdlError(ErrorCode.USAGE, what, where=where, remedy=remedy)
 
 
 def _unknown_rate(optimizer: keras.optimizers.Optimizer) -> str | None:
