@@ -24,7 +24,7 @@ from cluster.images import BUSYBOX_IMAGE
 from edl.__main__ import run
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
-from edl_kubernetes.session import ClusterSession
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_runtime.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,7 @@ class Submitter:
 
     def backend(self) -> KubernetesJobBackend:
         choice = ClusterChoice(namespace=self.namespace)
-        return kubernetes_jobs(ClusterSession(choice, os.environ))
+        return kubernetes_jobs(ChosenCluster(choice, os.environ))
 
     def play(self, part: str) -> str:
         """A pod template whose ``python3`` runs the fake job."""

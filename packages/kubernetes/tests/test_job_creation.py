@@ -11,8 +11,8 @@ from fake_cluster_api import Api, Happens, away, fails
 
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes import job_creation, outages, owned_objects
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.job_creation import JobCreation
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
@@ -38,13 +38,13 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
 def creation(
     api: Api, owned: Callable[[], Iterable[Any]] | None = None, name: str = "digits"
 ) -> JobCreation:
-    session = ClusterSession(ClusterChoice())
-    session._connection = ClusterConnection(api, "here", "team", "here")
+    cluster = ChosenCluster(ClusterChoice())
+    cluster._connection = ClusterConnection(api, "here", "team", "here")
     named = {"name": f"edl-{name}", "namespace": "team"}
     own = {"kind": "Job", "spec": {"suspend": True}}
     own["metadata"] = {**named, "labels": objects.labels(name, objects.MASTER)}
     secret = {"kind": "Secret", "metadata": dict(named)}
-    return JobCreation(session, own, owned or (lambda: [secret]), is_queued=False)
+    return JobCreation(cluster, own, owned or (lambda: [secret]), is_queued=False)
 
 
 def test_a_job_is_released_when_everything_exists(api: Api) -> None:

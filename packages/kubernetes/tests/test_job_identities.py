@@ -14,10 +14,10 @@ from cryptography import x509
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from edl.core.options.kubernetes import ClusterChoice
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.core import identities
 from edl_kubernetes.job_identities import ClientIdentity, JobIdentities, NewIdentities
 from edl_kubernetes.job_objects import JobObjects
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
@@ -72,10 +72,10 @@ class Api:
         return item
 
     def jobs(self) -> JobIdentities:
-        session = ClusterSession(ClusterChoice())
+        cluster = ChosenCluster(ClusterChoice())
         connection = ClusterConnection(self, "here", "team")
-        session._connection = connection
-        return JobIdentities(session, JobObjects(session))
+        cluster._connection = connection
+        return JobIdentities(cluster, JobObjects(cluster))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from edl.core.options.kubernetes import ClusterChoice
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.job_objects import JobObjects
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError
 from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api import Listing
@@ -53,9 +53,9 @@ class Api:
 @pytest.mark.parametrize("other_resumes", [False, True])
 def test_one_of_several_callers_resumes_a_stopped_job(other_resumes: bool) -> None:
     api = Api(lambda found: found.clear() if other_resumes else found.update(controller="was here"))
-    session = ClusterSession(ClusterChoice())
-    session._connection = ClusterConnection(api, "here", "team")
-    assert JobObjects(session).release("digits") is not other_resumes
+    cluster = ChosenCluster(ClusterChoice())
+    cluster._connection = ClusterConnection(api, "here", "team")
+    assert JobObjects(cluster).release("digits") is not other_resumes
     assert api.suspend is other_resumes
     assert objects.ANNOTATION_STOPPED not in api.annotations
 
@@ -77,9 +77,9 @@ class Events(Api):
 
 
 def test_what_was_said_of_a_former_job_is_left_out() -> None:
-    session = ClusterSession(ClusterChoice())
-    session._connection = ClusterConnection(Events(), "here", "team")
-    found = JobObjects(session)
+    cluster = ChosenCluster(ClusterChoice())
+    cluster._connection = ClusterConnection(Events(), "here", "team")
+    found = JobObjects(cluster)
     assert found.events("digits", "Job") == ["exceeded quota", "Created pod"], "none was read"
     found.read("digits", needs_spec=False)
     assert found.events("digits", "Job") == ["Created pod"]
@@ -107,20 +107,20 @@ class EmptyNamespace:
 
 @pytest.mark.parametrize("status", [200, 403])
 def test_a_namespace_that_the_user_may_not_read_has_an_empty_list(status: int) -> None:
-    session = ClusterSession(ClusterChoice())
-    session._connection = ClusterConnection(EmptyNamespace(status), "here", "team")
-    assert JobObjects(session).jobs() == []
+    cluster = ChosenCluster(ClusterChoice())
+    cluster._connection = ClusterConnection(EmptyNamespace(status), "here", "team")
+    assert JobObjects(cluster).jobs() == []
 
 
 def test_a_namespace_that_does_not_exist_has_no_list_of_jobs() -> None:
-    session = ClusterSession(ClusterChoice())
-    session._connection = ClusterConnection(EmptyNamespace(404), "here", "team")
+    cluster = ChosenCluster(ClusterChoice())
+    cluster._connection = ClusterConnection(EmptyNamespace(404), "here", "team")
     with pytest.raises(EdlError, match="there is no namespace team"):
-        JobObjects(session).jobs()
+        JobObjects(cluster).jobs()
 
 
 def test_a_job_is_found_in_a_namespace_of_any_length_and_never_outside_of_one() -> None:
-    objects_of = JobObjects(ClusterSession(ClusterChoice()))
+    objects_of = JobObjects(ChosenCluster(ClusterChoice()))
     longest = "n" * 63
     assert objects_of.locate(f"{longest}/digits") == (longest, "digits")
     for namespace in ("n" * 64, "..", "a/b", "%2e%2e", "a.b"):

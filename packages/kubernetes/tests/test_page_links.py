@@ -6,15 +6,15 @@ import base64
 import time
 from typing import Any, cast
 
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.page_links import page_link
-from edl_kubernetes.session import ClusterSession
 from edl_runtime.identity.page_key import PageKey
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 class Cluster:
-    """A namespace with one Secret; session, connection and API at once."""
+    """A namespace with one Secret; cluster, connection and API at once."""
 
     is_chosen = True
     namespace = "team"
@@ -40,8 +40,8 @@ class Cluster:
 
 
 def link(answer: dict[str, Any] | Exception, url: str = "http://127.0.0.1:1/") -> str:
-    session = cast(ClusterSession, Cluster(answer))
-    return page_link(session, JobObjects(session), "digits", url)
+    cluster = cast(ChosenCluster, Cluster(answer))
+    return page_link(cluster, JobObjects(cluster), "digits", url)
 
 
 def test_the_key_is_an_entry_of_the_secret() -> None:

@@ -11,9 +11,9 @@ import pytest
 from edl.core.options.kubernetes import ClusterChoice
 from edl.ports.job_backend import Say, silent
 from edl_kubernetes import start, start_progress
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.job_objects import JobObjects
-from edl_kubernetes.session import ClusterSession
 from edl_kubernetes.start import JobStart
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
@@ -93,8 +93,8 @@ class Objects:
 
 
 def wait(objects: Objects, timeout_s: float, say: Say = silent) -> None:
-    session = ClusterSession(ClusterChoice())
-    JobStart(session, cast(JobObjects, objects), "digits", timeout_s, say).wait()
+    cluster = ChosenCluster(ClusterChoice())
+    JobStart(cluster, cast(JobObjects, objects), "digits", timeout_s, say).wait()
 
 
 @pytest.fixture(autouse=True)

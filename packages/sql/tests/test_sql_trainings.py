@@ -137,7 +137,7 @@ def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
 ) -> None:
     jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl_sql.session.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
     models = ("--models", place)
     with pytest.raises(Killed):
         sql(*models, "-e", TRAIN_M)
@@ -207,7 +207,7 @@ def test_a_job_that_fails_advises_to_run_the_statement_again(
     fake = FakeJobs(is_over=True)
     monkeypatch.setattr("edl.api.train", train)
     monkeypatch.setattr("edl.api.evaluate", train)
-    monkeypatch.setattr("edl_sql.session.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
     for statement in (TRAIN_M, "SELECT role, wage FROM people TO EVALUATE wages"):
         failed = sql("-e", statement, code=4).err
         assert "what to do: Mend it. Then run the statement again" in failed
@@ -224,7 +224,7 @@ def test_what_is_kept_about_a_model_goes_with_a_job_that_has_failed(
         raise EdlError(ErrorCode.MODEL_CONTRACT, "no", where="", remedy="")
 
     monkeypatch.setattr("edl.api.train", train)
-    monkeypatch.setattr("edl_sql.session.job_catalog", lambda: FakeJobs(is_over))
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: FakeJobs(is_over))
     sql("--models", "new", "-e", TRAIN_M, code=4)
     assert bool(files_of("new")) == (not is_over)
 
@@ -261,7 +261,7 @@ def test_a_model_that_is_being_trained_is_not_trained_twice(
 ) -> None:
     jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl_sql.session.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
     told = sql("-e", TRAIN_M, code=2).err
@@ -291,7 +291,7 @@ def test_ctrl_c_ends_the_job_before_its_records_go(
 
     monkeypatch.setattr(FakeJobs, "run", run)
     monkeypatch.setattr("edl.api.train", train)
-    monkeypatch.setattr("edl_sql.session.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
     monkeypatch.setattr("edl_sql.statement_jobs.JobWatcher", lambda *_: fake)
     done = sql("-e", TRAIN_M, code=INTERRUPTED)
     assert "stopping a-b-" in done.err

@@ -33,6 +33,7 @@ from edl.plugins.job_status import (
 )
 from edl.plugins.options import cluster_choice
 from edl.plugins.submissions import Submission, WorkerRange
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster_job import (
     ClusterJob,
     created_s,
@@ -49,7 +50,6 @@ from edl_kubernetes.page_links import page_link
 from edl_kubernetes.placement import ClusterPlacement
 from edl_kubernetes.plugin import KUBERNETES
 from edl_kubernetes.pod_logs import PodLogs
-from edl_kubernetes.session import ClusterSession
 from edl_kubernetes.start import JobStart
 from edl_kubernetes.timelines import ClusterTimelines
 from edl_proto.errors import EdlError, ErrorCode
@@ -64,35 +64,35 @@ class KubernetesJobBackend:
     """The jobs of one namespace; a job of another namespace is named ``NAMESPACE/NAME``.
 
     Args:
-        session: the cluster to work with. While none is chosen, there are no jobs.
+        cluster: the cluster to work with. While none is chosen, there are no jobs.
     """
 
-    def __init__(self, session: ClusterSession) -> None:
+    def __init__(self, cluster: ChosenCluster) -> None:
         self.platform = KUBERNETES.name
-        self._session = session
-        self.placement = ClusterPlacement(session)
-        self._objects = JobObjects(session)
-        self._identities = JobIdentities(session, self._objects)
-        self._links = MasterLinks(session, self._objects, self._identities)
-        self.continuation = ClusterContinuation(session, self._objects)
+        self._cluster = cluster
+        self.placement = ClusterPlacement(cluster)
+        self._objects = JobObjects(cluster)
+        self._identities = JobIdentities(cluster, self._objects)
+        self._links = MasterLinks(cluster, self._objects, self._identities)
+        self.continuation = ClusterContinuation(cluster, self._objects)
         self.timelines = ClusterTimelines(self._objects, self._links)
 
     @property
     def location(self) -> str:
-        return self._session.description if self._session.is_chosen else ""
+        return self._cluster.description if self._cluster.is_chosen else ""
 
     def list(self) -> Sequence[JobEntry]:
-        if not self._session.is_chosen:
+        if not self._cluster.is_chosen:
             return []
         return [JobEntry(name, created_s(item)) for name, item in self._objects.jobs()]
 
     def submit(self, job: Submission, say: Say = silent) -> bool:
-        creation = JobCreation.of_submission(self._session, self.placement, job)
+        creation = JobCreation.of_submission(self._cluster, self.placement, job)
         created = creation.create(say)
         if created and creation.is_queued:
             return True
         try:
-            start = JobStart(self._session, self._objects, job.name, job.start_timeout, say)
+            start = JobStart(self._cluster, self._objects, job.name, job.start_timeout, say)
             start.wait()
         except BaseException as failure:  # Ctrl-C, too
             if created and not self._has_reported(job.name):
@@ -237,7 +237,7 @@ class KubernetesJobBackend:
             while self._links.reach(name):
                 time.sleep(_PAGE_POLL_S)
 
-        link = page_link(self._session, self._objects, name, url)
+        link = page_link(self._cluster, self._objects, name, url)
         yield ServedPage(link, wait, lambda: bool(self._links.reach(name)))
 
     def _ask_master(self, job: ClusterJob, name: str) -> StatusReport:
@@ -256,7 +256,7 @@ class KubernetesJobBackend:
             location=self._objects.location(job.name),
             keep_page_s=job.spec.serving.keep_page_s,
             dashboard_url=url,
-            page_link=lambda: page_link(self._session, self._objects, job.name, url),
+            page_link=lambda: page_link(self._cluster, self._objects, job.name, url),
             description=lambda: describe(job.spec),
             details=lambda: {
                 **to_dict(message),
@@ -291,18 +291,18 @@ class KubernetesJobBackend:
         )
 
 
-def kubernetes_jobs(session: ClusterSession | None = None) -> KubernetesJobBackend:
+def kubernetes_jobs(cluster: ChosenCluster | None = None) -> KubernetesJobBackend:
     """Return the job backend for Kubernetes.
 
     Args:
-        session: the cluster to work with; by default the one that the settings choose, if any.
+        cluster: the cluster to work with; by default the one that the settings choose, if any.
 
     Raises:
         EdlError: USAGE; a settings file that may choose a cluster cannot be read.
     """
-    if session is None:
+    if cluster is None:
         try:
-            session = ClusterSession(cluster_choice(os.environ, Path.cwd()))
+            cluster = ChosenCluster(cluster_choice(os.environ, Path.cwd()))
         except Problem as problem:
             raise error_of(problem) from None
-    return KubernetesJobBackend(session)
+    return KubernetesJobBackend(cluster)

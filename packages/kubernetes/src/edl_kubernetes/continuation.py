@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from edl.plugins.backends import Say, export_fields, silent, start_fields, submission_time
 from edl.plugins.job_status import JobState, JobStatus, new_submission, to_json
 from edl.plugins.submissions import names, scheme
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.core import export, identities, manifest
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.job_creation import JobCreation, page_secrets
 from edl_kubernetes.job_identities import NewIdentities
 from edl_kubernetes.job_objects import JobObjects
-from edl_kubernetes.session import ClusterSession
 from edl_kubernetes.start import JobStart
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
@@ -29,8 +29,8 @@ _POLL_S = 0.5
 class ClusterContinuation:
     """The ``JobContinuation`` of a cluster: resumes jobs after ``edl stop --now``, and exports."""
 
-    def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
-        self._session = session
+    def __init__(self, cluster: ChosenCluster, job_objects: JobObjects) -> None:
+        self._cluster = cluster
         self._objects = job_objects
 
     def next_steps(self, status: JobStatus) -> str:
@@ -60,7 +60,7 @@ class ClusterContinuation:
         if not job.status().state.is_over:
             return False
         if self._objects.release(name):
-            JobStart(self._session, self._objects, name, _START_S, say).wait()
+            JobStart(self._cluster, self._objects, name, _START_S, say).wait()
             return True
         raise EdlError(
             ErrorCode.JOB_OVER,
@@ -83,7 +83,7 @@ class ClusterContinuation:
             self._remove_former(name, exporting)
         if not creation.is_queued:
             try:
-                JobStart(self._session, self._objects, exporting, _START_S, say).wait()
+                JobStart(self._cluster, self._objects, exporting, _START_S, say).wait()
             except BaseException as failure:  # Ctrl-C, too
                 creation.withdraw(failure)
                 raise
@@ -179,4 +179,4 @@ class ClusterContinuation:
                 labels = {**metadata["labels"], objects.LABEL_ROLE: secret.role}
                 yield identities.render(secret, namespace, {"labels": labels}, new.content(secret))
 
-        return JobCreation(self._session, job_object, make_owned, export.is_queued(job_object))
+        return JobCreation(self._cluster, job_object, make_owned, export.is_queued(job_object))

@@ -13,6 +13,7 @@ from functools import partial
 from edl.plugins.backends import Say, silent
 from edl.plugins.job_status import to_json
 from edl.plugins.submissions import Submission
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.cluster_job import (
     SUBMISSION_S,
     created_s,
@@ -26,7 +27,6 @@ from edl_kubernetes.job_objects import LABEL_MANAGED, is_managed
 from edl_kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl_kubernetes.owned_objects import create_owned
 from edl_kubernetes.placement import RESOURCES, ClusterPlacement, read_templates
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.page_key import PageKey
 from edl_runtime.kubernetes import objects
@@ -49,7 +49,7 @@ class JobCreation:
         is_queued: whether a queue or a person releases the Job, rather than this submission.
     """
 
-    session: ClusterSession
+    cluster: ChosenCluster
     job: JsonObject
     make_owned: Callable[[], Iterable[JsonObject]]
     is_queued: bool
@@ -59,10 +59,10 @@ class JobCreation:
 
     @classmethod
     def of_submission(
-        cls, session: ClusterSession, placement: ClusterPlacement, job: Submission
+        cls, cluster: ChosenCluster, placement: ClusterPlacement, job: Submission
     ) -> JobCreation:
         """Return the creation of a job that was submitted."""
-        namespace = session.connect().namespace
+        namespace = cluster.connect().namespace
         job_object = manifest.job_object(job, namespace, read_templates(job), suspended=True)
 
         def make_owned() -> Iterator[JsonObject]:
@@ -71,7 +71,7 @@ class JobCreation:
             new = NewIdentities(job.name)
             yield from manifest.identity_objects(job, namespace, new.content)
 
-        return cls(session, job_object, make_owned, manifest.is_queued(job))
+        return cls(cluster, job_object, make_owned, manifest.is_queued(job))
 
     def create(self, say: Say = silent) -> bool:
         """Create all objects; the Job is suspended until the last one exists.
@@ -86,7 +86,7 @@ class JobCreation:
             EdlError: an object was refused or exists, or the cluster does not answer. What was
                 created is deleted again; if that fails, the remedy names the command for it.
         """
-        connection = self.session.connect()
+        connection = self.cluster.connect()
         try:
             made = self._create_first(connection, say)
             if made is None:
@@ -97,7 +97,7 @@ class JobCreation:
                 create_owned(connection, item, made, say)
             retry_unanswered(lambda: self._release(connection), RETRY_S)
         except (ApiError, ApiUnavailable) as error:
-            failure = self.session.translate(error, "creating the job")
+            failure = self.cluster.translate(error, "creating the job")
             self.withdraw(failure)
             raise failure from None
         except BaseException as failure:  # Ctrl-C, too
@@ -129,7 +129,7 @@ class JobCreation:
     @property
     def _removal(self) -> str:
         """A command that removes the job whatever the settings and the current context are."""
-        connection, metadata = self.session.connect(), self.job["metadata"]
+        connection, metadata = self.cluster.connect(), self.job["metadata"]
         context = ("--context", connection.context) if connection.context else ()
         options = (*context, "--namespace", metadata["namespace"])
         return shlex.join(("edl", "delete", self._name, "--stop", "--yes", *options))
@@ -233,7 +233,7 @@ class JobCreation:
         return self._mark == mark or self._uid == metadata["uid"]
 
     def _delete(self) -> None:
-        connection = self.session.connect()
+        connection = self.cluster.connect()
         found = self._find(connection)
         if found is None or not self._is_own(found):
             return

@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.core import identities
 from edl_kubernetes.core.identities import IdentitySecret
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.owned_objects import create_owned
-from edl_kubernetes.session import ClusterSession
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.names import Identity, Role
 from edl_runtime.identity.folder import IdentityFolder
@@ -88,8 +88,8 @@ class JobIdentities:
     Secrets, and CLUSTER_UNAVAILABLE.
     """
 
-    def __init__(self, session: ClusterSession, job_objects: JobObjects) -> None:
-        self._session = session
+    def __init__(self, cluster: ChosenCluster, job_objects: JobObjects) -> None:
+        self._cluster = cluster
         self._objects = job_objects
 
     def client(self, name: str) -> ClientIdentity | None:
@@ -111,13 +111,13 @@ class JobIdentities:
                 labels = {**owner["metadata"]["labels"], objects.LABEL_ROLE: secret.role}
                 content = new.content(secret)
                 item = identities.render(secret, namespace, {"labels": labels}, content)
-                create_owned(self._session.connect(), item, owner)
+                create_owned(self._cluster.connect(), item, owner)
 
     def _authority(self, name: str) -> bytes:
         """Return the job's authority as PEM; empty if it has none."""
         namespace, job = self._objects.locate(name)
         with self._translate_errors("reading the job's authority"):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = connection.path("v1 secrets", namespace)
             try:
                 secret = connection.api.get(f"{path}/{objects.authority_secret(job)}")
@@ -132,4 +132,4 @@ class JobIdentities:
         try:
             yield
         except (ApiError, ApiUnavailable) as error:
-            raise self._session.translate(error, doing) from None
+            raise self._cluster.translate(error, doing) from None

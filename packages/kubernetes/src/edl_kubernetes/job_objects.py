@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from edl.plugins.submissions import names
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.cluster_job import (
     ClusterJob,
     decode_spec,
@@ -13,7 +14,6 @@ from edl_kubernetes.cluster_job import (
 )
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.refusals import no_namespace
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.kubernetes import objects
@@ -32,16 +32,16 @@ class JobObjects:
     CLUSTER_UNAVAILABLE or FORBIDDEN.
     """
 
-    def __init__(self, session: ClusterSession) -> None:
-        self._session = session
+    def __init__(self, cluster: ChosenCluster) -> None:
+        self._cluster = cluster
         self._specs: dict[str, job_pb2.JobSpec] = {}  # by uid: a Job's specification stays
         self._uids: dict[str, str] = {}  # by name: the uid of the Job when it was read last
 
     def jobs(self) -> list[tuple[str, JsonObject]]:
         """Return the names and Jobs of the chosen namespace, or of all namespaces."""
-        everywhere = self._session.has_all_namespaces
+        everywhere = self._cluster.has_all_namespaces
         with self._translate_errors("listing jobs"):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = "/apis/batch/v1/jobs" if everywhere else connection.path(_JOBS)
             selector = f"{LABEL_MANAGED},{objects.LABEL_ROLE}={objects.MASTER}"
             items = connection.api.list(path, selector).items
@@ -79,7 +79,7 @@ class JobObjects:
         namespace, job = self.locate(name)
         own = objects.object_name(job)
         with self._translate_errors("reading the job", name):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             item = connection.api.get(f"{connection.path(_JOBS, namespace)}/{own}")
             if not is_managed(item):
                 raise self._job_not_found(name)
@@ -94,14 +94,14 @@ class JobObjects:
         """Return the namespace of a job, and its name within that."""
         namespace, slash, job = name.rpartition("/")
         bad_namespace = slash and names.fault(namespace, names.MAX_NAMESPACE_LENGTH)
-        if names.fault(job) or bad_namespace or not self._session.is_chosen:
+        if names.fault(job) or bad_namespace or not self._cluster.is_chosen:
             raise self._job_not_found(name)
-        return namespace or self._session.connect().namespace, job
+        return namespace or self._cluster.connect().namespace, job
 
     def location(self, name: str) -> str:
         """Return the location of a job for messages: cluster, namespace and name."""
         namespace, job = self.locate(name)
-        connection = self._session.connect()
+        connection = self._cluster.connect()
         return f"{connection.cluster}/{namespace}/{job}"
 
     def pods(self, name: str, role: str = "") -> Sequence[JsonObject]:
@@ -111,22 +111,22 @@ class JobObjects:
         if role:
             selector += f",{objects.LABEL_ROLE}={role}"
         with self._translate_errors("listing pods", name):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             return connection.api.list(connection.path("v1 pods", namespace), selector).items
 
     def pod_path(self, name: str, pod: str) -> str:
         """Return the path of a pod in the API."""
         namespace, _ = self.locate(name)
-        return f"{self._session.connect().path('v1 pods', namespace)}/{pod}"
+        return f"{self._cluster.connect().path('v1 pods', namespace)}/{pod}"
 
     def log(self, name: str, pod: str, query: Mapping[str, str]) -> str:
         """Return a pod's log; empty if it has none yet or is gone."""
         try:
-            return self._session.connect().api.text(f"{self.pod_path(name, pod)}/log", query)
+            return self._cluster.connect().api.text(f"{self.pod_path(name, pod)}/log", query)
         except ApiError as error:
             if error.status in (400, 404):
                 return ""
-            raise self._session.translate(error, "reading logs") from None
+            raise self._cluster.translate(error, "reading logs") from None
         except ApiUnavailable:
             return ""  # the next poll asks again
 
@@ -151,7 +151,7 @@ class JobObjects:
         if not about and (uid := self._uids.get(name)):
             fields += f",involvedObject.uid={uid}"
         with contextlib.suppress(ApiError, ApiUnavailable):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = connection.path("v1 events", namespace)
             items = connection.api.list(path, fields=fields).items
             items = [it for it in items if not warnings or it.get("type") == "Warning"]
@@ -162,7 +162,7 @@ class JobObjects:
         """Return whether a claim is bound to a volume; True if the claim cannot be read."""
         namespace, _ = self.locate(name)
         with contextlib.suppress(ApiError, ApiUnavailable):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = connection.path("v1 persistentvolumeclaims", namespace)
             found = connection.api.get(f"{path}/{claim}")
             return bool(found.get("status", {}).get("phase") != "Pending")
@@ -172,7 +172,7 @@ class JobObjects:
         """End all pods of a job, and keep Kubernetes from starting another master."""
         namespace, job = self.locate(name)
         with self._translate_errors("stopping the job", name):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}"
             changes = {
                 "metadata": {"annotations": {objects.ANNOTATION_STOPPED: reason}},
@@ -186,7 +186,7 @@ class JobObjects:
         """Restart a job that ``suspend`` has stopped; return False if it was not stopped."""
         namespace, job = self.locate(name)
         with self._translate_errors("resuming the job", name):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             path = f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}"
             own = self.read(name, needs_spec=False)
             while objects.ANNOTATION_STOPPED in own.annotations:
@@ -212,7 +212,7 @@ class JobObjects:
         """Delete a job, and with it everything that it owns."""
         namespace, job = self.locate(name)
         with self._translate_errors("deleting the job", name):
-            connection = self._session.connect()
+            connection = self._cluster.connect()
             connection.api.delete(f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}")
 
     def _spec(
@@ -233,7 +233,7 @@ class JobObjects:
 
     def _find(self, path: str) -> JsonObject | None:
         try:
-            return self._session.connect().api.get(path)
+            return self._cluster.connect().api.get(path)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -241,7 +241,7 @@ class JobObjects:
 
     def _remove(self, path: str) -> None:
         try:
-            self._session.connect().api.delete(path, _SHORT_GRACE_S)
+            self._cluster.connect().api.delete(path, _SHORT_GRACE_S)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -253,15 +253,15 @@ class JobObjects:
         except ApiError as error:
             if name and error.status == 404:
                 raise self._job_not_found(name) from None
-            raise self._session.translate(error, doing) from None
+            raise self._cluster.translate(error, doing) from None
         except ApiUnavailable as error:
-            raise self._session.translate(error, doing) from None
+            raise self._cluster.translate(error, doing) from None
 
     def _job_not_found(self, name: str) -> EdlError:
         return EdlError(
             ErrorCode.JOB_NOT_FOUND,
             f"there is no job named {name}",
-            where=self._session.description,
+            where=self._cluster.description,
             remedy="edl list shows all jobs.",
         )
 

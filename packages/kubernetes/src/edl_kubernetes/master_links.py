@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from edl.plugins.backends import JobServiceClient, MasterUnreachable
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.job_identities import ClientIdentity, JobIdentities
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.master_pods import ready_pod
 from edl_kubernetes.port_forward import PortForward
-from edl_kubernetes.session import ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import objects
 
@@ -45,9 +45,9 @@ class MasterLinks:
     """One connection for each job, to the pod that is its master at the moment."""
 
     def __init__(
-        self, session: ClusterSession, job_objects: JobObjects, identities: JobIdentities
+        self, cluster: ChosenCluster, job_objects: JobObjects, identities: JobIdentities
     ) -> None:
-        self._session = session
+        self._cluster = cluster
         self._objects = job_objects
         self._identities = identities
         self._links: dict[str, _Link] = {}
@@ -136,7 +136,7 @@ class MasterLinks:
 
     def _forward(self, name: str, pod: str, port: int, local_port: int = 0) -> PortForward:
         try:
-            api = self._session.connect().api
+            api = self._cluster.connect().api
             return PortForward(api, self._objects.pod_path(name, pod), port, local_port)
         except OSError as error:
             raise EdlError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from edl.plugins.backends import Say, silent
+from edl_kubernetes.chosen_cluster import ClusterConnection
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl_kubernetes.placement import RESOURCES
-from edl_kubernetes.session import ClusterConnection
 from edl_runtime.kubernetes.api_errors import ApiError
 
 _REMOVAL_S = 120.0

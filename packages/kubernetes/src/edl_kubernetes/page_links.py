@@ -5,29 +5,29 @@ from __future__ import annotations
 import base64
 import time
 
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.job_objects import JobObjects
-from edl_kubernetes.session import ClusterSession
 from edl_runtime.identity.page_key import PageKey
 from edl_runtime.kubernetes import objects
 from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
-def page_link(session: ClusterSession, job_objects: JobObjects, name: str, url: str) -> str:
+def page_link(cluster: ChosenCluster, job_objects: JobObjects, name: str, url: str) -> str:
     """Return a URL that opens a job's page once; ``url`` itself if the user may not read the key.
 
     Args:
-        session: the cluster of the job.
+        cluster: the cluster of the job.
         job_objects: the objects of the job.
         name: the name of the job.
         url: the URL of the page; may be empty.
     """
-    key = _page_key(session, job_objects, name) if url else None
+    key = _page_key(cluster, job_objects, name) if url else None
     return key.link(url, time.time()) if key is not None else url
 
 
-def _page_key(session: ClusterSession, job_objects: JobObjects, name: str) -> PageKey | None:
+def _page_key(cluster: ChosenCluster, job_objects: JobObjects, name: str) -> PageKey | None:
     namespace, job = job_objects.locate(name)
-    connection = session.connect()
+    connection = cluster.connect()
     path = connection.path("v1 secrets", namespace)
     try:
         secret = connection.api.get(f"{path}/{objects.object_name(job)}")

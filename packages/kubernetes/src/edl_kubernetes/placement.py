@@ -14,11 +14,11 @@ from edl.plugins.errors import Problem, error_of, usage
 from edl.plugins.job_status import to_json
 from edl.plugins.options import BY_NAME, ClusterChoice, Verb
 from edl.plugins.submissions import Submission, kubernetes_value_types, scheme
+from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.cluster_job import describe
 from edl_kubernetes.core import manifest, pods, templates
 from edl_kubernetes.core.pods import PodTemplates
 from edl_kubernetes.core.templates import JsonObject
-from edl_kubernetes.session import ClusterConnection, ClusterSession
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.images.names import IMAGE_ZOO
@@ -52,12 +52,12 @@ _REQUIRED_ACCESS = (
 class ClusterPlacement:
     """The ``JobPlacement`` of a cluster: checks submissions, and renders their objects."""
 
-    def __init__(self, session: ClusterSession) -> None:
-        self._session = session
+    def __init__(self, cluster: ChosenCluster) -> None:
+        self._cluster = cluster
 
     def resolve(self, job: Submission, environ: Mapping[str, str]) -> Submission:
-        self._session.choose(ClusterChoice(job.context, job.namespace))
-        connection = self._session.connect()
+        self._cluster.choose(ClusterChoice(job.context, job.namespace))
+        connection = self._cluster.connect()
         read_templates(job)
         return replace(job, namespace=connection.namespace)
 
@@ -72,12 +72,12 @@ class ClusterPlacement:
             raise error_of(problem) from None
         if job.verb is not Verb.TRAIN and not job.image:
             trained_models.check(job)  # it names the image that the pods would run
-        connection = self._session.connect()
+        connection = self._cluster.connect()
         try:
             self._check_access(connection)
             self._check_references(job, connection)
         except (ApiError, ApiUnavailable) as error:
-            raise self._session.translate(error, "the checks of the job") from None
+            raise self._cluster.translate(error, "the checks of the job") from None
         self._dry_run(job, connection)
 
     def describe(self, job: Submission) -> Mapping[str, Any]:
@@ -207,9 +207,9 @@ class ClusterPlacement:
                 return  # it belongs to a former job of this name, which is being removed
             role = item["metadata"]["labels"].get(objects.LABEL_ROLE, "")
             what = f"the pod of a {role}" if item["kind"] == "Pod" else f"the {item['kind']}"
-            raise self._session.translate(error, what) from None
+            raise self._cluster.translate(error, what) from None
         except ApiUnavailable as error:
-            raise self._session.translate(error, "the checks of the job") from None
+            raise self._cluster.translate(error, "the checks of the job") from None
 
 
 RESOURCES = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from edl.plugins.backends import Say, silent
 from edl.plugins.errors import error_of
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.job_objects import JobObjects
@@ -19,7 +20,6 @@ from edl_kubernetes.master_pods import (
     ready_pod,
 )
 from edl_kubernetes.refusals import quota_remedy
-from edl_kubernetes.session import ClusterSession
 from edl_kubernetes.start_progress import StartProgress
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import objects
@@ -49,7 +49,7 @@ _LOG_LINES = 20
 class JobStart:
     """The start of one job."""
 
-    session: ClusterSession
+    cluster: ChosenCluster
     objects: JobObjects
     name: str
     timeout_s: float

@@ -89,7 +89,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
     with errors_as_output(output_format):
         from edl.plugins.commands import terminal
         from edl.plugins.errors import usage
-        from edl_sql.session import SqlSession, SqlSettings
+        from edl_sql.statement_runner import SqlSettings, StatementRunner
 
         asks = file is None and not execute and sys.stdin.isatty()
         if not asks and (file is None) == (not execute):
@@ -98,7 +98,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
                 where="-e",
                 remedy='For example: -e "SHOW TRAIN my_model;"',
             )
-        session = SqlSession(
+        runner = StatementRunner(
             database,
             SqlSettings(models, model_zoo, key, password_file, work_dir),
             find_given(RUNNING, options),
@@ -107,7 +107,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         )
 
         def run(text: str) -> None:
-            results = [session.run(statement) for statement in session.parse(text)]
+            results = [runner.run(statement) for statement in runner.parse(text)]
             print_result(
                 results,
                 output_format,
@@ -119,7 +119,7 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             from edl_sql.cli.prompt import read_statements
             from edl_sql.language.tokens import ends_with_semicolon
 
-            read_statements(lambda text: ends_with_semicolon(text, session.dialect), run)
+            read_statements(lambda text: ends_with_semicolon(text, runner.dialect), run)
         else:
             run(execute if file is None else _read(file))
 

@@ -15,11 +15,11 @@ from edl_master.core.parameters.payload import Payload, PayloadError, size_of
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.index import index_kernel
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.row_blocks import RowBlocks
 from edl_master.core.parameters.tables.row_chunks import RowsChunk, chunks, unpack
-from edl_master.core.parameters.tables.store import Blocks
 from edl_master.core.parameters.tables.table import ResolvedGradient, RowGradient, Table
 
-RowsView = tuple[Blocks, ...]
+RowsView = tuple[RowBlocks, ...]
 """The rows of all tables as they were at one moment."""
 
 RowGradients = Mapping[int, RowGradient]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edl_master.core.parameters.layout import Array
-from edl_master.core.parameters.tables.store import Blocks
+from edl_master.core.parameters.tables.row_blocks import RowBlocks
 
 CHUNK_BYTES = 32 << 20
 """Size of a chunk, about: the memory that writing a table needs."""
@@ -20,7 +20,7 @@ class RowsChunk:
     their slots (float32).
     """
 
-    def __init__(self, blocks: Blocks, start: int, stop: int) -> None:
+    def __init__(self, blocks: RowBlocks, start: int, stop: int) -> None:
         self._blocks = blocks
         self._range = start, stop
 
@@ -28,7 +28,7 @@ class RowsChunk:
         return pack(*self._blocks.collect(*self._range, self._blocks.width))
 
 
-def chunks(blocks: Blocks) -> list[RowsChunk]:
+def chunks(blocks: RowBlocks) -> list[RowsChunk]:
     """Return the rows of a view, in chunks."""
     per_row = 12 + 4 * blocks.width
     step = max(1, CHUNK_BYTES // per_row)

@@ -25,7 +25,7 @@ from edl_master.core.parameters.tables.kernel_primitives import (
     mix,
     uint32_at,
 )
-from edl_master.core.parameters.tables.store import CLOCK
+from edl_master.core.parameters.tables.row_blocks import CLOCK
 
 _11 = np.uint64(11)
 _UNIT = 1.0 / (1 << 53)

@@ -19,9 +19,9 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.admission import Admission
 from edl_master.core.parameters.tables.index import RowIndex
-from edl_master.core.parameters.tables.store import (
-    Blocks,
-    RowStore,
+from edl_master.core.parameters.tables.row_blocks import (
+    MutableRowBlocks,
+    RowBlocks,
     next_moment,
     previous_moment,
     row_kernel,
@@ -84,7 +84,7 @@ class Table:
         self._executor = executor
         self._slots = np.array(slots, np.float32)
         self._index = RowIndex()
-        self._rows = RowStore(spec.dim * (1 + len(slots)))
+        self._rows = MutableRowBlocks(spec.dim * (1 + len(slots)))
         self._admission = Admission(spec.min_count) if spec.min_count > 1 else None
         self._now = 0
         self._swept = 0
@@ -107,7 +107,7 @@ class Table:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def read(self, ids: Array, out: Array, view: Blocks | None = None) -> None:
+    def read(self, ids: Array, out: Array, view: RowBlocks | None = None) -> None:
         """Copy the rows of ids.
 
         Args:
@@ -122,7 +122,7 @@ class Table:
             blocks.shift, blocks.width, *self._initial,
         )  # fmt: skip
 
-    def take_view(self) -> Blocks:
+    def take_view(self) -> RowBlocks:
         """Return all rows as they are now; while it is held, no row is dropped."""
         return self._rows.take_view()
 

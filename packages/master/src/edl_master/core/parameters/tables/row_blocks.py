@@ -38,7 +38,7 @@ class RowsExhausted(MemoryError):
     """A table has as many rows as one server can number."""
 
 
-class Blocks:
+class RowBlocks:
     """The rows of a table at one moment.
 
     Attributes:
@@ -72,13 +72,13 @@ class Blocks:
         return ids[:found], used[:found], out[:found]
 
 
-class RowStore(Blocks):
+class MutableRowBlocks(RowBlocks):
     """Rows that change; the numbers of freed rows are used again."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
         self._shared = np.zeros(16, np.bool_)
-        self._views: weakref.WeakSet[Blocks] = weakref.WeakSet()
+        self._views: weakref.WeakSet[RowBlocks] = weakref.WeakSet()
         self._free = np.empty(0, np.int32)
 
     @property
@@ -91,9 +91,9 @@ class RowStore(Blocks):
         """Whether a view is still in use."""
         return bool(self._views)
 
-    def take_view(self) -> Blocks:
+    def take_view(self) -> RowBlocks:
         """Return the rows as they are now. They stay so: a block is copied before it is changed."""
-        view = Blocks(self.width)
+        view = RowBlocks(self.width)
         view.blocks = list(self.blocks)
         view.addresses = self.addresses.copy()
         view.limit = self.limit

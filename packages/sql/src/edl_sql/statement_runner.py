@@ -78,7 +78,7 @@ class SqlSettings:
     work_dir: str = ""
 
 
-class SqlSession:
+class StatementRunner:
     """A database, and the models that statements train with its rows.
 
     Args:

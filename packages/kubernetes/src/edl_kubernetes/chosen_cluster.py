@@ -49,7 +49,7 @@ class ClusterConnection:
         return f"/{group}/namespaces/{namespace or self.namespace}/{plural}"
 
 
-class ClusterSession:
+class ChosenCluster:
     """The chosen cluster, to which it connects on first use: importing the client takes seconds.
 
     Args:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from edl.core.options.kubernetes import ClusterChoice
-from edl_kubernetes.session import ClusterSession
+from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.kubernetes import credential_programs
 
 
-def session(
+def make_cluster(
     folder: Path, choice: ClusterChoice, program: Sequence[str] = (), namespace: object = None
-) -> ClusterSession:
-    """A session of a kubeconfig whose user's credentials a Python program prints."""
+) -> ChosenCluster:
+    """Return the cluster of a kubeconfig whose user's credentials a Python program prints."""
     context: dict[str, Any] = {"cluster": "here", "user": "me"}
     if namespace is not None:
         context["namespace"] = namespace
@@ -43,14 +43,14 @@ def session(
     }
     path = folder / "kubeconfig"
     path.write_text(json.dumps(content))
-    return ClusterSession(choice, {"KUBECONFIG": str(path)})
+    return ChosenCluster(choice, {"KUBECONFIG": str(path)})
 
 
 @pytest.mark.parametrize("name", ["../x", "..", "a/b", "a b", "Team", "n" * 64, "a.b", "%2e"])
 def test_what_is_no_name_never_becomes_part_of_a_path(tmp_path: Path, name: str) -> None:
     for made in (
-        session(tmp_path, ClusterChoice(namespace=name)),
-        session(tmp_path, ClusterChoice(), namespace=name),
+        make_cluster(tmp_path, ClusterChoice(namespace=name)),
+        make_cluster(tmp_path, ClusterChoice(), namespace=name),
     ):
         with pytest.raises(EdlError, match="cannot be a namespace") as caught:
             made.connect()
@@ -64,14 +64,14 @@ def test_a_pod_without_a_service_account_is_told(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     environ = {"KUBECONFIG": str(tmp_path / "none"), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     with pytest.raises(EdlError, match="this pod has no token of a service account") as caught:
-        ClusterSession(ClusterChoice(), environ).connect()
+        ChosenCluster(ClusterChoice(), environ).connect()
     assert caught.value.code == ErrorCode.FORBIDDEN
     assert "automountServiceAccountToken: true" in caught.value.remedy
     assert "token file does not exist" in caught.value.detail
 
 
 def test_a_namespace_may_be_longer_than_a_job_s_name(tmp_path: Path) -> None:
-    connection = session(tmp_path, ClusterChoice(namespace="n" * 63)).connect()
+    connection = make_cluster(tmp_path, ClusterChoice(namespace="n" * 63)).connect()
     assert connection.namespace == "n" * 63
 
 
@@ -91,7 +91,7 @@ def test_a_program_that_gets_no_credentials_is_quoted_and_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(EdlError, match=said) as caught:
-        session(tmp_path, ClusterChoice(), [program]).connect()
+        make_cluster(tmp_path, ClusterChoice(), [program]).connect()
     assert caught.value.code == ErrorCode.FORBIDDEN
     assert caplog.text == ""
     assert capfd.readouterr().err == ""
@@ -107,7 +107,7 @@ def test_other_messages_are_logged_and_no_handler_stays(
     assert "another thread is here" in caplog.text
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program without logging
     with pytest.raises(EdlError, match="login"):
-        session(tmp_path, ClusterChoice(), ["import sys; sys.exit('no login')"]).connect()
+        make_cluster(tmp_path, ClusterChoice(), ["import sys; sys.exit('no login')"]).connect()
     assert logging.getLogger().handlers == []
 
 
@@ -126,7 +126,7 @@ def test_a_program_that_fails_later_logs_nothing(
         "if mark.exists(): mark.write_text('twice'); sys.exit('no')\n"
         f"mark.touch(); print({json.dumps(first)!r})"
     )
-    connection = session(tmp_path, ClusterChoice(), [program]).connect()
+    connection = make_cluster(tmp_path, ClusterChoice(), [program]).connect()
     configuration = connection.api._client.configuration
     for _ in range(2):
         mark.write_text("once")
