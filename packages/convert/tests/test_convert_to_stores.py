@@ -137,7 +137,7 @@ def test_what_a_killed_conversion_left_is_replaced(
     STORE.pipe_file("/bucket/of/mine/rows/part-00000.recordio", b"")
     told = edl(*convert, code=5).err
     assert "a conversion on other is writing there, or was killed" in told
-    assert f"remove {PLACE}/.rows.edl-convert and everything at that place" in told
+    assert f"remove {PLACE}/.rows.edl-convert and everything at that URI" in told
     STORE.pipe_file("/bucket/of/mine/.rows.edl-convert", b"[]")
     assert "a conversion on another machine" in edl(*convert, code=5).err
 

@@ -79,7 +79,7 @@ def _is_abandoned(place: str) -> bool:
         ErrorCode.OUTPUT_EXISTS,
         f"a conversion on {host} is writing there, or was killed",
         where=place,
-        remedy=f"Wait for its end. If it was killed, remove {sign} and everything at that place.",
+        remedy=f"Wait for its end. If it was killed, remove {sign} and everything at that URI.",
     )
 
 

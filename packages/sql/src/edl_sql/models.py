@@ -179,7 +179,7 @@ class SqlModels:
         return [path.parent.name for path in Path(self._place).glob(f"*/{ABOUT}")]
 
     def _unwritable(self, name: str, error: OSError | storage.StoreError) -> EdlError:
-        reason, remedy = str(error), "Name another place with --models."
+        reason, remedy = str(error), "Name another folder or URI with --models."
         if isinstance(error, OSError):
             reason = error.strerror or reason
         else:

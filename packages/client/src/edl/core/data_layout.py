@@ -1,4 +1,4 @@
-"""What data looks like that jobs read; conversions write it like that."""
+"""The layout of data that conversions write and jobs read."""
 
 from __future__ import annotations
 

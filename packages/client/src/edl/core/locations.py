@@ -1,4 +1,4 @@
-"""Places of data and results, as people write them: paths, globs and URIs."""
+"""Locations of data and results, as users write them: paths, globs and URIs."""
 
 from __future__ import annotations
 

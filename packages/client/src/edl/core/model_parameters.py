@@ -1,4 +1,4 @@
-"""Which parameters a model can have, as far as the texts of its files show."""
+"""The parameters that a model accepts, as far as the source of its files shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose code a trained model may run here. A trained model carries code, as a program does."""
+"""Decides whether the code that a trained model carries may run here."""
 
 from __future__ import annotations
 

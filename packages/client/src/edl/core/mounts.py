@@ -1,4 +1,4 @@
-"""What of this machine the container of a job sees: exactly what the job names."""
+"""The mounts of a job's container: exactly the files and folders that the job names."""
 
 from __future__ import annotations
 

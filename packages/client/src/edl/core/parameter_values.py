@@ -1,4 +1,4 @@
-"""Whether values fit parameters of a model file, as far as its text shows their types."""
+"""Checks values against the types of a model file's parameters, as far as its source shows them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What installed distributions add to edl, by name.
 
-One that is missing, broken or ambiguous is an error for those who ask for it, and for no others.
+A missing, broken or ambiguous plugin is an error only for commands that use it.
 """
 
 from __future__ import annotations

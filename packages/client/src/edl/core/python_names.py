@@ -1,4 +1,4 @@
-"""Texts that name options and commands, in the words of the Python API."""
+"""Translates the names of options and commands in texts into those of the Python API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations, counts and sizes, read from and written for people."""
+"""Parses and formats durations, counts and sizes for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What experiment trackers are told about a job."""
+"""The parameters, metrics and end of a job, as experiment trackers receive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions of what is installed."""
+"""The versions of the installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a model zoo is copied, and how much of it a person has to accept."""
+"""Limits how much of a model zoo is copied without the user's consent."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ def storage_error(error: OSError, path: Path | str) -> EdlError:
             ErrorCode.DISK_FULL,
             f"there is no space left to write {path}",
             where=str(path),
-            remedy="Free some space on that disk, or choose a place on another one.",
+            remedy="Free some space on that disk, or choose a folder on another disk.",
         )
     return EdlError(
         ErrorCode.OUTPUT_UNWRITABLE,
         f"{path} cannot be written: {error.strerror or error}",
         where=str(path),
-        remedy="Check that the place exists and that you may write there.",
+        remedy="Check that the folder or bucket exists and that you may write there.",
     )

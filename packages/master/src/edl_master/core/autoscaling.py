@@ -4,7 +4,7 @@ The policy is a hill climb on records per second. It measures the present number
 another one, and keeps the better one: fewer workers if they do nearly as much, more if each of
 them adds at least half of what an average worker does. A failed trial is not repeated soon. The
 policy does not know the reason: a full machine, a network, a slow disk and a busy parameter plane
-all look the same, and so does the answer.
+all look the same to the policy, and it responds in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients ask of a job that runs: another number of workers, another learning rate."""
+"""Handles clients' requests to a running job: to scale it, or to set its learning rate."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Effects: everything that the job state machine may request.
 
-``JobController`` carries them out in order, before it handles the next event. The first five are
-answers to the caller whose request was the event, at most one per event; a request without an
-answer succeeded.
+``JobController`` carries them out in order, before it handles the next event. The first five answer
+the caller whose request was the event. An event has at most one answer; if it has none, the request
+has succeeded.
 """
 
 from __future__ import annotations

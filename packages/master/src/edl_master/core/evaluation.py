@@ -1,6 +1,6 @@
 """Evaluation: one frozen version, many tasks whose metric states add up, one summary.
 
-An evaluation has three states, each with exactly its data: waiting for its frozen
+An evaluation has three states, each with its own data: waiting for its frozen
 version, adding up the metric states of its tasks, and waiting for one worker to compute values.
 """
 

@@ -1,7 +1,7 @@
-"""The state of the model's layers that is no parameter, such as vocabularies: one for all workers.
+"""The state of layers besides parameters, such as vocabularies: the same for all workers.
 
-A worker takes this state from data or files when it loads the model file. If these have changed
-since the job began, the worker would compute with another model than the others.
+A worker takes this state from data or files when it loads the model file. If data or files have
+changed since the job began, the worker's model would differ from the other workers' model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ledger: the tasks to do, their holders, and what has been counted.
 
-It knows rounds and leases, and nothing of workers' lives or of what a round is for: the
-workflow of the job opens rounds, and learns from ``is_open`` that they are complete.
+The ledger knows rounds and leases. It does not know whether workers live, or what a round is for:
+the job's workflow opens rounds, and learns from ``is_open`` that they are complete.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The tasks of a shuffled epoch: each of them is a sample of all the data.
 
-A task of consecutive records would see one class only where the data is sorted. So the records of
-all files, one after the other, are divided into as many *strata* as a task has blocks, and a task
-has one block of each stratum. Which one is a seeded permutation, computed when a task is leased:
-nothing here is a list of tasks or blocks.
+If the data is sorted by class, a task of consecutive records would contain only one class. So the
+records of all files, one after the other, are divided into as many *strata* as a task has blocks,
+and a task has one block of each stratum. A seeded permutation assigns the blocks to tasks. It is
+computed when a task is leased, so there is no list of tasks or blocks.
 
-Tasks that follow each other have blocks that are neighbours, in an order that is random all the
-same: what a worker has read for one of them serves the next ones, too.
+The blocks of successive tasks are neighbours, although the order of tasks is random: what a worker
+reads for one task serves the next tasks, too.
 """
 
 from __future__ import annotations

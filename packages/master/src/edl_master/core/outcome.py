@@ -1,4 +1,4 @@
-"""The end of a job: the first decision about it holds."""
+"""Decides how a job ends: the first decision holds."""
 
 from __future__ import annotations
 

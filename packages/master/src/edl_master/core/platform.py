@@ -2,7 +2,7 @@
 
 An adapter starts, stops and watches instances, and reports what it sees as events. It decides
 nothing: whether a worker gets another instance is the job's decision. Every adapter passes
-``tests/conformance/platform_suite.py`` as it is.
+``tests/conformance/platform_suite.py``.
 """
 
 from __future__ import annotations

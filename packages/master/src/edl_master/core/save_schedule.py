@@ -1,7 +1,8 @@
 """Schedules for saving the job's position, for a master that may have to continue from it.
 
-Both schedules ask for one at a time: while a slow disk or store still takes the last one, another
-would only add to its work, and every parameter server would keep a copy of what changes meanwhile.
+Both schedules request one save at a time. While a slow disk or object store still writes the last
+one, another save would only add work, and every parameter server would keep a copy of the values
+that change meanwhile.
 """
 
 from __future__ import annotations

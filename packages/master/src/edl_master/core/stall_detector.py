@@ -1,8 +1,8 @@
 """Finds a worker that sends heartbeats but makes no progress.
 
-The limit is a multiple of what steps of this job usually take. The first step of a task has its
-own measure, since it builds the pipeline and may compile. Fixed limits hold while nothing is known,
-for a task without steps, and for loading the model file.
+The limit is a multiple of the usual time of this job's steps. The first step of a task has its own
+limit, since it builds the pipeline and may compile. Fixed limits apply before step times are known,
+to tasks without steps, and to loading the model file.
 """
 
 from __future__ import annotations

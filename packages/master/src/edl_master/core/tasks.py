@@ -1,7 +1,7 @@
 """Tasks: the division of data into them, and the new, open and done ones of a round.
 
-Nothing here is a list of all tasks. A partition computes a task's records from its number; a
-round is a cursor over an order plus the few tasks that are neither new nor done.
+There is no list of all tasks. A partition computes a task's records from its number; a round is a
+cursor over an order, and the few tasks that are neither new nor done.
 """
 
 from __future__ import annotations

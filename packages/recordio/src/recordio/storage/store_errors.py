@@ -11,7 +11,7 @@ from recordio.errors import RecordError
 from recordio.storage.foreign_answers import ForeignAnswer, RedirectRefused
 
 _ACCESS = "Check the credentials, what they allow, and whether they have expired."
-_NAME = "Check the name of the bucket and the rest of the place."
+_NAME = "Check the name of the bucket and the rest of the URI."
 _KEYS = (
     "Give credentials as the store's own tools expect them: AWS_ACCESS_KEY_ID and"
     " AWS_SECRET_ACCESS_KEY or ~/.aws for s3://, GOOGLE_APPLICATION_CREDENTIALS or gcloud auth"

@@ -1,4 +1,4 @@
-"""How long to wait before trying a call again."""
+"""Decides how long to wait before a call is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the parameter plane and its replies, without the bytes that go with them."""
+"""Requests to the parameter plane and its replies, without their payloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker needs to know of its job."""
+"""The parts of a job that a worker needs."""
 
 from __future__ import annotations
 

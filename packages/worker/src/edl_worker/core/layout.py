@@ -3,7 +3,7 @@
 A payload of parameters holds the groups one after the other, packed: trainable float32,
 trainable float64, state float32, state float64. A gradient is its first half, a state delta
 its second. State is what training changes without a gradient, such as the moving statistics
-of BatchNormalization. With a precision of 16 bits the first group is sent as such.
+of BatchNormalization. With 16-bit wire precision, the first group is sent in that precision.
 """
 
 from __future__ import annotations

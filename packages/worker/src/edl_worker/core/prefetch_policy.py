@@ -1,4 +1,4 @@
-"""When to ask for the next lease while a task is still at work."""
+"""Decides when to request the next lease while a task is in progress."""
 
 from __future__ import annotations
 

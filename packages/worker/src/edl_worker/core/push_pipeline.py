@@ -1,4 +1,4 @@
-"""The next action of a training task: computing and pushing in order, and judging replies."""
+"""Decides the next action of a training task: compute, push, wait for a reply, or finish."""
 
 from __future__ import annotations
 

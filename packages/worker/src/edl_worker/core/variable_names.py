@@ -1,4 +1,4 @@
-"""Names of variables: unique in a model, and recognised when a counter in them has shifted."""
+"""Names of variables: unique in a model, and matched even if Keras counts differently."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ The thread that writes a snapshot to a disk reads without a lock, and no update 
 update first copies the pieces that it is about to change and that have not been read yet.
 
 There is no lock between the two. An update preserves a piece *before* it changes the array; a
-reader looks for a preserved piece *after* it has copied the array's. Without a preserved piece
-nothing was changed until the reader had finished, and its copy is good; otherwise the reader takes
-the preserved piece.
+reader looks for a preserved piece *after* it has copied the piece from the array. If there is none,
+no update had changed the piece when the reader finished, and the reader's copy is good. Otherwise
+the reader takes the preserved piece.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Importing this module loads numba (some 0.3 s); ``arithmetic`` does so when it is first needed.
 All loops release the GIL, so that slices of an arena run on several threads.
 
-Every update kernel begins alike: ``w`` the values, ``g`` the gradient as it arrived, ``scale``
-what it is multiplied with (averaging and clipping by norm at once), ``limit`` what
-each element is clipped to (infinity: not at all) and ``decay`` the part of ``w`` that is taken
-away first. Then come the slots and then the numbers of the rule, all of the arena's dtype. A slot
-that the rule does not use is an empty array. The rules themselves are written out in ``rules``.
+Every update kernel has the same first arguments: ``w``, the values; ``g``, the gradient as it
+arrived; ``scale``, a factor for the gradient (averaging and clipping by norm at once); ``limit``,
+to which each element is clipped (infinity: no clipping); and ``decay``, the part of ``w`` that is
+subtracted first. The slots and the numbers of the rule follow, all of the arena's dtype. A slot
+that the rule does not use is an empty array. ``elementwise_rules`` has the formulas.
 
 fastmath stays off: it would let the compiler reorder sums, and results would then depend on how
 an arena is sliced. Loops are written so that they vectorise nevertheless.

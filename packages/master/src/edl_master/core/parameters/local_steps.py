@@ -1,6 +1,6 @@
 """Local steps: optimizers work in the workers, and the store adds the differences they push.
 
-This is the one place where a store differs between local steps and everything else; see
+Only this module distinguishes a store of a job with local steps from other stores; see
 docs/adr/0012.
 """
 

@@ -1,8 +1,8 @@
 """The inner loops between numbers of 32 and of 16 bits, compiled as those of ``kernels`` are.
 
-Numbers are looked at as their bits, so that all is integer arithmetic without a branch, which
-vectorises; the processor's own conversions are not reached by numba. Results are those of IEEE
-754: rounded to nearest, ties to even, what is too large to infinity; a NaN stays one.
+The loops compute on the bits of numbers, with integer arithmetic and no branches, which vectorises;
+numba cannot use the processor's conversions. Results are those of IEEE 754: rounded to nearest,
+ties to even; numbers that are too large become infinity, and NaN stays NaN.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The layout of the slots of whole-variable rules: flat arrays, variable by variable.
 
-Slots of other rules lie as the values do.
+The slots of elementwise rules have the layout of the values.
 """
 
 from __future__ import annotations

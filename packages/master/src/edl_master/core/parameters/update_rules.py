@@ -4,8 +4,7 @@ Such a package has an entry point of the group ``edl.optimizers`` that is named 
 and leads to the rule: a frozen dataclass with a field for each option of the Keras class, apart
 from those that all optimizers have. See docs/extending.md.
 
-Gradients are clipped and values decayed before a rule is called; averages of values are kept
-without it.
+The updater clips gradients and decays values before it calls a rule, and keeps averages of values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules that need a variable as a whole, with the names and defaults of Keras 3.
 
-As in ``rules``, ``w`` is the value, ``g`` its gradient, ``lr`` the learning rate and ``t`` the
-number of the step. Numbers are computed in the dtype of the variable.
+As in ``elementwise_rules``, ``w`` is the value, ``g`` its gradient, ``lr`` the learning rate and
+``t`` the number of the step. Numbers are computed in the dtype of the variable.
 """
 
 from __future__ import annotations
