@@ -1,0 +1,64 @@
+"""A worker of the model of replicated training, and how often faults may happen to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Added: TypeAlias = tuple[tuple[int, int | None], ...]
+"""What each member has added to a step: a record, or None."""
+Action: TypeAlias = tuple[str, int]
+"""What happens, and the worker that it happens to."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A worker that lives.
+
+    Attributes:
+        generation: the one that it is in.
+        history: the steps in its values; None: it has no values.
+        record: the one that it trains next.
+        reported: length of the history at the last report.
+        counted: how many steps count, as far as it knows.
+        stopped: it has ended its generation.
+        aside: values put aside for a snapshot, which it has not reported.
+        saves: it has been asked to put its values aside.
+        is_fenced: the master has given it up.
+    """
+
+    generation: int | None = None
+    history: tuple[Added, ...] | None = None
+    record: int | None = None
+    reported: int | None = None
+    counted: int = 0
+    stopped: bool = False
+    aside: tuple[Added, ...] | None = None
+    saves: bool = False
+    leaves: bool = False
+    is_fenced: bool = False
+
+    def key(self) -> object:
+        """Return what makes two members the same."""
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+
+@dataclass(slots=True)
+class Budget:
+    """How often something may still happen."""
+
+    kill: int = 0
+    fence: int = 0
+    join: int = 0
+    leave: int = 0
+    save: int = 0
+    restart: int = 0
+
+
+def frozen(value: object) -> object:
+    """Return a collection as a value that can be a key."""
+    if isinstance(value, dict):
+        return tuple((key, frozen(each)) for key, each in value.items())
+    if isinstance(value, set):
+        return frozenset(value)
+    return value

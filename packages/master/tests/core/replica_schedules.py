@@ -1,0 +1,68 @@
+"""Orders of events in the life of a replica group: all of a short one, and random long ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from replica_member import Action, Budget
+from replica_world import World
+
+
+def explore(start: World, limit: int = 10_000_000) -> int:
+    """Try every order of actions and faults; return the number of different states.
+
+    Raises:
+        AssertionError: something goes wrong; the message has the shortest way to it.
+    """
+    seen = {start.key()}
+    ways: list[tuple[World, tuple[Action, ...]]] = [(start, ())]
+    while ways:
+        following: list[tuple[World, tuple[Action, ...]]] = []
+        for world, way in ways:
+            steps = list(world.actions())
+            if not steps:
+                _tell(way, world.check_end)
+            for action in (*steps, *world.faults()):
+                new = world.copy()
+                _tell((*way, action), lambda new=new, action=action: new.act(action))
+                key = new.key()
+                if key not in seen:
+                    seen.add(key)
+                    following.append((new, (*way, action)))
+            if len(seen) > limit:
+                return len(seen)
+        ways = following
+    return len(seen)
+
+
+def play(seed: int) -> World:
+    """Play one random life of a group with more members and faults than ``explore`` can try.
+
+    Raises:
+        AssertionError: something goes wrong; the message has the way to it.
+    """
+    random = Random(seed)
+    budget = Budget(*(random.randrange(0, 4) for _ in range(6)))
+    world = World(tuple(range(random.randrange(1, 9))), budget)
+    for worker in range(random.randrange(1, 5)):
+        world.do_start(worker)
+    way: list[Action] = []
+    patience = random.choice([1, 3, 20])
+    while True:
+        steps, faults = list(world.actions()), list(world.faults())
+        if not steps:
+            _tell(tuple(way), world.check_end)
+        if not steps and not faults:
+            return world
+        is_fault = faults and (not steps or not random.randrange(patience))
+        way.append(random.choice(faults if is_fault else steps))
+        _tell(tuple(way), lambda: world.act(way[-1]))
+
+
+def _tell(way: tuple[Action, ...], check: Callable[[], None]) -> None:
+    try:
+        check()
+    except Exception as error:
+        told = "\n".join(f"  {name} {worker}" for name, worker in way)
+        raise AssertionError(f"{error}\nafter\n{told}") from error

@@ -1,0 +1,400 @@
+"""A model of workers that train in step, to try every order in which things can happen.
+
+Members write what they add to a step into slots that all members of the generation see. Once all
+slots are filled, each of them can take the step, as with memory that they share.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from replica_member import Action, Added, Budget, Member, frozen
+
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.replica_group import (
+    BeginGeneration,
+    CopyLedger,
+    CountStep,
+    EndGeneration,
+    GroupEffect,
+    LoseValues,
+    NotAMember,
+    ReleaseLeases,
+    ReplicaGroup,
+    SaveValues,
+)
+
+_COSTS = {name: name for name in ("kill", "fence", "leave", "restart")}
+_COSTS |= {"start": "join", "put_aside": "save"}
+
+
+@dataclass(slots=True)
+class World:
+    """One state of everything.
+
+    Attributes:
+        group: the code that is tried.
+        records: those of the job.
+        held: records that each worker has leased.
+        deaths: of workers that the master has not noticed.
+        slots: what is added to a step, by generation and version.
+        ledger: the steps that count.
+        copies: copies of the ledger for snapshots that are not complete, with their values.
+        snapshot: the last complete one; its values are the steps of the ledger, too.
+    """
+
+    records: tuple[int, ...]
+    budget: Budget
+    group: ReplicaGroup[Added] = field(default_factory=lambda: ReplicaGroup(Version(0)))
+    members: dict[int, Member] = field(default_factory=dict)
+    held: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    deaths: tuple[int, ...] = ()
+    slots: dict[tuple[int, int], dict[int, int | None]] = field(default_factory=dict)
+    ledger: tuple[Added, ...] = ()
+    values_aside: dict[int, tuple[Added, ...]] = field(default_factory=dict)
+    copies: dict[int, tuple[Added, ...]] = field(default_factory=dict)
+    snapshot: tuple[Added, ...] = ()
+    workers: int = 0
+    sizes: tuple[tuple[int, int], ...] = ()
+
+    def key(self) -> object:
+        """Return what makes two states the same."""
+        group = self.group
+        return (
+            tuple((name, frozen(value)) for name, value in vars(group).items()),
+            tuple((n, m.key()) for n, m in sorted(self.members.items())),
+            frozen(self.held),
+            self.deaths,
+            frozen(self.slots),
+            self.ledger,
+            frozen(self.values_aside),
+            frozen(self.copies),
+            self.snapshot,
+            tuple(getattr(self.budget, name) for name in self.budget.__slots__),
+        )
+
+    def copy(self) -> World:
+        """Return a copy that shares nothing that changes."""
+        new = copy.copy(self)
+        new.budget = copy.copy(self.budget)
+        new.group = copy.copy(self.group)
+        for name, value in vars(self.group).items():
+            if isinstance(value, dict | set):
+                setattr(new.group, name, value.copy())
+        new.members = {number: copy.copy(member) for number, member in self.members.items()}
+        new.held = dict(self.held)
+        new.slots = {at: dict(slots) for at, slots in self.slots.items()}
+        new.values_aside, new.copies = dict(self.values_aside), dict(self.copies)
+        return new
+
+    # --- what can happen -------------------------------------------------------------------
+
+    def actions(self) -> Iterator[Action]:
+        """Yield what can happen without a fault."""
+        for worker in self.deaths:
+            yield "notice", worker
+        for version in self.copies:
+            yield "store", version
+        for worker, member in self.members.items():
+            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "save", "end"):
+                if getattr(self, f"can_{name}")(worker, member):
+                    yield name, worker
+
+    def faults(self) -> Iterator[Action]:
+        """Yield what can go wrong, or is asked for, while the budget lasts."""
+        for worker, member in self.members.items():
+            if self.budget.kill:
+                yield "kill", worker
+            known = WorkerId(worker) in self.group._reached and not member.is_fenced
+            if self.budget.fence and known:
+                yield "fence", worker
+            if self.budget.leave and known and not member.leaves:
+                yield "leave", worker
+            if self.budget.save and known and self._may_step(member) and member.aside is None:
+                yield "put_aside", worker
+        if self.budget.join:
+            yield "start", self.workers
+        if self.budget.restart:
+            yield "restart", 0
+
+    def act(self, action: Action) -> None:
+        """Do something that can happen, and check that nothing is lost or repeated."""
+        name, worker = action
+        if name in _COSTS:
+            cost = _COSTS[name]
+            setattr(self.budget, cost, getattr(self.budget, cost) - 1)
+        getattr(self, f"do_{name}")(worker)
+        self.check()
+
+    # --- members ---------------------------------------------------------------------------
+
+    def do_start(self, worker: int) -> None:
+        self.members[worker] = Member()
+        self.workers += 1
+
+    def can_join(self, worker: int, member: Member) -> bool:
+        known = worker in self.group._reached or worker in self.group._joining
+        return not known and not member.is_fenced and not member.leaves
+
+    def do_join(self, worker: int) -> None:
+        self.perform(self.group.join(WorkerId(worker)))
+
+    def can_begin(self, worker: int, member: Member) -> bool:
+        present = self.group.generation
+        return (
+            present is not None
+            and not member.is_fenced
+            and worker in present.members
+            and member.generation != present.number
+        )
+
+    def do_begin(self, worker: int) -> None:
+        member = self.members[worker]
+        present = self.group.generation
+        assert present is not None
+        member.generation, member.stopped, member.saves = present.number, False, False
+        member.reported = None
+        if worker in present.sources:
+            assert member.history is not None
+            assert len(member.history) == present.version, "a source without the values"
+            member.reported = len(member.history)
+
+    def can_fetch(self, worker: int, member: Member) -> bool:
+        present = self.group.generation
+        if present is None or not self._is_present(member) or worker in present.sources:
+            return False
+        if member.reported is not None or member.stopped or member.is_fenced:
+            return False
+        if not present.sources:
+            return member.history is None
+        if self._has_begun(member):
+            return False
+        return self._source(present.number, present.version) is not None
+
+    def _source(self, generation: int, version: int) -> tuple[Added, ...] | None:
+        sources = self.group.generation.sources if self.group.generation else ()
+        for source in sources:
+            member = self.members.get(source)
+            if member and member.generation == generation and member.history is not None:
+                return member.history[:version]
+        return None
+
+    def do_fetch(self, worker: int) -> None:
+        member, present = self.members[worker], self.group.generation
+        assert present is not None
+        if present.sources:
+            member.history = self._source(present.number, present.version)
+        else:
+            assert len(self.snapshot) == present.version, "the store has other values"
+            member.history = self.snapshot
+        member.counted = max(member.counted, self.group.counted)
+        assert member.history is not None
+        if any((worker, member.record) in step for step in member.history):
+            member.record = None  # it had a part in a step that it has not seen the end of
+
+    def _may_step(self, member: Member) -> bool:
+        return member.generation is not None and member.history is not None and not member.stopped
+
+    def _here(self, member: Member) -> dict[int, int | None]:
+        assert member.generation is not None
+        assert member.history is not None
+        return self.slots.get((member.generation, len(member.history)), {})
+
+    def _has_begun(self, member: Member) -> bool:
+        """Whether a member of a generation has the values that it begins with."""
+        present = self.group.generation
+        if present is None or present.number != member.generation or member.history is None:
+            return member.is_fenced
+        return len(member.history) >= present.version
+
+    def can_add(self, worker: int, member: Member) -> bool:
+        if not self._may_step(member) or not self._has_begun(member):
+            return False
+        here = self._here(member)
+        if worker in here:
+            return False
+        has_work = member.record is not None or (not member.is_fenced and bool(self.queue()))
+        return has_work or any(record is not None for record in here.values())
+
+    def queue(self) -> list[int]:
+        """Return the records that are not counted, and that no worker holds."""
+        taken = {record for step in self.ledger for _, record in step}
+        taken.update(record for records in self.held.values() for record in records)
+        return [record for record in self.records if record not in taken]
+
+    def do_add(self, worker: int) -> None:
+        member = self.members[worker]
+        assert member.generation is not None
+        assert member.history is not None
+        if member.record is None and not member.is_fenced and (queue := self.queue()):
+            member.record = queue[0]
+            self.held[worker] = (*self.held.get(worker, ()), queue[0])
+        at = member.generation, len(member.history)
+        self.slots.setdefault(at, {})[worker] = member.record
+
+    def can_take(self, worker: int, member: Member) -> bool:
+        if not self._may_step(member):
+            return False
+        here = self._here(member)
+        return worker in here and len(here) == self._size_of(member)
+
+    def _size_of(self, member: Member) -> int:
+        return dict(self.sizes)[member.generation or 0]
+
+    def do_take(self, worker: int) -> None:
+        member = self.members[worker]
+        step = tuple(sorted(self._here(member).items()))
+        assert member.history is not None
+        member.history = (*member.history, step)
+        if (worker, member.record) in step:
+            member.record = None
+
+    def can_report(self, _: int, member: Member) -> bool:
+        if not self._may_step(member):
+            return False
+        if not member.is_fenced and not self._has_begun(member):
+            return False
+        return member.reported != len(member.history or ()) or member.aside is not None
+
+    def do_report(self, worker: int) -> None:
+        self._report(worker)
+
+    def _report(self, worker: int, *, stopped: bool = False) -> None:
+        member = self.members[worker]
+        assert member.generation is not None
+        history, aside, member.aside = member.history, member.aside, None
+        try:
+            if aside is not None:
+                self.values_aside[len(aside)] = aside
+            effects = self.group.report(
+                WorkerId(worker),
+                member.generation,
+                None if history is None else Version(len(history)),
+                () if history is None else history[min(member.counted, len(history)) :],
+                stopped=stopped,
+                aside=None if aside is None else Version(len(aside)),
+            )
+        except NotAMember:
+            del self.members[worker]  # it must not use its values, and starts again elsewhere
+            assert member.is_fenced, "the master refuses a member that it has not given up"
+            return
+        member.reported = None if history is None else len(history)
+        self.perform(effects)
+        member.counted = max(member.counted, min(self.group.counted, len(history or ())))
+
+    def _is_present(self, member: Member) -> bool:
+        present = self.group.generation
+        return present is not None and present.number == member.generation
+
+    def can_stop(self, worker: int, member: Member) -> bool:
+        may = not member.stopped and not member.is_fenced
+        return may and self.group.is_ending and self._is_present(member)
+
+    def do_stop(self, worker: int) -> None:
+        self.members[worker].stopped = True
+        self._report(worker, stopped=True)
+
+    def can_save(self, _: int, member: Member) -> bool:
+        return member.saves and not member.is_fenced and self._is_present(member)
+
+    def do_save(self, worker: int) -> None:
+        member = self.members[worker]
+        member.saves, member.aside = False, member.history
+        self._report(worker, stopped=True)
+
+    def can_end(self, worker: int, member: Member) -> bool:
+        gone = WorkerId(worker) not in self.group._reached
+        return gone and (member.is_fenced or member.leaves)
+
+    def do_end(self, worker: int) -> None:
+        del self.members[worker]
+
+    # --- faults and requests ---------------------------------------------------------------
+
+    def do_put_aside(self, worker: int) -> None:
+        self.members[worker].aside = self.members[worker].history
+
+    def do_kill(self, worker: int) -> None:
+        if not self.members.pop(worker).is_fenced:
+            self.deaths = (*self.deaths, worker)
+
+    def do_notice(self, worker: int) -> None:
+        self.deaths = tuple(other for other in self.deaths if other != worker)
+        self.perform(self.group.lose(WorkerId(worker)))
+
+    def do_fence(self, worker: int) -> None:
+        self.members[worker].is_fenced = True
+        self.perform(self.group.lose(WorkerId(worker)))
+
+    def do_leave(self, worker: int) -> None:
+        self.members[worker].leaves = True
+        self.perform(self.group.leave(WorkerId(worker)))
+
+    def do_store(self, version: int) -> None:
+        copied = self.copies.pop(version)
+        assert copied == self.values_aside[version], "ledger and values differ"
+        self.snapshot = max(self.snapshot, copied, key=len)
+        self.perform(self.group.on_stored(Version(version)))
+
+    def do_restart(self, _: int) -> None:
+        """The master dies, and continues from its last snapshot; all workers join again."""
+        self.ledger, self.held, self.deaths, self.slots = self.snapshot, {}, (), {}
+        self.copies, self.values_aside, self.sizes = {}, {}, ()
+        self.group = ReplicaGroup(Version(len(self.ledger)))
+        for worker, member in list(self.members.items()):
+            if member.is_fenced or member.leaves:
+                del self.members[worker]
+            else:
+                self.members[worker] = Member()
+
+    # --- the master ------------------------------------------------------------------------
+
+    def perform(self, effects: list[GroupEffect[Added]]) -> None:
+        """Carry out what the group has decided."""
+        for effect in effects:
+            match effect:
+                case CountStep(version, step):
+                    self.ledger = (*self.ledger, step)
+                    assert len(self.ledger) == version, "a version is missing"
+                case CopyLedger(version):
+                    self.copies[version] = self.ledger
+                case ReleaseLeases(worker):
+                    self.held.pop(worker, None)
+                    self._check_release(worker)
+                case SaveValues(worker):
+                    if worker in self.members:
+                        self.members[worker].saves = True
+                case BeginGeneration(generation):
+                    self.sizes = (*self.sizes, (generation.number, len(generation.members)))
+                case LoseValues():
+                    self.do_restart(0)
+                    return
+                case EndGeneration():
+                    pass
+
+    def _check_release(self, worker: int) -> None:
+        open_ = {r for step in self.group._steps.values() for w, r in step if w == worker}
+        assert open_ <= {None}, "a record that may still count is given to another worker"
+
+    def check(self) -> None:
+        """Check that every record counts at most once, and that values are what is counted."""
+        counted = [record for step in self.ledger for _, record in step if record is not None]
+        assert len(counted) == len(set(counted)), f"a record counts twice: {self.ledger}"
+        present = self.group.generation
+        for worker, member in self.members.items():
+            if member.is_fenced or present is None or member.generation != present.number:
+                continue
+            if member.history is None or not self._has_begun(member):
+                continue
+            common = min(len(member.history), len(self.ledger))
+            assert member.history[:common] == self.ledger[:common], (
+                f"worker {worker} has other values than what is counted"
+            )
+
+    def check_end(self) -> None:
+        """Check that everything has counted; nothing more happens by itself."""
+        if any(not member.is_fenced for member in self.members.values()):
+            counted = {record for step in self.ledger for _, record in step}
+            assert counted >= set(self.records), f"records are stuck: {self.ledger}"

@@ -1,0 +1,135 @@
+"""The steps of replicated training that count while workers join, leave and die."""
+
+from __future__ import annotations
+
+import pytest
+from replica_member import Budget
+from replica_schedules import explore, play
+from replica_world import World
+
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.replica_group import (
+    BeginGeneration,
+    CopyLedger,
+    CountStep,
+    EndGeneration,
+    Generation,
+    LoseValues,
+    NotAMember,
+    ReleaseLeases,
+    ReplicaGroup,
+    SaveValues,
+)
+
+A, B, C = WorkerId(0), WorkerId(1), WorkerId(2)
+RUNS = 1000
+
+
+def version(number: int) -> Version:
+    return Version(number)
+
+
+def group_of(*workers: WorkerId) -> ReplicaGroup[str]:
+    """Return a group of workers that have the initial values."""
+    group: ReplicaGroup[str] = ReplicaGroup(version(0))
+    group.join(workers[0])
+    for worker in workers[1:]:
+        group.join(worker)
+    assert group.generation is not None
+    if group.is_ending:
+        group.report(workers[0], group.generation.number, None, stopped=True)
+    for worker in workers:
+        group.report(worker, group.generation.number, version(0))
+    return group
+
+
+def test_a_first_worker_begins_with_the_values_of_the_store() -> None:
+    group: ReplicaGroup[str] = ReplicaGroup(version(7))
+
+    assert group.join(A) == [BeginGeneration(Generation(1, (A,), version(7), ()))]
+
+
+def test_a_step_counts_when_all_members_have_it() -> None:
+    group = group_of(A, B)
+
+    assert group.report(A, 2, version(1), ["one"]) == []
+    assert group.report(B, 2, version(1), ["one"]) == [CountStep(version(1), "one")]
+
+
+def test_a_step_that_a_member_has_is_kept_when_another_one_dies() -> None:
+    group = group_of(A, B, C)
+    assert group.generation is not None
+
+    effects = group.lose(B)
+    assert effects == [EndGeneration(group.generation)]
+    effects = group.report(A, 2, version(1), ["one"], stopped=True)
+    effects += group.report(C, 2, version(0), stopped=True)
+
+    # It counts only once C has it, too: until then, A may die. B's leases wait for that.
+    begun = Generation(3, (A, C), version(1), (A,))
+    assert effects == [BeginGeneration(begun)]
+    assert group.report(C, 3, version(1)) == [CountStep(version(1), "one"), ReleaseLeases(B)]
+
+
+def test_a_step_that_no_member_has_returns_to_the_queue() -> None:
+    group = group_of(A, B)
+    group.report(B, 2, version(1), ["one"])
+
+    group.lose(B)
+    effects = group.report(A, 2, version(0), stopped=True)
+
+    assert effects == [
+        ReleaseLeases(B),
+        BeginGeneration(Generation(3, (A,), version(0), (A,))),
+    ]
+
+
+def test_one_that_was_given_up_is_not_listened_to() -> None:
+    group = group_of(A, B)
+    group.lose(B)
+
+    with pytest.raises(NotAMember):
+        group.report(B, 2, version(1), ["one"])
+
+
+def test_the_last_member_puts_its_values_aside_before_it_leaves() -> None:
+    group = group_of(A)
+    group.report(A, 1, version(1), ["one"])
+    assert group.generation is not None
+
+    assert group.leave(A) == [EndGeneration(group.generation)]
+    assert group.report(A, 1, version(1), stopped=True) == [SaveValues(A)]
+    assert group.report(A, 1, version(1), stopped=True, aside=version(1)) == [
+        CopyLedger(version(1))
+    ]
+    assert group.on_stored(version(1)) == [ReleaseLeases(A)]
+    assert group.join(B) == [BeginGeneration(Generation(2, (B,), version(1), ()))]
+
+
+def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
+    group = group_of(A)
+    group.report(A, 1, version(1), ["one"])
+
+    assert group.lose(A) == [LoseValues()]
+    assert group.join(B) == []
+
+
+@pytest.mark.parametrize(
+    ("records", "budget"),
+    [(2, Budget(kill=1, fence=1)), (1, Budget(fence=1, restart=1)), (1, Budget(leave=1, save=1))],
+    ids=["kill and fence", "fence and restart", "leave and save"],
+)
+def test_every_order_of_events_counts_each_record_once(records: int, budget: Budget) -> None:
+    world = World(tuple(range(records)), budget)
+    world.do_start(0)
+    world.do_start(1)
+
+    assert explore(world) > 1_000
+
+
+def test_random_lives_count_each_record_once() -> None:
+    for seed in range(RUNS):
+        try:
+            play(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
