@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.jobs import EDL, write_data
 from bench.measure import ROOT, Measure
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 EPOCHS, BATCH = 4, 64
 RECORDS = int(os.environ.get("EDL_BENCH_RECORDS", "32000"))

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import ROOT, Measure
-from edl_master.adapters.pod_template import PodTemplate
-from edl_master.adapters.pods import KubernetesPods
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import KubernetesApi
+from edl_kubernetes.master.pod_template import PodTemplate
+from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import InstanceStarted
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import KubernetesApi
 
 PODS = int(os.environ.get("EDL_BENCH_PODS", "1000"))
 NODES = 20

@@ -17,12 +17,12 @@ _OURS = sorted(f"edl-{path.parent.name}" for path in (ROOT / "packages").glob("*
 _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
-_WORKER = ("proto", "runtime", "recordio", "master", "worker", "compat")
+_WORKER = ("proto", "runtime", "recordio", "master", "kubernetes", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
     "builder": (("proto", "runtime", "builder"), "", ()),
     "client": (("proto", "runtime", "recordio", "client", "convert"), "", ()),
-    "master": (("proto", "runtime", "recordio", "master"), "", ()),
+    "master": (("proto", "runtime", "recordio", "master", "kubernetes"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),
     "worker-gpu": (_WORKER, "gpu", _BASE_OF_ZOOS),

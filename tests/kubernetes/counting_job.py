@@ -16,7 +16,7 @@ from counting_objects import EPOCHS, CountingObjects
 from safetensors.numpy import load_file
 
 import recordio
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 from recordio import example
 
 ROOT = Path(__file__).parents[2]

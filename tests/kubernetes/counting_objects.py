@@ -16,10 +16,10 @@ from typing import Any
 from cluster.images import BUSYBOX_IMAGE
 from google.protobuf import json_format
 
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import identities
 from edl_kubernetes.job_identities import NewIdentities
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 2

@@ -1,6 +1,6 @@
 """What runs in a master's pod in tests of the client: a fake job, reachable as the real one.
 
-Started as ``python3 … --in-pod``; EDL_SCENARIO says which job is played.
+EDL_SCENARIO says which job is played.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_proto.errors import ErrorCode
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
@@ -26,8 +28,6 @@ from edl_proto.identity.names import Role
 from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_runtime.identity.folder import IdentityFolder
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_runtime.local import job_directory
 from edl_testing.fake_job import FakeJob
 

@@ -24,7 +24,7 @@ from cluster.layout import FIRST_SERVICE_ADDRESS
 from counting_job import CountingJob
 from counting_objects import WORKER_CPU_M
 
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 Inject = Callable[[CountingJob, Random], str]
 """Injects a fault and returns its target; empty if there was no target."""

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import grpc
 
+from edl_kubernetes.cluster import objects
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Identity, Role
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_runtime.identity.authority import Authority
-from edl_runtime.kubernetes import objects
 
 PORTS = (objects.MASTER_PORT, objects.STREAM_PORT)
 JOB = "counting"

@@ -25,7 +25,7 @@ from edl.__main__ import run
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.backend import KubernetesJobBackend, kubernetes_jobs
 from edl_kubernetes.chosen_cluster import ChosenCluster
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 ROOT = Path(__file__).parents[2]
 MODEL = """

@@ -11,10 +11,10 @@ from submitter import Submitter, eventually
 
 from edl.core.job_status import JobState
 from edl.core.options.value_types import WorkerRange
+from edl_kubernetes.cluster import objects
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
-from edl_runtime.kubernetes import objects
 
 
 def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Submitter) -> None:

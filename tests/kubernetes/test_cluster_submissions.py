@@ -17,8 +17,8 @@ import yaml
 from submitter import Submitter, eventually
 
 from edl_kubernetes import job_creation
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.start import JobStart
-from edl_runtime.kubernetes import objects
 
 
 def test_bad_input_has_one_message_a_code_and_leaves_nothing(

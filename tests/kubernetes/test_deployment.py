@@ -13,7 +13,7 @@ import yaml
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 MASTER, SUBMITTER = "edl-master", "edl-submitter"

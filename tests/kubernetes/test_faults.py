@@ -16,7 +16,7 @@ from cluster.cluster import Cluster
 from counting_job import CountingJob
 from faults import BY_NAME, FAULTS, Schedule, kill
 
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 MakeJob = Callable[..., CountingJob]
 RECORDS = 12_000

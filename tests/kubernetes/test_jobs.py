@@ -24,7 +24,7 @@ from safetensors.numpy import load_file
 
 import recordio
 import recordio.example
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 from tests import image_packages
 
 EDL = str(Path(sys.executable).parent / "edl")

@@ -10,7 +10,7 @@ import pytest
 from cluster.cluster import Cluster
 from counting_job import CountingJob
 
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 
 MakeJob = Callable[..., CountingJob]
 

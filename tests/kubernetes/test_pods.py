@@ -14,13 +14,13 @@ import pytest
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
-from edl_master.adapters.pod_template import PodTemplate
-from edl_master.adapters.pods import KubernetesPods
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import KubernetesApi
+from edl_kubernetes.master.pod_template import PodTemplate
+from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import InstanceId
 from edl_master.core.platform import Observation, Platform
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import KubernetesApi
 
 _SUITE = Path(__file__).parents[2] / "packages/master/tests/conformance/platform_suite.py"
 

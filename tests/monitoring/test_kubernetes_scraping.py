@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from conftest import ROOT
 
-from edl_runtime.kubernetes import objects
+from edl_kubernetes.cluster import objects
 from tests.monitoring.tools import promtool
 
 CONFIG = ROOT / "deploy" / "kubernetes" / "monitoring" / "scrape-config.yaml"

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edl_runtime.kubernetes.api import Listing
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_kubernetes.cluster.api import Listing
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_runtime.timestamps import rfc3339
 
 Happens = Callable[[str], object]

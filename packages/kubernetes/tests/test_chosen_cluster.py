@@ -14,7 +14,6 @@ import pytest
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import credential_programs
 
 
 def make_cluster(

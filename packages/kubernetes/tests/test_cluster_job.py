@@ -8,10 +8,10 @@ import pytest
 
 from edl.core.job_status import JobState
 from edl.render.job_text import status_lines
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import ClusterJob, decode_spec
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
 
 
 def job(*, suspend: bool, record: str = "{}", **annotations: str) -> ClusterJob:

@@ -14,8 +14,6 @@ from edl_kubernetes import job_creation, outages, owned_objects
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.job_creation import JobCreation
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_runtime.timestamps import rfc3339
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"

@@ -24,8 +24,6 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_runtime.identity.folder import IdentityFolder
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError
 
 SECRETS = "/api/v1/namespaces/team/secrets"
 

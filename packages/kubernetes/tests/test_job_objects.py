@@ -11,9 +11,6 @@ from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.job_objects import JobObjects
 from edl_proto.errors import EdlError
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import Listing
-from edl_runtime.kubernetes.api_errors import ApiError
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-digits"
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from edl.core.job_log import LogChoice
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.master_pods import find_problem, ready_pod
 from edl_kubernetes.pod_logs import PodLogs
 from edl_kubernetes.refusals import refusal
 from edl_proto.errors import ErrorCode
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 from edl_runtime.timestamps import parse_rfc3339
 
 

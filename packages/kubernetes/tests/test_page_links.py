@@ -10,7 +10,6 @@ from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.page_links import page_link
 from edl_runtime.identity.page_key import PageKey
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 class Cluster:

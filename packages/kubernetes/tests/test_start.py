@@ -17,7 +17,6 @@ from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.start import JobStart
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects as protocol
 
 READY: dict[str, Any] = {
     "metadata": {"name": "m", "creationTimestamp": "2026-01-01T00:00:00Z"},

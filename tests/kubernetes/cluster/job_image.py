@@ -25,7 +25,7 @@ from tests import debian_base, dev_cache, image_packages
 _ROOT = Path(__file__).parents[3]
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "proto": (),
-    "runtime": ("kubernetes",),
+    "runtime": ("registry",),
     "recordio": (),
     "client": (),
     "kubernetes": (),

@@ -1,6 +1,6 @@
 """Jobs on Kubernetes (``--platform kubernetes``); see docs/adr/0018-kubernetes.md.
 
-Code with which the client talks to a cluster belongs here. The options of such jobs do not: they
-are in the client's option table. Nor does anything that runs in the pods of a job: that is in the
-packages of the master and the worker.
+Here belong the client's backend for a cluster, ``master``, which runs a job's master in a pod, and
+``cluster``, what both have in common. The options of such jobs do not: they are in the client's
+option table. Nor do workers and parameter servers: in a pod they are what they are elsewhere.
 """

@@ -54,7 +54,6 @@ from edl_kubernetes.start import JobStart
 from edl_kubernetes.timelines import ClusterTimelines
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _PAGE_POLL_S = 2.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edl.plugins.options import ClusterChoice
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable, CredentialsMissing
 from edl_kubernetes.refusals import (
     check_namespace,
     no_cluster,
@@ -17,10 +18,9 @@ from edl_kubernetes.refusals import (
     refusal,
 )
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable, CredentialsMissing
 
 if TYPE_CHECKING:
-    from edl_runtime.kubernetes.api import KubernetesApi
+    from edl_kubernetes.cluster.api import KubernetesApi
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder of the service account in a pod."""
@@ -110,7 +110,7 @@ class ChosenCluster:
     def _open(self, choice: ClusterChoice) -> ClusterConnection:
         from kubernetes import config  # importing it takes long
 
-        from edl_runtime.kubernetes.api import KubernetesApi
+        from edl_kubernetes.cluster.api import KubernetesApi
 
         files = self._environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
         found = any(os.path.exists(path) for path in files.split(os.pathsep))

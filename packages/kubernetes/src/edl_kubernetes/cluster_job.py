@@ -21,11 +21,11 @@ from edl.plugins.job_status import (
     decode_timeline,
     to_dict,
 )
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.templates import JsonObject
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.json_texts import parse_message, parse_object
-from edl_runtime.kubernetes import objects
 
 SUBMISSION_S = 300.0
 """The time after which an unfinished submission counts as interrupted."""

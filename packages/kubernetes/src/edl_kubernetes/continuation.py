@@ -19,7 +19,6 @@ from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.start import JobStart
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
 from edl_runtime.local import job_directory
 
 _START_S = 600.0

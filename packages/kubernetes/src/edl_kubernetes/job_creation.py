@@ -29,8 +29,6 @@ from edl_kubernetes.owned_objects import create_owned
 from edl_kubernetes.placement import RESOURCES, ClusterPlacement, read_templates
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.page_key import PageKey
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _UNRELEASED_S = 60.0
 """The time after which another submission's Job that is still not released counts as abandoned."""

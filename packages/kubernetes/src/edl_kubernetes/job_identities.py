@@ -16,8 +16,6 @@ from edl_kubernetes.owned_objects import create_owned
 from edl_proto.identity.credentials import Credentials, Peer
 from edl_proto.identity.names import Identity, Role
 from edl_runtime.identity.folder import IdentityFolder
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _ROLES = {objects.WORKER: Role.WORKER, objects.SERVER: Role.SERVER}
 

@@ -16,8 +16,6 @@ from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.refusals import no_namespace
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _JOBS = "batch/v1 jobs"
 _SHORT_GRACE_S = 1

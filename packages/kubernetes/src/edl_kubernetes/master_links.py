@@ -15,7 +15,6 @@ from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.master_pods import ready_pod
 from edl_kubernetes.port_forward import PortForward
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import objects
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _FINAL_REASONS = (

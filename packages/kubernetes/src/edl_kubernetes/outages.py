@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ import time
 
 from edl.plugins.backends import Say, silent
 from edl_kubernetes.chosen_cluster import ClusterConnection
+from edl_kubernetes.cluster.api_errors import ApiError
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.outages import POLL_S, RETRY_S, retry_unanswered
 from edl_kubernetes.placement import RESOURCES
-from edl_runtime.kubernetes.api_errors import ApiError
 
 _REMOVAL_S = 120.0
 """How long the objects of a deleted job of the same name may take to disappear."""

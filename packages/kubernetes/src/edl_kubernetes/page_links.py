@@ -8,8 +8,6 @@ import time
 from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.job_objects import JobObjects
 from edl_runtime.identity.page_key import PageKey
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 
 def page_link(cluster: ChosenCluster, job_objects: JobObjects, name: str, url: str) -> str:

@@ -21,9 +21,7 @@ from edl_kubernetes.core.pods import PodTemplates
 from edl_kubernetes.core.templates import JsonObject
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
-from edl_runtime.images.names import IMAGE_ZOO
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_runtime.image_names import IMAGE_ZOO
 
 _UNBUILT_IMAGE = "image-to-be-built"
 """The image in objects that are shown or checked before it is built."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edl.plugins.job_status import JobLogLine, LogChoice, LogReader, merge_by_time
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.kubernetes import objects
 from edl_runtime.timestamps import parse_rfc3339, rfc3339
 
 ListPods = Callable[[], Sequence[JsonObject]]

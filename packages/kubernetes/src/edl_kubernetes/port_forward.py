@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edl_runtime.kubernetes.api import KubernetesApi
+    from edl_kubernetes.cluster.api import KubernetesApi
 
 _HEADER = 1
 """Every message begins with the number of its channel: 0 is data, 1 is an error."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edl.plugins.submissions import names
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
 
 _ANONYMOUS = 'User "system:anonymous"'
 

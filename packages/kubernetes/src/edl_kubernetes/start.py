@@ -22,7 +22,6 @@ from edl_kubernetes.master_pods import (
 from edl_kubernetes.refusals import quota_remedy
 from edl_kubernetes.start_progress import StartProgress
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _POLL_S = 0.3

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from edl.plugins.backends import Say
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.master_pods import (
@@ -17,7 +18,6 @@ from edl_kubernetes.master_pods import (
 )
 from edl_proto.errors import EdlError
 from edl_proto.printable import clip, one_line
-from edl_runtime.kubernetes import objects
 from edl_runtime.monitoring.log_lines import readable
 
 _BRIEF_S = 3.0

@@ -10,9 +10,9 @@ import pytest
 
 from edl.core.options import Given, Verb
 from edl.core.submission import Submission, build
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import export, manifest, pods
 from edl_kubernetes.core.pods import PodTemplates
-from edl_runtime.kubernetes import objects
 
 NONE = PodTemplates()
 

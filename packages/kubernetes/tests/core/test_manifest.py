@@ -9,11 +9,11 @@ import pytest
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import manifest, pods
 from edl_kubernetes.core.pods import PodTemplates
 from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.identity.page_key import PAGES, PageKey
-from edl_runtime.kubernetes import objects
 from edl_runtime.local.process_environment import THREADS
 
 IMAGE = "registry.example.com/zoo@sha256:" + "a" * 64

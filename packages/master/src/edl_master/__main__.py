@@ -1,7 +1,7 @@
 """``python -m edl_master --job-dir DIR``: work on the job that DIR/spec.json describes.
 
-``--in-pod`` does so in a pod of a Job, with the specification of its Secret. ``--view DIR`` serves
-the page of a job that is over.
+``--view DIR`` serves the page of a job that is over. A master in a pod of Kubernetes has a command
+of its own, in the package ``edl-kubernetes``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--job-dir", type=Path, metavar="DIR", help="directory with spec.json")
     what.add_argument(
-        "--in-pod", action="store_true", help="run the job that the Secret of this pod describes"
-    )
-    what.add_argument(
         "--view", type=Path, metavar="DIR", help="serve the page of this finished job"
     )
     parser.add_argument(
@@ -46,19 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_with_parent()
     if options.view is not None:
         return view(options.view.absolute(), LOOPBACK, options.port)
-    if options.in_pod:
-        return _run_in_pod()
     return run(options.job_dir.absolute())
-
-
-def _run_in_pod() -> int:
-    # The client of the cluster is an extra, and takes long to import.
-    from edl_master.app import pod
-    from edl_runtime.kubernetes import objects
-    from edl_runtime.kubernetes.api import KubernetesApi
-
-    spec_file = Path(objects.SPEC_DIRECTORY, objects.SPEC_KEY)
-    return pod.run(spec_file, Path(objects.STATE_DIRECTORY), KubernetesApi.in_cluster)
 
 
 if __name__ == "__main__":

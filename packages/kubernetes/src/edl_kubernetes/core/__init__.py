@@ -1,1 +1,1 @@
-"""The objects of a job on Kubernetes: pure functions of a submission, without any call."""
+"""Pure functions of a submission, without any call: the objects of a job on Kubernetes."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.manifest import QUEUE_LABEL, UNLIMITED
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.kubernetes import objects
 
 _KUBERNETES_LABELS = ("controller-uid", "job-name")
 """Labels that Kubernetes adds to the pods of a Job; without their prefix."""

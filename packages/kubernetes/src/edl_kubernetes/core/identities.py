@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.kubernetes import objects
 
 NOT_SHOWN = "made at submission"
 """The value of an annotation in objects that are shown or checked without their keys."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edl.plugins.submissions import Submission, kubernetes_value_types
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import identities
 from edl_kubernetes.core.identities import IdentitySecret
 from edl_kubernetes.core.pods import PodTemplates, master_pod, metadata
 from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.identity.page_key import PAGES
-from edl_runtime.kubernetes import objects
 
 UNLIMITED = 2**31 - 1
 """The number of restarts of a master: a disruption counts as a failure of the Job's pod, but must

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edl.plugins.submissions import Submission, kubernetes_value_types
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import templates
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.kubernetes import objects
 from edl_runtime.local.process_environment import THREADS
 from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 

@@ -7,7 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 from edl.plugins.errors import Problem, usage
-from edl_runtime.kubernetes import objects
+from edl.plugins.submissions import kubernetes_value_types
+from edl_kubernetes.cluster import objects
 
 JsonObject = dict[str, Any]
 
@@ -155,7 +156,7 @@ def _find_reserved(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequ
     """Return the fields of a template that only edl may set."""
     found = [f"metadata.{name}" for name in _RESERVED_METADATA if name in metadata]
     labels = metadata.get("labels") or {}
-    found += [f"the label {name}" for name in labels if objects.is_own_key(name)]
+    found += [f"the label {name}" for name in labels if kubernetes_value_types.is_own_key(name)]
     if spec.get("restartPolicy", "Never") != "Never":
         found.append("spec.restartPolicy")
     for volume in spec.get("volumes") or ():

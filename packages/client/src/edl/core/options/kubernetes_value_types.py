@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from edl.core.options.value_types import Integer, Names, Text, Texts, find_repeated
-from edl_runtime.kubernetes import objects
 
 _QUANTITY = re.compile(r"\d+(\.\d+)?([mkKMGTPE]|[KMGTPE]i)?")
 _RESOURCE = re.compile(r"(limits\.)?[a-z0-9]([-a-z0-9./]*[a-z0-9])?")
@@ -15,6 +14,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_OWN_KEYS = re.compile(r"edl/.*|app\.kubernetes\.io/(component|instance|managed-by|name|part-of)")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -43,6 +43,11 @@ class PriorityClass:
 
     name: str
     workers: int | None
+
+
+def is_own_key(key: str) -> bool:
+    """Tell whether only edl may set a label or annotation."""
+    return _OWN_KEYS.fullmatch(key) is not None
 
 
 def state_volume(text: str) -> StateVolume:
@@ -195,7 +200,7 @@ class Pairs:
         """Raises: ValueError: the key or its value has a wrong form."""
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} cannot be a key")
-        if self.are_of_objects and objects.is_own_key(key):
+        if self.are_of_objects and is_own_key(key):
             raise ValueError(f"edl sets {key} itself")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import JsonObject
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import JsonObject
 
 _MASTER_WAIT_S = 1800
 """How long workers wait for the next master: the Job controller delays it by ten minutes at most,

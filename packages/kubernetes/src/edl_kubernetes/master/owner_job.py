@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl_master.adapters.api_retry import retry_until_answered
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, JsonObject, KubernetesApi
+from edl_kubernetes.master.api_retry import retry_until_answered
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, JsonObject, KubernetesApi
 
 
 @dataclass(frozen=True, slots=True)

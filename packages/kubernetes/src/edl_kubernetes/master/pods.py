@@ -17,19 +17,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from edl_master.adapters import pod_record
-from edl_master.adapters.api_retry import retry_until_answered
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_kubernetes.master import pod_record, pod_status
+from edl_kubernetes.master.api_retry import retry_until_answered
+from edl_kubernetes.master.pod_logs import LogsOfPods, PodInspector
+from edl_kubernetes.master.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
+from edl_kubernetes.master.pod_status import PodEnd, StartProblem
+from edl_kubernetes.master.pod_template import PodTemplate
 from edl_master.adapters.observations import ObservationQueue
-from edl_master.adapters.pod_logs import LogsOfPods, PodInspector
-from edl_master.adapters.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
-from edl_master.adapters.pod_template import PodTemplate
-from edl_master.core import pod_status
 from edl_master.core.events import InstanceExited, InstanceNotStarted, InstancePending
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
-from edl_master.core.pod_status import PodEnd, StartProblem
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 
 log = logging.getLogger(__name__)
 

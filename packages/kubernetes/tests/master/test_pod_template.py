@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edl_master.adapters.pod_template import PodTemplate, PriorityMix
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.master.pod_template import PodTemplate, PriorityMix
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_runtime.kubernetes import objects
 
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
 

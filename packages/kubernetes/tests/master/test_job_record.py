@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.cluster import FakeApi, outage
+from fake_api import FakeApi, outage
 
-from edl_master.adapters import api_retry
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.master import api_retry
+from edl_kubernetes.master.job_record import JobRecord, collect
 from edl_master.adapters.job_directory import to_json
-from edl_master.adapters.job_record import JobRecord, collect
 from edl_proto.v1 import error_pb2, job_pb2
-from edl_runtime.kubernetes import objects
 
 RECORD = "/api/v1/namespaces/team/configmaps/edl-job"
 OWNER = {"kind": "Job", "name": "edl-job", "uid": "u"}

@@ -57,7 +57,7 @@ ANNOTATION_CONTENT = "edl/content"
 ANNOTATION_PAGE = "edl/page"
 """On a Job whose page is published, with the host name."""
 
-MASTER_COMMAND = ("python3", "-P", "-m", "edl_master", "--in-pod")
+MASTER_COMMAND = ("python3", "-P", "-m", "edl_kubernetes.master")
 """What the container of a master's pod runs; everything else is in the specification."""
 
 POD_NAME, POD_IP = "EDL_POD_NAME", "EDL_POD_IP"
@@ -101,11 +101,6 @@ SPEC_DIRECTORY = "/etc/edl"
 
 STATE_DIRECTORY = "/var/lib/edl"
 """Where the master's pod sees the volume; the job's directory is below, by the job's name."""
-
-
-def is_own_key(key: str) -> bool:
-    """Tell whether only edl may set a label or annotation."""
-    return key.startswith("edl/") or key in COMMON_LABELS or key in (LABEL_JOB, LABEL_ROLE)
 
 
 def object_name(job: str) -> str:

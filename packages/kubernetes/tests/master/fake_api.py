@@ -7,7 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from edl_runtime.kubernetes.api import (
+from edl_kubernetes.cluster.api import (
     ApiError,
     ApiUnavailable,
     JsonObject,

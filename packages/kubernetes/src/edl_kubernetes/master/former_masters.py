@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from signal import SIGKILL, SIGTERM
 
-from edl_master.adapters.api_retry import retry_until_answered
-from edl_master.adapters.owner_job import OwnerJob
-from edl_master.adapters.pod_record import readable_end
-from edl_master.core import pod_status
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_kubernetes.master import pod_status
+from edl_kubernetes.master.api_retry import retry_until_answered
+from edl_kubernetes.master.owner_job import OwnerJob
+from edl_kubernetes.master.pod_record import readable_end
 from edl_master.core.failure_policy import describe_exit
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
 

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.cluster import FakeApi, outage
+from fake_api import FakeApi, outage
 
-from edl_master.adapters import api_retry, pod_logs
-from edl_master.adapters.pod_record import may_pass
-from edl_master.adapters.pod_template import PodTemplate
-from edl_master.adapters.pods import KubernetesPods
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError
+from edl_kubernetes.master import api_retry, pod_logs
+from edl_kubernetes.master.pod_record import may_pass
+from edl_kubernetes.master.pod_status import Cause
+from edl_kubernetes.master.pod_template import PodTemplate
+from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import (
     InstanceExited,
     InstanceInspected,
@@ -26,9 +29,6 @@ from edl_master.core.events import (
 )
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
-from edl_master.core.pod_status import Cause
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError
 
 PODS = "/api/v1/namespaces/team/pods"
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
@@ -221,7 +221,7 @@ def test_a_thousand_silent_pods_are_asked_a_few_at_a_time(
 def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pod_record._START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("edl_kubernetes.master.pod_record._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -234,8 +234,8 @@ def test_an_image_that_cannot_be_pulled_is_given_up_without_another_event(
 def test_a_volume_that_cannot_be_mounted_is_told_and_given_up_without_another_event(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pod_record._UNPREPARED_TOLD_S", 0.2)
-    monkeypatch.setattr("edl_master.adapters.pod_record._UNPREPARED_TIMEOUT_S", 0.6)
+    monkeypatch.setattr("edl_kubernetes.master.pod_record._UNPREPARED_TOLD_S", 0.2)
+    monkeypatch.setattr("edl_kubernetes.master.pod_record._UNPREPARED_TIMEOUT_S", 0.6)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -256,7 +256,7 @@ def test_a_volume_that_cannot_be_mounted_is_told_and_given_up_without_another_ev
 def test_a_pod_that_starts_in_time_is_not_given_up(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pod_record._START_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("edl_kubernetes.master.pod_record._START_TIMEOUT_S", 0.2)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)
@@ -368,7 +368,7 @@ def test_the_end_of_a_pod_names_its_cause(
 def test_a_pod_that_is_deleted_and_does_not_end_is_lost_with_its_node(
     api: FakeApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edl_master.adapters.pods._LOST_MARGIN_S", 0.0)
+    monkeypatch.setattr("edl_kubernetes.master.pods._LOST_MARGIN_S", 0.0)
     platform = start()
     platform.start(W, 0)
     seen = following(platform)

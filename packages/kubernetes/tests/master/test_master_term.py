@@ -6,11 +6,11 @@ import itertools
 import threading
 
 import pytest
-from fakes.cluster import FakeApi, outage
+from fake_api import FakeApi, outage
 
-from edl_master.adapters import api_retry
-from edl_master.adapters.master_term import MasterTerm
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable
+from edl_kubernetes.master import api_retry
+from edl_kubernetes.master.master_term import MasterTerm
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/team/leases/edl-job"
 OWNER = {"kind": "Job", "name": "edl-job", "uid": "u"}
@@ -147,7 +147,7 @@ def test_silence_of_the_api_server_is_no_newer_master(monkeypatch: pytest.Monkey
         raise ApiUnavailable("no route to host")
 
     api.before = unavailable
-    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("edl_kubernetes.master.master_term._CHECK_INTERVAL_S", 0.0)
     older.watch()
     for _ in range(10):
         assert looks.acquire(timeout=200)
@@ -164,7 +164,7 @@ def test_a_master_whose_pod_is_gone_ends_though_it_cannot_read_the_lease(
     api = FakeApi()
     older = term(api)
     older.take()
-    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("edl_kubernetes.master.master_term._CHECK_INTERVAL_S", 0.0)
     api.before = reject_token
     older.watch()
     while not older.is_superseded:

@@ -3,7 +3,7 @@
 The exit code tells the Job what to do. 0: the job has its result. Any other one: the next pod goes
 on, unless the limit of the Job was lowered first because the job is over without a result.
 
-Two pods of the Job may run for a while. ``adapters/master_term.py`` says what keeps them apart.
+Two pods of the Job may run for a while. ``master_term.py`` says what keeps them apart.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from types import FrameType
 
 from google.protobuf import json_format
 
-from edl_master.adapters import former_masters
-from edl_master.adapters.api_retry import TokenRejected
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_kubernetes.master import former_masters
+from edl_kubernetes.master.api_retry import TokenRejected
+from edl_kubernetes.master.job_record import JobRecord
+from edl_kubernetes.master.master_term import MasterTerm
+from edl_kubernetes.master.owner_job import OwnerJob
+from edl_kubernetes.master.pod_template import PodTemplate, PriorityMix
+from edl_kubernetes.master.pods import KubernetesPods
+from edl_kubernetes.master.server_pods import ServerPods
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.adapters.job_record import JobRecord
-from edl_master.adapters.master_term import MasterTerm
-from edl_master.adapters.owner_job import OwnerJob
-from edl_master.adapters.pod_template import PodTemplate, PriorityMix
-from edl_master.adapters.pods import KubernetesPods
-from edl_master.adapters.server_pods import ServerPods
 from edl_master.app import startup
 from edl_master.app.host_environment import HostEnvironment
 from edl_master.codec import failure_of
@@ -47,8 +49,6 @@ from edl_proto.v1 import job_pb2
 from edl_runtime.files import replace_file
 from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.identity.page_key import PageKey
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring import logs
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from edl_master.adapters.api_retry import retry_until_answered
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
+from edl_kubernetes.master.api_retry import retry_until_answered
 from edl_master.adapters.job_directory import to_json
 from edl_proto.v1 import job_pb2
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, JsonObject, KubernetesApi
 from edl_runtime.local import job_directory
 
 log = logging.getLogger(__name__)

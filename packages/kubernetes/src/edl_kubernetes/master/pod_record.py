@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError
+from edl_kubernetes.master.pod_status import PodEnd, StartProblem
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_master.core.pod_status import PodEnd, StartProblem
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api_errors import ApiError
 from edl_runtime.monitoring.log_lines import readable
 
 FIRST_RETRY_S = 1.0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pytest
 import urllib3
 from kubernetes import client
 
-from edl_runtime.kubernetes.api import ApiUnavailable, KubernetesApi
+from edl_kubernetes.cluster.api import ApiUnavailable, KubernetesApi
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.cluster import FakeApi, Fault
+from fake_api import FakeApi, Fault
 
-from edl_master.adapters import pods
-from edl_master.adapters.pod_template import PodTemplate
-from edl_master.adapters.pods import KubernetesPods
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable
+from edl_kubernetes.master import pods
+from edl_kubernetes.master.pod_template import PodTemplate
+from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable
 
 PODS = "/api/v1/namespaces/team/pods"
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edl_master.core.pod_status import (
+from edl_kubernetes.master.pod_status import (
     Cause,
     PodEnd,
     StartProblem,

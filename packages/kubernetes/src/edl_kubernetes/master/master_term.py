@@ -26,8 +26,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edl_master.adapters.api_retry import TokenRejected, retry_until_answered
-from edl_runtime.kubernetes.api import ApiError, JsonObject, KubernetesApi
+from edl_kubernetes.cluster.api import ApiError, JsonObject, KubernetesApi
+from edl_kubernetes.master.api_retry import TokenRejected, retry_until_answered
 from edl_runtime.timestamps import rfc3339
 
 log = logging.getLogger(__name__)

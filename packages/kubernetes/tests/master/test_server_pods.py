@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from fakes.threads import Machine, ThreadInstance, ThreadPlatform
 
-from edl_master.adapters.server_pods import ServerPods
+from edl_kubernetes.cluster.api import ApiError
+from edl_kubernetes.master.server_pods import ServerPods
 from edl_master.core.events import InstancePending
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Observation
-from edl_runtime.kubernetes.api import ApiError
 
 LONG_S = 120.0
 

@@ -19,8 +19,8 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import ws_client
 
-from edl_runtime.kubernetes import credential_programs
-from edl_runtime.kubernetes.api_errors import ApiError, ApiUnavailable
+from edl_kubernetes.cluster import credential_programs
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 
 __all__ = [
     "ApiError",

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.cluster import FakeApi, outage
+from fake_api import FakeApi, outage
 from google.protobuf import json_format
 
-from edl_master.adapters import api_retry, former_masters
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError
+from edl_kubernetes.master import api_retry, former_masters, pod
 from edl_master.adapters.job_directory import JobDirectory
-from edl_master.app import pod, startup
+from edl_master.app import startup
 from edl_master.app.host_environment import HostEnvironment
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.authority import Authority
 from edl_runtime.identity.page_key import PageKey
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError
 from edl_runtime.local import job_directory
 
 JOB = "/apis/batch/v1/namespaces/team/jobs/edl-job"
@@ -37,7 +37,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave signals, logging and variables of this process as they are."""
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
     monkeypatch.setattr(pod, "_DIRECTORY_EVERY_S", 0.01)
-    monkeypatch.setattr("edl_master.adapters.master_term._CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr("edl_kubernetes.master.master_term._CHECK_INTERVAL_S", 0.01)
     monkeypatch.setenv(objects.POD_NAME, "edl-job-abc")
     handler, handlers = signal.getsignal(signal.SIGTERM), list(logging.getLogger().handlers)
     yield

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edl_runtime.kubernetes.api_errors import CredentialsMissing
+from edl_kubernetes.cluster.api_errors import CredentialsMissing
 
 _MODULE = "kube_config"
 _REPORTED_ALREADY = "'NoneType' object"

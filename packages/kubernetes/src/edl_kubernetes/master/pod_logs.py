@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_kubernetes.master.pod_record import PodRecord
 from edl_master.adapters import worker_logs
-from edl_master.adapters.pod_record import PodRecord
 from edl_master.core.events import InstanceInspected
 from edl_master.core.identifiers import InstanceId
-from edl_runtime.kubernetes import objects
-from edl_runtime.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
 

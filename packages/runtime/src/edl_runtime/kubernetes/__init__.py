@@ -1,1 +1,0 @@
-"""Kubernetes for client and master: the names of objects, and calls to the API server."""
