@@ -20,7 +20,7 @@ _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 _WORKER = ("proto", "runtime", "recordio", "master", "kubernetes", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
-    "builder": (("proto", "runtime", "builder"), "", ()),
+    "builder": (("proto", "runtime", "registry", "builder"), "", ()),
     "client": (("proto", "runtime", "recordio", "client", "convert"), "", ()),
     "master": (("proto", "runtime", "recordio", "master", "kubernetes"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),

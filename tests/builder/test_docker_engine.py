@@ -17,7 +17,7 @@ from edl_builder.adapters.registry import HttpRegistry
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.recipe import IMAGE_LABEL, SBOM
 from edl_builder.core.references import Reference, parse_reference
-from edl_runtime.images.registry import RegistryAccess
+from edl_registry.registry import RegistryAccess
 from tests.ports import free_port
 
 from .docker_environment import DockerEnvironment

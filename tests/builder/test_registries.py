@@ -19,7 +19,7 @@ from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import builder_pb2 as pb
-from edl_runtime.images.registry import RegistryAccess
+from edl_registry.registry import RegistryAccess
 from edl_testing.requirements import require_program
 from tests.ports import free_port
 

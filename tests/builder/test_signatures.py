@@ -16,10 +16,10 @@ from conftest import Edl
 
 from edl.adapters import image_signatures
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.images.attachments import Attachments
-from edl_runtime.images.names import Repository
-from edl_runtime.images.registry import RegistryAccess, RegistryClient, digest_of
-from edl_runtime.images.signatures import PROVENANCE, SigningKey, read_public_keys
+from edl_registry.attachments import Attachments
+from edl_registry.registry import RegistryAccess, RegistryClient, digest_of
+from edl_registry.signatures import PROVENANCE, SigningKey, read_public_keys
+from edl_runtime.image_names import Repository
 
 from .docker_environment import DockerEnvironment
 from .service import build, serving

@@ -25,7 +25,8 @@ from tests import debian_base, dev_cache, image_packages
 _ROOT = Path(__file__).parents[3]
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "proto": (),
-    "runtime": ("registry",),
+    "runtime": (),
+    "registry": (),
     "recordio": (),
     "client": (),
     "kubernetes": (),

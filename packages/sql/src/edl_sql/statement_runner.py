@@ -18,7 +18,7 @@ from edl.plugins.options import BY_NAME, Given, Verb, read_value
 from edl.plugins.texts import plural
 from edl_convert import api as data_api
 from edl_convert.column_types import Cell
-from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.image_names import IMAGE_ZOO
 from edl_sql.databases.database import Database
 from edl_sql.databases.names import ignores_column_case
 from edl_sql.databases.retries import retry_while_unreachable

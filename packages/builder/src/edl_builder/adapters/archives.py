@@ -28,7 +28,7 @@ from edl_builder.core.recipe import (
 from edl_builder.core.recipe import REQUIREMENTS as REQUIREMENTS_FOLDER
 from edl_builder.core.requirements import FILE as REQUIREMENTS
 from edl_builder.core.requirements import read_requirements
-from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.image_names import IMAGE_ZOO
 
 _CHUNK = 1 << 20
 _GZIP = b"\x1f\x8b"

@@ -21,8 +21,8 @@ from edl_builder.core.ports import Cancellation, StepCounts, WriteLine
 from edl_builder.core.recipe import IMAGE_LABEL
 from edl_builder.core.redaction import MAX_LINE_CHARS, without_escapes
 from edl_builder.core.references import Reference
-from edl_runtime.images.names import DOCKER_HUB
-from edl_runtime.images.registry import RegistryAccess
+from edl_registry.registry import RegistryAccess
+from edl_runtime.image_names import DOCKER_HUB
 
 log = logging.getLogger(__name__)
 

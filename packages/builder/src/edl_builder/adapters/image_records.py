@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from edl_runtime.files import replace_file
-from edl_runtime.images.names import is_digest
+from edl_runtime.image_names import is_digest
 
 _MAX_RECORDS = 20_000
 """Limit on records; the images of the least recently used ones are built again."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from edl_builder.adapters.registry import translated_errors
 from edl_builder.core.references import Reference
-from edl_runtime.images.attachments import Attachments
-from edl_runtime.images.names import Repository
-from edl_runtime.images.registry import RegistryAccess, RegistryClient
-from edl_runtime.images.signatures import SigningKey
+from edl_registry.attachments import Attachments
+from edl_registry.registry import RegistryAccess, RegistryClient
+from edl_registry.signatures import SigningKey
+from edl_runtime.image_names import Repository
 
 BUILDER_ID = "urn:edl:builder"
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.ports import RegistryImage
 from edl_builder.core.references import Reference
-from edl_runtime.images.names import Repository
-from edl_runtime.images.registry import (
+from edl_registry.registry import (
     RegistryAccess,
     RegistryClient,
     RegistryError,
     RegistryFault,
 )
+from edl_runtime.image_names import Repository
 from edl_runtime.json_texts import parse_object
 
 _CREDENTIAL = "Check the name, and the builder's credential for this registry."

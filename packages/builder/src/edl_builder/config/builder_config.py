@@ -32,9 +32,9 @@ from edl_builder.core.recipe import PackageIndex
 from edl_builder.core.references import parse_reference
 from edl_builder.core.source_policy import SourcePolicy
 from edl_proto.unix_socket import MAX_PATH_BYTES
-from edl_runtime.images.names import is_on_this_machine
-from edl_runtime.images.registry import RegistryAccess
-from edl_runtime.images.signatures import SigningKey
+from edl_registry.registry import RegistryAccess
+from edl_registry.signatures import SigningKey
+from edl_runtime.image_names import is_on_this_machine
 
 LOG_NBYTES = 4 << 20
 """Of one build; pip writes some 100 KiB."""

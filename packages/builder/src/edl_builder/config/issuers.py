@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from edl_builder.adapters.identity_tokens import ALGORITHMS, DEFAULT_ALGORITHMS, Issuer
 from edl_builder.adapters.issuer_keys import KeySource
 from edl_builder.config.values import check_section, wrong_setting
-from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.image_names import is_on_this_machine
 
 _TEXTS = ("issuer", "audience", "jwks_url", "jwks_file", "ca_file", "bearer_token_file")
 

@@ -10,7 +10,7 @@ from edl_builder.core.build_request import BuildRequest
 from edl_builder.core.content import Runtime
 from edl_builder.core.identifiers import BuildId, Key
 from edl_builder.core.references import Reference
-from edl_runtime.images.signatures import PROVENANCE
+from edl_registry.signatures import PROVENANCE
 
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _BUILD_TYPE = "urn:edl:model-zoo-image:v1"

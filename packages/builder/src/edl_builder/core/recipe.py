@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from edl_builder import in_image
 from edl_builder.core.content import Runtime
 from edl_builder.core.references import OUR_LABELS
-from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.image_names import IMAGE_ZOO
 
 USER = "10001:10001"
 """Any number except 0: Kubernetes checks runAsNonRoot by number."""

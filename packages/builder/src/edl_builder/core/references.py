@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.identifiers import Key
-from edl_runtime.images.names import DOCKER_HUB, is_digest
+from edl_runtime.image_names import DOCKER_HUB, is_digest
 
 MAX_CHARS = 255
 

@@ -18,7 +18,7 @@ from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, Bu
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
-from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.image_names import is_on_this_machine
 from edl_runtime.model.git_source import GitSource
 
 TOKEN = "EDL_BUILDER_TOKEN"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from edl.adapters.input_files import read_input
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.images.names import is_on_this_machine, repository_of
-from edl_runtime.images.signatures import PROVENANCE, PublicKeys, read_public_keys
+from edl_runtime.image_names import is_on_this_machine, repository_of
 
 if TYPE_CHECKING:
-    from edl_runtime.images.attachments import Attachments
-    from edl_runtime.images.registry import RegistryAccess
+    from edl_registry.attachments import Attachments
+    from edl_registry.registry import RegistryAccess
+    from edl_registry.signatures import PublicKeys
 
 _FLAG = "--image-public-key"
 
@@ -50,6 +50,8 @@ def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
     Raises:
         EdlError: as ``check``.
     """
+    from edl_registry.signatures import PROVENANCE
+
     keys = _read(key_file)
     digest = image.partition("@")[2]
     with _attachments(image) as attachments:
@@ -59,9 +61,9 @@ def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
 @contextlib.contextmanager
 def _attachments(image: str) -> Iterator[Attachments]:
     """What is signed about an image; in the context, errors of its registry become EdlErrors."""
-    # It needs the package requests, which comes with each platform that has images.
-    from edl_runtime.images.attachments import Attachments
-    from edl_runtime.images.registry import RegistryClient, RegistryError
+    # The package comes with each platform that has images.
+    from edl_registry.attachments import Attachments
+    from edl_registry.registry import RegistryClient, RegistryError
 
     registry = repository_of(image).registry
     try:
@@ -77,6 +79,8 @@ def _attachments(image: str) -> Iterator[Attachments]:
 
 
 def _read(key_file: str) -> PublicKeys:
+    from edl_registry.signatures import read_public_keys
+
     try:
         return read_public_keys(read_input(Path(key_file)))
     except (OSError, ValueError) as error:
@@ -91,7 +95,7 @@ def _read(key_file: str) -> PublicKeys:
 
 def _access(registry: str) -> RegistryAccess:
     """Return the user's own access to a registry: that of ``docker login``."""
-    from edl_runtime.images.registry import RegistryAccess
+    from edl_registry.registry import RegistryAccess
 
     stored = _login(registry)
     return RegistryAccess(

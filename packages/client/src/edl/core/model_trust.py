@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from edl.core.problem import Problem
-from edl_runtime.images.names import pinned_name
+from edl_runtime.image_names import pinned_name
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._:/-]*")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from edl.core.locations import scheme
 from edl.core.problem import usage
 from edl.core.submission import Submission
-from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.image_names import IMAGE_ZOO
 
 _MAGIC = re.compile(r"[*?\[{]")
 _NEVER_WITHIN = (

@@ -20,7 +20,7 @@ from edl.core.image_build import (
 from edl.ports.images import BuilderConnection, ImageBuilder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.printable import one_line
-from edl_runtime.images.names import pinned_name, repository_of
+from edl_runtime.image_names import pinned_name, repository_of
 
 _TICK_S = 0.2
 _MAX_MESSAGES = 1000

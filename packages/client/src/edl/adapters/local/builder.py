@@ -24,7 +24,7 @@ from edl.core.image_build import BuilderEndpoint, BuildRequest
 from edl.core.job_log import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.unix_socket import MAX_PATH_BYTES
-from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.image_names import is_on_this_machine
 from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
 

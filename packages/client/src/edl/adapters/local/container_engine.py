@@ -14,7 +14,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import read_regular
-from edl_runtime.images.names import is_on_this_machine
+from edl_runtime.image_names import is_on_this_machine
 from edl_runtime.json_texts import parse_object
 from edl_runtime.local import job_directory
 

@@ -21,7 +21,7 @@ from edl.core.problem import Problem
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec
 from edl_proto.v1 import job_pb2
-from edl_runtime.images.names import IMAGE_ZOO
+from edl_runtime.image_names import IMAGE_ZOO
 from edl_runtime.local import process_identity
 
 

@@ -13,7 +13,7 @@ from edl.core.options.option import Given, Verb
 from edl.core.options.table import BY_NAME
 from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
-from edl_runtime.images.names import pinned_name
+from edl_runtime.image_names import pinned_name
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
 """Options that ask for an image."""

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from edl_runtime.images import signatures
-from edl_runtime.images.names import Repository
-from edl_runtime.images.registry import RegistryClient, RegistryError, RegistryFault
-from edl_runtime.images.signatures import PublicKeys, SigningKey
+from edl_registry import signatures
+from edl_registry.registry import RegistryClient, RegistryError, RegistryFault
+from edl_registry.signatures import PublicKeys, SigningKey
+from edl_runtime.image_names import Repository
 
 _SIGNATURES, _STATEMENTS = "sig", "att"
 _DOCUMENT_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edl_runtime.images.names import is_digest, is_on_this_machine, pinned_name
+from edl_runtime.image_names import is_digest, is_on_this_machine, pinned_name
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from edl_runtime.images import registry
-from edl_runtime.images.names import Repository
-from edl_runtime.images.registry import RegistryAccess, RegistryClient, RegistryError, digest_of
+from edl_registry import registry
+from edl_registry.registry import RegistryAccess, RegistryClient, RegistryError, digest_of
+from edl_runtime.image_names import Repository
 
 D = digest_of(b"{}")
 Answer = tuple[int, dict[str, str], Iterator[bytes]]

@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from edl_runtime.images.names import DOCKER_HUB, Repository, is_digest
+from edl_runtime.image_names import DOCKER_HUB, Repository, is_digest
 from edl_runtime.json_texts import parse_object
 
 MANIFEST_NBYTES = 8 << 20

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from edl_runtime.images import signatures
-from edl_runtime.images.signatures import SigningKey, read_public_keys
+from edl_registry import signatures
+from edl_registry.signatures import SigningKey, read_public_keys
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64

@@ -1,1 +1,0 @@
-"""Images in registries, their signatures, and signed statements about them."""
