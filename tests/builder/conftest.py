@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import Edl
 
-from edl.adapters.local.container_engine import LABEL_JOB_DIR
+from edl_docker.container_engine import LABEL_JOB_DIR
 from edl_testing.requirements import do_without
 
 _ROOT = Path(__file__).parents[2]

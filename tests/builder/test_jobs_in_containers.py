@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import Edl, eventually, read_all
 
-from edl.adapters.local import job_container
+from edl_docker import job_container
 from edl_proto.v1 import model_pb2
 from edl_runtime.local import supervision
 

@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_engine import RecordingEngine
 
-from edl.adapters.local import container_engine, job_container
-from edl.adapters.local.containers import ContainerRuntime
 from edl.adapters.local.continuation import LocalContinuation
 from edl.adapters.local.job_log_files import master_log_tail
 from edl.adapters.local.job_store import JobStore
-from edl.adapters.local.store_credentials import StoreAccess
 from edl.adapters.local.supervisor import GAVE_UP, Supervisor
 from edl.adapters.log_tail import Tail
+from edl_docker import container_engine, job_container
+from edl_docker.backend import ContainerRuntime
+from edl_docker.store_credentials import StoreAccess
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.page_key import PageKey
 from edl_runtime.local import job_directory, process_identity, supervision
 from edl_runtime.local.job_status import read_status
+from edl_testing.recording_engine import RecordingEngine
 
 DEEP = "[" * 200_000
 

@@ -17,7 +17,6 @@ from conftest import FAKE_JOB, Edl, eventually, install_example
 from fake_engine import IMAGE, FakeEngine
 
 from edl import entry_points
-from edl.adapters.local.containers import local_containers
 from edl.adapters.local.processes import local_processes
 from edl.core.job_status import JobState
 from edl.core.options import BY_NAME, Given, Verb
@@ -25,6 +24,7 @@ from edl.core.options.value_types import Choice
 from edl.core.platforms import PLATFORMS
 from edl.core.submission import Submission, build
 from edl.ports.job_backend import JobBackend
+from edl_docker.backend import local_containers
 from edl_runtime.local import job_directory
 
 

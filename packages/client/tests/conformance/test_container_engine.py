@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from fake_engine import FakeEngine
 
-from edl.adapters.local import container_engine
-from edl.adapters.local.container_engine import Container
-from edl.adapters.local.containers import local_containers
 from edl.adapters.local.jobs import LocalJobBackend
+from edl_docker import container_engine
+from edl_docker.backend import local_containers
+from edl_docker.container_engine import Container
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.local import job_directory
 

@@ -18,7 +18,6 @@ import pytest
 from backend_harness import Harness, Killed, die, end, open_harness, over, running
 from conftest import Edl, eventually
 
-from edl.adapters.local.containers import local_containers
 from edl.adapters.local.job_identities import master_peer
 from edl.adapters.local.processes import local_processes
 from edl.core.job_log import LogChoice
@@ -27,6 +26,7 @@ from edl.core.options import Verb
 from edl.core.options.value_types import WorkerRange
 from edl.core.platforms import PLATFORMS
 from edl.ports.job_backend import JobBackend
+from edl_docker.backend import local_containers
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_runtime.identity.page_key import PageKey

@@ -30,7 +30,6 @@ PRINTS = {"print", "echo", "secho", "confirm", "prompt", "launch", "pprint", "pr
 CLASSES = {"Console", "Text"}
 PRINTER = Path("render/terminal.py")
 WITHOUT_TEXTS_OF_OTHERS = {
-    Path("adapters/local/job_container.py"): "its stderr is a log of the job",
     Path("adapters/local/machine_diagnostics.py"): "a program of its own, which answers in JSON",
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from edl.plugins.backends import encode_spec, submission_time
 from edl.plugins.errors import Problem, error_of, usage
+from edl.plugins.files import read_input
 from edl.plugins.job_status import to_json
 from edl.plugins.options import BY_NAME, ClusterChoice, Verb
 from edl.plugins.submissions import Submission, kubernetes_value_types, scheme
@@ -249,8 +250,6 @@ def _read_template(option: str, path: str) -> JsonObject:
     if not path:
         return {}
     import yaml
-
-    from edl.plugins.data import read_input  # importing it takes long
 
     try:
         content = yaml.safe_load(read_input(Path(path)).decode())

@@ -305,7 +305,7 @@ def test_a_master_waits_until_the_former_one_has_left_the_directory(
         if len(tries) == 5:
             former.lock.release()
 
-    monkeypatch.setattr("edl_master.app.pod.time.sleep", leave_after_some)
+    monkeypatch.setattr("edl_kubernetes.master.pod.time.sleep", leave_after_some)
     assert pod.run(secret, tmp_path / "state", lambda: api) == 0
     assert len(tries) >= 5
 

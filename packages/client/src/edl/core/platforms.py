@@ -19,20 +19,22 @@ class JobPlatform:
         name: the value.
         backend: the function that makes its ``JobBackend``, as ``module:function``.
         runs_in_image: whether its jobs run in a container image, and therefore need one.
+        examine: the function that yields what ``edl doctor`` says about the platform on this
+            machine, as ``module:function``; it gets the options that settings give, by name.
     """
 
     name: str
     backend: str
     runs_in_image: bool
+    examine: str = ""
 
 
 PROCESSES = JobPlatform("processes", "edl.adapters.local.processes:local_processes", False)
-DOCKER = JobPlatform("docker", "edl.adapters.local.containers:local_containers", True)
 
-KUBERNETES = "kubernetes"
-"""The platform of ``edl-kubernetes``; the option table has the options of its jobs."""
+DOCKER, KUBERNETES = "docker", "kubernetes"
+"""The platforms of ``edl-docker`` and ``edl-kubernetes``; the option table has their options."""
 
-BUILT_IN = {PROCESSES.name: "edl-client", DOCKER.name: "edl-client", KUBERNETES: "edl-kubernetes"}
+BUILT_IN = {PROCESSES.name: "edl-client", DOCKER: "edl-docker", KUBERNETES: "edl-kubernetes"}
 """The platforms of edl, and the distribution that has each."""
 
 PLATFORMS = PlugIns("edl.platforms", "platform", JobPlatform, BUILT_IN)

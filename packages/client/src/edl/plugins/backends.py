@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from edl.adapters.job_service_client import JobServiceClient
-from edl.adapters.local.job_store import submission_time
+from edl.adapters.local.instances import LocalInstance
+from edl.adapters.local.job_store import JobStore, submission_time
+from edl.adapters.local.jobs import LocalJobBackend
+from edl.adapters.local.placement import LocalPlacement
 from edl.adapters.local.processes import ProcessRuntime, local_processes
+from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 from edl.core.submission import Submission
 from edl.job_spec import encode_spec, export_fields, start_fields
 from edl.ports.job_backend import (
@@ -21,11 +25,17 @@ from edl.ports.job_backend import (
 )
 
 __all__ = [
+    "Diagnostic",
+    "DiagnosticGrade",
     "JobBackend",
     "JobEntry",
     "JobLogs",
     "JobPlacement",
     "JobServiceClient",
+    "JobStore",
+    "LocalInstance",
+    "LocalJobBackend",
+    "LocalPlacement",
     "MasterUnreachable",
     "ProcessRuntime",
     "Say",

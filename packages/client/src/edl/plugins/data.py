@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from edl.adapters import data_files, storage
-from edl.adapters.input_files import MAX_INPUT_BYTES, may_be_read_by_others, open_input, read_input
 from edl.adapters.local.preflight_checks import check_output
 from edl.core.data_layout import (
     DELIMITERS,
@@ -17,16 +16,12 @@ from edl.core.locations import absolute, scheme, user_path
 __all__ = [
     "DELIMITERS",
     "IMAGE_SUFFIXES",
-    "MAX_INPUT_BYTES",
     "SCHEMA_FILE",
     "SCHEMA_VERSION",
     "SPLIT_PARTS",
     "absolute",
     "check_output",
     "data_files",
-    "may_be_read_by_others",
-    "open_input",
-    "read_input",
     "scheme",
     "storage",
     "user_path",

@@ -22,9 +22,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def engine() -> Diagnostic:
-    found = machine_diagnostics._engine()
-    assert found.grade is DiagnosticGrade.NOTE
+def platforms() -> dict[str, Diagnostic]:
+    found = {each.subject: each for each in machine_diagnostics._platforms()}
+    assert {each.grade for each in found.values()} == {DiagnosticGrade.NOTE}
     return found
 
 
@@ -32,11 +32,16 @@ def test_the_engine_of_the_settings_is_looked_at(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "edl.toml").write_text("engine = 'tcp://file.example.com:1'\n")
-    assert "tcp://file.example.com:1" in engine().what
+    assert "tcp://file.example.com:1" in platforms()["containers"].what
     monkeypatch.setenv("EDL_ENGINE", "tcp://variable.example.com:1")
-    assert "tcp://variable.example.com:1" in engine().what
+    assert "tcp://variable.example.com:1" in platforms()["containers"].what
     (place / "edl.toml").write_text("engine = ")
-    assert str(place / "edl.toml") in engine().what
+    assert str(place / "edl.toml") in platforms()["settings"].what
+
+
+def test_a_platform_that_is_not_installed_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edl.core.plugins.find_entry_points", lambda group: ())
+    assert platforms()["docker"].remedy == "pip install edl-docker"
 
 
 def test_a_command_of_masters_that_is_none_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

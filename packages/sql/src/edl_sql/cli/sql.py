@@ -125,8 +125,8 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
 
 
 def _read(file: Path) -> str:
-    from edl.plugins.data import read_input
     from edl.plugins.errors import Problem
+    from edl.plugins.files import read_input
 
     try:
         return read_input(file).decode()

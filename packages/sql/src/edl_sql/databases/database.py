@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from edl.plugins.data import MAX_INPUT_BYTES, may_be_read_by_others, open_input, user_path
+from edl.plugins.data import user_path
 from edl.plugins.errors import usage
+from edl.plugins.files import MAX_INPUT_BYTES, may_be_read_by_others, open_input
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.public_settings import without_passwords
 from edl_sql.databases.errors import database_error

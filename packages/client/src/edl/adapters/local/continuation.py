@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import posixpath
 import re
 import shutil
 from collections.abc import Iterator
@@ -20,11 +19,9 @@ from edl.adapters.local.job_processes import end_supervision
 from edl.adapters.local.job_store import JobStore, MasterRecord, StoredJob, submission_time
 from edl.adapters.local.launcher import LocalLauncher, supervisor_command
 from edl.adapters.local.runtime import LocalRuntime
-from edl.core import mounts, names
+from edl.core import names
 from edl.core.job_status import JobState, JobStatus, check_more_epochs, next_steps
-from edl.core.locations import scheme
 from edl.core.model_code import describe_changes
-from edl.core.mounts import BindMount
 from edl.core.platforms import PLATFORMS
 from edl.core.problem import Problem
 from edl.job_spec import export_fields, start_fields
@@ -92,6 +89,7 @@ class LocalContinuation:
         stored = self._store.read(name)
         own = names.with_suffix(stored.spec.export.job or name, "export")
         spec = _export_spec(stored, own, self._store.path(own).absolute(), output, overwrite)
+        self._runtime.admit_export(spec, stored.path.parent)
         if self._store.has(own):
             if not self._store.read(own).is_over:
                 raise EdlError(
@@ -290,33 +288,7 @@ def _export_spec(
     snapshots = str(job.path.absolute() / job_directory.SNAPSHOTS)
     export_fields(spec, job.name, snapshots, output, overwrite)
     spec.serving.dashboard_port = 0
-    if spec.HasField("containers"):
-        _add_mounts(spec, job.path.parent)
     return spec
-
-
-def _add_mounts(spec: job_pb2.JobSpec, jobs: Path) -> None:
-    """Add what the container of an export sees besides the places of the job itself.
-
-    Args:
-        jobs: the folder of all jobs.
-
-    Raises:
-        EdlError: USAGE; the output's folder holds more than a container should see.
-    """
-    known = {mount.path for mount in spec.containers.mounts}
-    added = []
-    if os.path.isdir(spec.export.snapshots):
-        added.append(job_pb2.Mount(path=spec.export.snapshots))
-    if spec.output and not scheme(spec.output):
-        folder = posixpath.dirname(spec.output)
-        try:
-            bind = BindMount(folder, writable=True)
-            mounts.check("output", bind, os.path.expanduser("~"), str(jobs.absolute()))
-        except Problem as problem:
-            raise codec.error_of(problem) from None
-        added.append(job_pb2.Mount(path=folder, writable=True))
-    spec.containers.mounts.extend(mount for mount in added if mount.path not in known)
 
 
 def _over(status: JobStatus, why: str) -> EdlError:

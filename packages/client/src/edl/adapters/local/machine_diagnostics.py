@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import shutil
 import socket
 import subprocess
@@ -12,11 +13,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from edl import codec, settings
-from edl.adapters.local import container_engine
+from edl import settings
 from edl.adapters.local.launcher import master_command, python
 from edl.core.diagnostics import Diagnostic, DiagnosticGrade
 from edl.core.options import Verb
+from edl.core.platforms import PLATFORMS
 from edl.core.problem import Problem
 from edl.core.quantities import size
 from edl.core.submission import HOST
@@ -55,7 +56,7 @@ def examine() -> Iterator[Diagnostic]:
     yield _cores()
     yield _port()
     yield from _extras()
-    yield _engine()
+    yield from _platforms()
     yield from _interpreter()
 
 
@@ -143,29 +144,23 @@ def _extras() -> Iterator[Diagnostic]:
             )
 
 
-def _engine() -> Diagnostic:
-    """Return the container engine, which only ``--platform docker`` and images need."""
-    subject = "containers"
-    try:
-        url = container_engine.engine_url(_named_engine())
-        container_engine.check_engine(url)
-    except EdlError as error:
-        return Diagnostic(
-            subject,
-            DiagnosticGrade.NOTE,
-            f"{error.what} ({error.where}); --platform docker and edl zoo build need an engine",
-            error.remedy,
-        )
-    return Diagnostic(subject, DiagnosticGrade.OK, f"the engine at {url} answers")
-
-
-def _named_engine() -> str:
-    """Return the engine that jobs started here would use; empty if no setting names one."""
+def _platforms() -> Iterator[Diagnostic]:
+    """Yield what each platform says about this machine; jobs can run without the optional ones."""
     try:
         given = settings.gather(Verb.TRAIN, {}, environ=os.environ, cwd=Path.cwd())
     except Problem as problem:
-        raise codec.error_of(problem) from None
-    return str(given["engine"].value) if "engine" in given else ""
+        what = f"{problem.what} ({problem.where})"
+        yield Diagnostic("settings", DiagnosticGrade.NOTE, what, problem.remedy)
+        given = {}
+    options = {name: str(each.value) for name, each in given.items()}
+    for name in PLATFORMS:
+        try:
+            platform = PLATFORMS[name]
+        except Problem as problem:
+            yield Diagnostic(name, DiagnosticGrade.NOTE, problem.what, problem.remedy)
+        else:
+            if platform.examine:
+                yield from pkgutil.resolve_name(platform.examine)(options)
 
 
 def _interpreter() -> Iterator[Diagnostic]:

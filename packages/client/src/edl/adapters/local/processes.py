@@ -38,6 +38,9 @@ class ProcessRuntime:
     def remove(self, job_dir: Path) -> None:
         """Remove nothing: processes leave nothing outside the job's directory."""
 
+    def admit_export(self, spec: job_pb2.JobSpec, jobs: Path) -> None:
+        """Add nothing: processes see the same files as the user."""
+
     def install_remedy(self, command: Sequence[str]) -> str:
         return f"Install it where {command[0]} finds it: pip install 'edl-client[local]'"
 

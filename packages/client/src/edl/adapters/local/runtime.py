@@ -1,4 +1,4 @@
-"""What differs between processes and containers for a job of this machine."""
+"""What differs between the platforms of this machine, such as processes and containers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edl.adapters.local.instances import LocalInstance
+from edl_proto.v1 import job_pb2
 
 
 class LocalRuntime(Protocol):
@@ -34,6 +35,17 @@ class LocalRuntime(Protocol):
 
     def remove(self, job_dir: Path) -> None:
         """Remove everything of the job that is outside its directory. Harmless when repeated."""
+
+    def admit_export(self, spec: job_pb2.JobSpec, jobs: Path) -> None:
+        """Let the processes of an export see what it reads and writes.
+
+        Args:
+            spec: of the export; gets what is added.
+            jobs: the folder of all jobs.
+
+        Raises:
+            EdlError: USAGE; the output is where they must not write.
+        """
 
     def install_remedy(self, command: Sequence[str]) -> str:
         """Return what to do if the master's command does not find ``edl_master``."""

@@ -115,7 +115,7 @@ class JobOptions:
             Choice(tuple(PLATFORMS)),
             "Run master and workers as processes or containers of this machine, or as pods of a "
             "Kubernetes cluster.",
-            DOCKER.name,
+            DOCKER,
             default=PROCESSES.name,
             spec="platform",
         )

@@ -8,18 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edl import codec
-from edl.adapters.local import container_engine
-from edl.adapters.local.instances import LocalInstance
-from edl.adapters.local.job_store import JobStore, submission_time
-from edl.adapters.local.jobs import LocalJobBackend
-from edl.adapters.local.placement import LocalPlacement
-from edl.core import mounts
-from edl.core.mounts import BindMount
-from edl.core.platforms import DOCKER
-from edl.core.problem import Problem
-from edl.core.submission import Submission
-from edl.job_spec import encode_spec
+from edl.plugins.backends import (
+    JobStore,
+    LocalInstance,
+    LocalJobBackend,
+    LocalPlacement,
+    encode_spec,
+    submission_time,
+)
+from edl.plugins.errors import Problem, error_of
+from edl.plugins.submissions import Submission, scheme
+from edl_docker import container_engine, mounts
+from edl_docker.mounts import BindMount
+from edl_docker.plugin import DOCKER
 from edl_proto.v1 import job_pb2
 from edl_runtime.image_names import IMAGE_ZOO
 from edl_runtime.local import process_identity
@@ -31,7 +32,7 @@ class ContainerRuntime:
     platform = DOCKER.name
 
     def master_command(self) -> Sequence[str]:
-        return [sys.executable, "-P", "-m", "edl.adapters.local.job_container"]
+        return [sys.executable, "-P", "-m", "edl_docker.job_container"]
 
     def master(self, job_dir: Path, pid: int, start_time: int) -> LocalInstance:
         # Process numbers of a container mean nothing outside of it.
@@ -47,6 +48,20 @@ class ContainerRuntime:
 
     def remove(self, job_dir: Path) -> None:
         container_engine.sweep(job_dir)
+
+    def admit_export(self, spec: job_pb2.JobSpec, jobs: Path) -> None:
+        known = {mount.path for mount in spec.containers.mounts}
+        added = []
+        if os.path.isdir(spec.export.snapshots):
+            added.append(job_pb2.Mount(path=spec.export.snapshots))
+        if spec.output and not scheme(spec.output):
+            bind = BindMount(os.path.dirname(spec.output), writable=True)
+            try:
+                mounts.check("output", bind, os.path.expanduser("~"), str(jobs.absolute()))
+            except Problem as problem:
+                raise error_of(problem) from None
+            added.append(job_pb2.Mount(path=bind.path, writable=True))
+        spec.containers.mounts.extend(mount for mount in added if mount.path not in known)
 
     def install_remedy(self, command: Sequence[str]) -> str:
         return "The image has no edl_master: use a --base-image with worker and master."
@@ -85,7 +100,7 @@ def local_containers(root: Path | None = None) -> LocalJobBackend:
         try:
             binds = mounts.binds(job, os.path.expanduser("~"), str(store.root.absolute()))
         except Problem as problem:
-            raise codec.error_of(problem) from None
+            raise error_of(problem) from None
         spec = encode_spec(job, str(store.path(job.name).absolute()), submission_time())
         _set_containers(spec, job, binds)
         return spec

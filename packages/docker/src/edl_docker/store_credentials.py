@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edl.adapters.input_files import read_input
+from edl.plugins.files import read_input
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory
 

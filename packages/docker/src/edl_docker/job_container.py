@@ -1,4 +1,4 @@
-"""``python -P -m edl.adapters.local.job_container --job-dir DIR``: runs the container of a job.
+"""``python -P -m edl_docker.job_container --job-dir DIR``: runs the container of a job.
 
 To the job's supervisor, its parent, this process is the master: it waits for the end of the
 container, and ends with the same exit code. SIGTERM removes the container. If this process is
@@ -29,8 +29,8 @@ from typing import IO, Any
 
 from google.protobuf import json_format
 
-from edl.adapters.local import container_engine, store_credentials
-from edl.adapters.local.container_engine import LABEL_JOB, LABEL_JOB_DIR
+from edl_docker import container_engine, store_credentials
+from edl_docker.container_engine import LABEL_JOB, LABEL_JOB_DIR
 from edl_proto.errors import EdlError
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
@@ -311,7 +311,7 @@ def _on_term(number: int, frame: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and end as the container did."""
-    parser = argparse.ArgumentParser(prog="edl.adapters.local.job_container", description=__doc__)
+    parser = argparse.ArgumentParser(prog="edl_docker.job_container", description=__doc__)
     parser.add_argument("--job-dir", type=Path, required=True, metavar="DIR")
     parser.add_argument("--remove", action="store_true", help="remove what is left of it instead")
     parsed = parser.parse_args(arguments)

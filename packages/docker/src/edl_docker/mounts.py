@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edl.core.locations import scheme
-from edl.core.problem import usage
-from edl.core.submission import Submission
+from edl.plugins.errors import usage
+from edl.plugins.submissions import Submission, scheme
 from edl_runtime.image_names import IMAGE_ZOO
 
 _MAGIC = re.compile(r"[*?\[{]")

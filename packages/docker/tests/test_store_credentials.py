@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from edl.adapters.local.store_credentials import StoreAccess, provide, remove
+from edl_docker.store_credentials import StoreAccess, provide, remove
 from edl_proto.v1 import job_pb2
 
 SECRET = "very-secret"

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_engine import RecordingEngine
 
-from edl.adapters.local import container_engine, job_container
-from edl.adapters.local.store_credentials import StoreAccess
+from edl_docker import container_engine, job_container
+from edl_docker.store_credentials import StoreAccess
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
 from edl_runtime.identity.folder import IdentityFolder
 from edl_runtime.local import job_directory, supervision
+from edl_testing.recording_engine import RecordingEngine
 
 
 @pytest.fixture

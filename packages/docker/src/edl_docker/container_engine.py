@@ -152,16 +152,9 @@ def pull(url: str, image: str, on_line: Callable[[str], None]) -> None:
 
 @functools.cache
 def client(url: str, timeout_s: float | None = _CALL_S) -> Any:
-    """Return the engine's API. Raises: EdlError: USAGE, if the package for it is missing."""
-    try:
-        import docker
-    except ImportError:
-        raise EdlError(
-            ErrorCode.USAGE,
-            "--platform docker needs the package docker",
-            where="edl-client",
-            remedy="pip install 'edl-client[docker]'",
-        ) from None
+    """Return the engine's API."""
+    import docker  # takes long, and most commands do not need it
+
     made = docker.APIClient(url, version="auto", timeout=_CALL_S)
     made.timeout = timeout_s
     return made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from edl.core.mounts import BindMount, binds
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission
+from edl_docker.mounts import BindMount, binds
 
 HOME = "/home/me"
 JOBS = f"{HOME}/.edl/jobs"
