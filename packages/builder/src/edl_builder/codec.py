@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from edl_builder.core.build import BuildResult, Phase
+from edl_builder.core.build import Phase
 from edl_builder.core.build_request import UncheckedRequest
 from edl_builder.core.build_status import BuildStatus, LogLine
 from edl_builder.core.failure import BuilderError, Failure, Reason
+from edl_proto import fields
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import builder_pb2
 
@@ -71,16 +72,12 @@ def error_to(failure: Failure) -> EdlError:
 
 def status_to(view: BuildStatus) -> builder_pb2.BuildStatus:
     """Encode the status of a build."""
-    return builder_pb2.BuildStatus(
-        id=view.id,
+    return fields.encode(
+        builder_pb2.BuildStatus,
+        view,
         phase=PHASES[view.phase],
         key=view.key or "",
-        repository=view.repository,
-        submitted_at=view.submitted_at,
-        finished_at=view.finished_at,
-        queue_position=view.queue_position,
-        subscribers=view.subscribers,
-        result=_result_to(view.result) if view.result else None,
+        result=fields.encode(builder_pb2.BuildResult, view.result) if view.result else None,
         error=error_to(view.failure).to_proto() if view.failure else None,
     )
 
@@ -89,19 +86,5 @@ def progress_to(news: BuildStatus | LogLine) -> builder_pb2.BuildProgress:
     """Encode an element of the stream of progress."""
     if isinstance(news, BuildStatus):
         return builder_pb2.BuildProgress(status=status_to(news))
-    line = builder_pb2.LogLine(
-        number=news.number, at=news.at, phase=PHASES[news.phase], text=news.text
-    )
+    line = fields.encode(builder_pb2.LogLine, news, phase=PHASES[news.phase])
     return builder_pb2.BuildProgress(line=line)
-
-
-def _result_to(result: BuildResult) -> builder_pb2.BuildResult:
-    return builder_pb2.BuildResult(
-        image=result.image,
-        nbytes=result.nbytes,
-        seconds=result.seconds,
-        cached_layers=result.cached_layers,
-        layers=result.layers,
-        reused=result.reused,
-        key=result.key,
-    )

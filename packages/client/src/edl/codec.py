@@ -21,6 +21,7 @@ from edl.core.job_status import (
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.core.timeline import TimelineSpan
+from edl_proto import fields
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
 from edl_runtime.json_texts import parse_message, parse_object
@@ -115,42 +116,20 @@ def _rate_of(message: job_pb2.JobStatus) -> float | None:
 
 def decode_status(message: job_pb2.JobStatus) -> JobStatus:
     """Decode a job's status as its master or its ``status.json`` gives it."""
-    progress = message.progress
+    progress, wanted = message.progress, message.workers_wanted
     has_error = message.HasField("error") and message.error.code
-    return JobStatus(
+    return fields.decode(
+        JobStatus,
+        message,
+        progress,
         job=message.name,
         code=message.settings.get("model.code", ""),
         verb=decode_verb(message.type),
         state=_STATES.get(message.state, JobState.STARTING),
-        records_done=progress.records_done,
-        records_total=progress.records_total,
-        epoch=progress.epoch,
-        num_epochs=progress.num_epochs,
-        epochs_done=progress.epochs_done,
-        steps=progress.steps,
         version=progress.parameter_version,
-        records_per_s=progress.records_per_s,
-        eta_s=progress.eta_s,
         # A job whose master never ran has no progress, and 0 is no loss of its model.
         loss=progress.loss if message.HasField("progress") else math.nan,
-        metrics=dict(message.metrics),
-        workers=tuple(
-            WorkerStatus(
-                id=worker.id,
-                state=worker.state,
-                host=worker.host,
-                pid=worker.pid,
-                task=worker.task,
-                records=worker.records,
-                steps=worker.steps,
-                records_per_s=worker.records_per_s,
-                restarts=worker.restarts,
-                last_exit=worker.last_exit,
-                heartbeat_age_s=worker.heartbeat_age_s,
-                pending=worker.pending,
-            )
-            for worker in message.workers
-        ),
+        workers=tuple(fields.decode(WorkerStatus, worker) for worker in message.workers),
         failure=decode_failure(message.error) if has_error else None,
         seconds=message.seconds,
         learning_rate=_rate_of(message),
@@ -169,16 +148,9 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         preemptions=message.preemptions,
         worker_failures=message.worker_failures,
         dead_letters=tuple(map(_dead_letter, message.dead_letters)),
-        goodput=progress.goodput,
-        lost_s=dict(progress.lost_s),
-        mean_records_per_s=progress.mean_records_per_s,
-        servers=tuple(
-            ParameterServerStatus(server.id, server.state, server.restarts, server.pending)
-            for server in message.servers
-        ),
+        servers=tuple(fields.decode(ParameterServerStatus, each) for each in message.servers),
         table_rows=dict(message.embedding_rows),
-        saved_version=message.saved_version if message.HasField("saved_version") else None,
-        warnings=tuple(message.warnings),
+        pending="",
     )
 
 
@@ -203,7 +175,7 @@ _PHASES = {
 def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
     """Decode a message that a builder streams."""
     if message.WhichOneof("update") == "line":
-        return BuildLogLine(message.line.number, message.line.text)
+        return fields.decode(BuildLogLine, message.line)
     status = message.status
     result = status.result
     return BuildStatus(
@@ -211,16 +183,7 @@ def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | B
         phase=_PHASES.get(status.phase, "queued"),
         position=status.queue_position,
         waiting=status.subscribers,
-        image=BuiltImage(
-            name=result.image,
-            build=status.id,
-            key=result.key,
-            nbytes=result.nbytes,
-            seconds=result.seconds,
-            layers=result.layers,
-            cached_layers=result.cached_layers,
-            reused=result.reused,
-        )
+        image=fields.decode(BuiltImage, result, name=result.image, build=status.id)
         if status.HasField("result")
         else None,
         failure=decode_failure(status.error) if status.HasField("error") else None,
@@ -229,15 +192,7 @@ def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | B
 
 def decode_event(message: job_pb2.Event) -> JobEvent:
     """Decode one event of a job's event log."""
-    return JobEvent(
-        number=message.number,
-        at=message.at,
-        at_s=message.at_s,
-        kind=message.kind,
-        severity=message.severity,
-        message=message.message,
-        facts=dict(message.facts),
-    )
+    return fields.decode(JobEvent, message)
 
 
 def decode_events(lines: Iterable[str], after: int) -> list[JobEvent]:
@@ -283,13 +238,7 @@ def _span(line: str | bytes) -> TimelineSpan | None:
 
 def decode_failure(message: error_pb2.Error) -> Failure:
     """Decode an error, with the name of its code instead of the number."""
-    return Failure(
-        code=code_name(message.code),
-        what=message.what,
-        where=message.where,
-        remedy=message.remedy,
-        detail=message.detail,
-    )
+    return fields.decode(Failure, message, code=code_name(message.code))
 
 
 def code_name(code: ErrorCode.ValueType) -> str:

@@ -13,7 +13,7 @@ from math import isfinite
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer as Repeated
 
 from edl_master.core import events
-from edl_master.core.effects import CallbackCall, LeaseGranted
+from edl_master.core.effects import LeaseGranted
 from edl_master.core.events import HeldLease
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import (
@@ -31,7 +31,7 @@ from edl_master.core.parameters.quantization import Precision
 from edl_master.core.parameters.table_spec import TableSpec, checked_initial
 from edl_master.core.settings import JobType
 from edl_master.core.view import JobView
-from edl_proto import tensor
+from edl_proto import fields, tensor
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_proto.printable import one_line
@@ -113,13 +113,8 @@ def failure_from(message: error_pb2.Error) -> Failure:
 
 def error_to(failure: Failure) -> error_pb2.Error:
     """Convert a failure to a message; a code that the protocol lacks becomes INTERNAL."""
-    return error_pb2.Error(
-        code=dict(ErrorCode.items()).get(failure.code, ErrorCode.INTERNAL),
-        what=failure.what,
-        where=failure.where,
-        remedy=failure.remedy,
-        detail=failure.detail,
-    )
+    code = dict(ErrorCode.items()).get(failure.code, ErrorCode.INTERNAL)
+    return fields.encode(error_pb2.Error, failure, code=code)
 
 
 # --- tasks ---------------------------------------------------------------------------------
@@ -166,29 +161,18 @@ def lease_to(
     export: task_pb2.ExportInfo | None,
 ) -> task_pb2.Lease:
     """Convert a lease for its holder; the arguments are what the core does not know."""
-    return task_pb2.Lease(
+    call = lease.callbacks
+    return fields.encode(
+        task_pb2.Lease,
+        lease,
         task=task_to(lease.task),
-        token=lease.token,
         records=records,
         skip_minibatches=skip_minibatches,
-        seed=lease.seed,
-        frozen=lease.frozen,
         parameter_version=lease.version or 0,
         metric_states=map(metric_state_to, add_up(lease.metric_states)),
         part_path=part_path,
         export=export,
-        callbacks=_call_to(lease.callbacks) if lease.callbacks is not None else None,
-        learning_rate=lease.learning_rate,
-        shuffled=lease.shuffled,
-    )
-
-
-def _call_to(call: CallbackCall) -> task_pb2.CallbackCall:
-    return task_pb2.CallbackCall(
-        state=call.state,
-        logs=call.logs,
-        learning_rate=call.learning_rate,
-        train_end=call.train_end,
+        callbacks=None if call is None else fields.encode(task_pb2.CallbackCall, call),
     )
 
 

@@ -11,11 +11,16 @@ from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
-from edl_master.core.view import DeadLetter, JobView, TaskCounts, WorkerView
+from edl_master.core.view import DeadLetter, JobView, WorkerView
+from edl_proto import fields
 from edl_proto.v1 import job_pb2
 from edl_runtime.timestamps import rfc3339
 
 _JOB_TYPES_OUT = {core: wire for wire, core in JOB_TYPES.items()}
+_ADDED_LATER = dict.fromkeys(
+    ("settings", "environment", "worker_environment", "servers", "master_restarts")
+)
+"""Fields that neither the view nor its context has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,53 +51,24 @@ class StatusContext:
 
 def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
     """Return the status of a job."""
-    progress = view.progress
-    return job_pb2.JobStatus(
-        name=context.name,
+    return fields.encode(
+        job_pb2.JobStatus,
+        view,
+        context,
         type=_JOB_TYPES_OUT[view.type],
         state=phase_to(view.phase),
-        progress=job_pb2.Progress(
-            records_done=progress.records_done,
-            records_total=progress.records_total,
-            epoch=progress.epoch,
-            num_epochs=progress.num_epochs,
-            epochs_done=progress.epochs_done,
-            steps=progress.steps,
-            parameter_version=progress.parameter_version,
-            records_per_s=progress.records_per_s,
-            eta_s=progress.eta_s,
-            loss=progress.loss,
-            goodput=progress.goodput,
-            productive_s=progress.productive_s,
-            lost_s=progress.lost_s,
-            mean_records_per_s=progress.mean_records_per_s,
-        ),
-        metrics=view.metrics,
+        progress=fields.encode(job_pb2.Progress, view.progress),
         workers=map(_worker_to, view.workers),
-        tasks={str(type_): _counts_to(counts) for type_, counts in view.tasks.items()},
+        tasks={
+            str(type_): fields.encode(job_pb2.TaskCounts, counts)
+            for type_, counts in view.tasks.items()
+        },
         curves=[_curve_to(name, points) for name, points in context.curves.items()],
         error=error_to(view.failure) if view.failure else None,
-        seconds=view.seconds,
-        started_at=context.started_at,
-        finished_at=context.finished_at,
-        dashboard_url=context.dashboard_url,
-        output=context.output,
-        incarnation=context.incarnation,
         workers_wanted=job_pb2.WorkersSpec(min=view.min_workers, max=view.max_workers),
         dead_letters=[_dead_letter_to(letter, context.files) for letter in view.dead_letters],
-        records_trained=view.records_trained,
-        examples=view.examples,
-        examples_of=view.examples_of,
-        records_replayed=view.records_replayed,
-        preemptions=view.preemptions,
-        worker_failures=view.worker_failures,
-        predictions=view.predictions,
-        gradients_rejected=view.gradients_rejected,
-        staleness_mean=view.staleness_mean,
         embedding_rows=context.table_rows,
-        saved_version=view.saved_version,
-        warnings=view.warnings,
-        learning_rate=view.learning_rate,
+        **_ADDED_LATER,
     )
 
 
@@ -123,30 +99,8 @@ def failed_status(spec: job_pb2.JobSpec, failure: Failure, now: float) -> job_pb
 
 
 def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
-    return job_pb2.WorkerStatus(
-        id=worker.id,
-        state=str(worker.state),
-        host=worker.host,
-        pid=worker.pid,
-        task=str(worker.task) if worker.task else "",
-        records=worker.records,
-        steps=worker.steps,
-        records_per_s=worker.records_per_s,
-        restarts=worker.restarts,
-        last_exit=worker.last_exit,
-        heartbeat_age_s=worker.heartbeat_age_s,
-        pending=worker.pending,
-    )
-
-
-def _counts_to(counts: TaskCounts) -> job_pb2.TaskCounts:
-    return job_pb2.TaskCounts(
-        pending=counts.pending,
-        leased=counts.leased,
-        done=counts.done,
-        retried=counts.retried,
-        dead=counts.dead,
-    )
+    task = str(worker.task) if worker.task else ""
+    return fields.encode(job_pb2.WorkerStatus, worker, state=str(worker.state), task=task)
 
 
 def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:

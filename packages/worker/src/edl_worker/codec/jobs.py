@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
+from edl_proto import fields
 from edl_proto.errors import EdlError
 from edl_proto.job_spec import check_complete, require
 from edl_proto.v1 import job_pb2, model_pb2, task_pb2
@@ -25,8 +26,6 @@ from edl_worker.core.registration import JobAdmission, Registration, ShardAddres
 from edl_worker.core.tasks import (
     TaskType,
 )
-
-M = TypeVar("M", bound=Message)
 
 _JOB_TYPES = {job_pb2.JobType.Value(one.name): one for one in JobType}
 _TASK_TYPES = {task_pb2.TaskType.Value(one.name): one for one in TaskType}
@@ -85,11 +84,8 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
 
 def decode_admission(reply: task_pb2.ReadyReply) -> JobAdmission:
     """Return the admission of a worker to the job."""
-    return JobAdmission(
-        send_initial_values=reply.send_initial_values,
-        layout_fingerprint=reply.layout_fingerprint,
-        shards=tuple(ShardAddress(one.address, one.start, one.stop) for one in reply.servers),
-    )
+    shards = tuple(fields.decode(ShardAddress, server) for server in reply.servers)
+    return fields.decode(JobAdmission, reply, shards=shards)
 
 
 def parse_job(text: str) -> JobDescription:
@@ -138,19 +134,18 @@ def encode_precision(precision: WirePrecision) -> job_pb2.WirePrecision.ValueTyp
 
 def encode_model(model: ModelDescription) -> task_pb2.ModelDescription:
     """Return what the master needs to know about the model."""
-    return task_pb2.ModelDescription(
-        variables=[_copy(task_pb2.Variable, one) for one in model.variables],
-        tables=[_copy(task_pb2.EmbeddingTable, one) for one in model.tables],
-        reduction=model.reduction,
-        optimizer_json=model.optimizer_json,
-        callbacks=model.callbacks,
-        layer_states=[_copy(task_pb2.LayerState, one) for one in model.layer_states],
+    return fields.encode(
+        task_pb2.ModelDescription,
+        model,
+        variables=[fields.encode(task_pb2.Variable, one) for one in model.variables],
+        tables=[fields.encode(task_pb2.EmbeddingTable, one) for one in model.tables],
+        layer_states=[fields.encode(task_pb2.LayerState, one) for one in model.layer_states],
     )
 
 
 def encode_trained_model(model: TrainedModelDescription) -> bytes:
     """Return the content of a ``trained_model.pb``."""
-    return _copy(model_pb2.TrainedModel, model).SerializeToString()
+    return fields.encode(model_pb2.TrainedModel, model).SerializeToString()
 
 
 def decode_trained_model(content: bytes) -> TrainedModelDescription:
@@ -163,11 +158,4 @@ def decode_trained_model(content: bytes) -> TrainedModelDescription:
         message = model_pb2.TrainedModel.FromString(content)
     except DecodeError as error:
         raise ValueError(str(error)) from error
-    fields = {name: getattr(message, name) for name in TrainedModelDescription.__slots__}
-    fields.update(metrics=dict(message.metrics), versions=dict(message.versions))
-    return TrainedModelDescription(**fields)
-
-
-def _copy(message: type[M], source: Any) -> M:
-    """Return a message whose fields have the names of the source's attributes."""
-    return message(**{name: getattr(source, name) for name in source.__slots__})
+    return fields.decode(TrainedModelDescription, message)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from edl_proto import tensor
+from edl_proto import fields, tensor
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
 from edl_worker.codec.jobs import encode_model
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import (
-    CallbackResult,
     EpochLogs,
     ExportInfo,
     HeartbeatAnswer,
@@ -35,25 +34,16 @@ def encode_register(
     identity: WorkerIdentity, environment: Mapping[str, str]
 ) -> task_pb2.RegisterRequest:
     """Return the registration of a process; ``environment`` has the versions that it runs with."""
-    return task_pb2.RegisterRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
-        host=identity.host,
-        pid=identity.pid,
-        environment=environment,
-    )
+    return fields.encode(task_pb2.RegisterRequest, identity, environment=environment)
 
 
 def encode_ready(
     identity: WorkerIdentity, incarnation: str, model: ModelDescription
 ) -> task_pb2.ReadyRequest:
     """Return the description of the model that a worker has loaded."""
-    return task_pb2.ReadyRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
-        incarnation=incarnation,
-        model=encode_model(model),
-        warnings=model.warnings,
+    described = encode_model(model)
+    return fields.encode(
+        task_pb2.ReadyRequest, identity, model, incarnation=incarnation, model=described
     )
 
 
@@ -61,12 +51,7 @@ def encode_lease(
     identity: WorkerIdentity, incarnation: str, wait_s: float
 ) -> task_pb2.LeaseRequest:
     """Return a request for a task."""
-    return task_pb2.LeaseRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
-        incarnation=incarnation,
-        wait_s=wait_s,
-    )
+    return fields.encode(task_pb2.LeaseRequest, identity, incarnation=incarnation, wait_s=wait_s)
 
 
 def decode_lease_answer(reply: task_pb2.LeaseReply) -> LeaseAnswer:
@@ -86,36 +71,19 @@ def decode_lease(lease: task_pb2.Lease) -> Lease:
     Raises:
         EdlError: INTERNAL, the type of the task is unknown.
     """
-    export = lease.export
-    return Lease(
+    return fields.decode(
+        Lease,
+        lease,
         task=_decode_key(lease.task),
-        token=lease.token,
         records=tuple(map(_decode_range, lease.records)),
-        skip_minibatches=lease.skip_minibatches,
-        seed=lease.seed,
-        frozen=lease.frozen,
         metric_states=tuple(map(_decode_metric_state, lease.metric_states)),
-        part_path=lease.part_path,
-        export=ExportInfo(
-            parameter_version=export.parameter_version,
-            records_trained=export.records_trained,
-            epochs=export.epochs,
-            metrics=dict(export.metrics),
-            crashes=export.crashes,
-            data=export.data,
-        ),
-        callbacks=EpochLogs(
-            lease.callbacks.state,
-            dict(lease.callbacks.logs),
-            _rate_of(lease.callbacks),
-            lease.callbacks.train_end,
-        ),
-        learning_rate=_rate_of(lease),
-        shuffled=lease.shuffled,
+        export=fields.decode(ExportInfo, lease.export),
+        callbacks=fields.decode(EpochLogs, lease.callbacks),
     )
 
 
 def _decode_range(records: task_pb2.RecordRange) -> RecordRange:
+    # Field by field: a lease of mixed records has hundreds of ranges.
     return RecordRange(
         uri=records.uri,
         format=records.format,
@@ -128,10 +96,6 @@ def _decode_range(records: task_pb2.RecordRange) -> RecordRange:
         end_offset=records.end_offset,
         block_stop_record=records.block_stop_record,
     )
-
-
-def _rate_of(message: task_pb2.Lease | task_pb2.CallbackCall) -> float | None:
-    return message.learning_rate if message.HasField("learning_rate") else None
 
 
 def _decode_key(key: task_pb2.TaskKey) -> TaskKey:
@@ -163,27 +127,15 @@ def encode_result(
     identity: WorkerIdentity, incarnation: str, ref: LeaseRef, result: TaskResult
 ) -> task_pb2.CompleteRequest:
     """Return the report of a completed task."""
-    return task_pb2.CompleteRequest(
-        worker_id=identity.worker_id,
+    called = result.callbacks
+    return fields.encode(
+        task_pb2.CompleteRequest,
+        identity,
+        result,
         incarnation=incarnation,
         lease=encode_ref(ref),
-        minibatches=result.minibatches,
-        records=result.records,
-        examples=result.examples,
         metric_states=[_encode_metric_state(state) for state in result.metric_states],
-        metrics=result.metrics,
-        warnings=result.warnings,
-        callbacks=None if result.callbacks is None else _encode_callbacks(result.callbacks),
-    )
-
-
-def _encode_callbacks(found: CallbackResult) -> task_pb2.CallbackReply:
-    return task_pb2.CallbackReply(
-        state=found.state,
-        stopped_by=found.stopped_by,
-        learning_rate=found.learning_rate,
-        keep_best=found.keep_best,
-        restore_best=found.restore_best,
+        callbacks=None if called is None else fields.encode(task_pb2.CallbackReply, called),
     )
 
 
@@ -205,9 +157,9 @@ def encode_failure(
     permanent: bool,
 ) -> task_pb2.FailRequest:
     """Return the report of a failed task, or without a lease of a failed worker."""
-    return task_pb2.FailRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
+    return fields.encode(
+        task_pb2.FailRequest,
+        identity,
         incarnation=incarnation,
         lease=None if ref is None else encode_ref(ref),
         error=error.to_proto(),
@@ -224,13 +176,13 @@ def encode_return(
     leaving: bool,
 ) -> task_pb2.ReturnRequest:
     """Return the message that returns unfinished leases."""
-    return task_pb2.ReturnRequest(
-        worker_id=identity.worker_id,
+    return fields.encode(
+        task_pb2.ReturnRequest,
+        identity,
         incarnation=incarnation,
         leases=map(encode_ref, refs),
         reason=reason,
         leaving=leaving,
-        instance=identity.instance,
     )
 
 
@@ -243,9 +195,9 @@ def encode_heartbeat(
     stacks: str,
 ) -> task_pb2.HeartbeatRequest:
     """Return a heartbeat as a message."""
-    return task_pb2.HeartbeatRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
+    return fields.encode(
+        task_pb2.HeartbeatRequest,
+        identity,
         incarnation=incarnation,
         leases=map(encode_ref, refs),
         phase=task_pb2.WorkerPhase.Value(phase.name),
