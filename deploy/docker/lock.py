@@ -21,7 +21,7 @@ _WORKER = ("proto", "runtime", "recordio", "master", "kubernetes", "worker", "co
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
     "builder": (("proto", "runtime", "registry", "builder"), "", ()),
-    "client": (("proto", "runtime", "recordio", "client", "convert"), "", ()),
+    "client": (("proto", "runtime", "recordio", "client", "convert", "watch"), "", ()),
     "master": (("proto", "runtime", "recordio", "master", "kubernetes"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),

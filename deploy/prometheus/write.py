@@ -25,7 +25,7 @@ spec:
 def main() -> int:
     rules = (FOLDER / "rules.yml").read_text()
     wanted = {
-        ROOT / "packages/client/src/edl/prometheus/rules.yml": rules,
+        ROOT / "packages/watch/src/edl_watch/prometheus_rules/rules.yml": rules,
         ROOT / "deploy/kubernetes/monitoring/rules.yaml": _OBJECT + textwrap.indent(rules, "  "),
     }
     stale = []

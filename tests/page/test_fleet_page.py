@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from edl.adapters.fleet_server import FleetServer
 from edl.core.job_status import Failure
-from edl.use_cases.fleet import UnreadableJob
 from edl_proto.errors import EdlError, ErrorCode
+from edl_watch.fleet import UnreadableJob
+from edl_watch.fleet_server import FleetServer
 from page.axe import findings
 from page.browser import Chromium, Tab
 from page.hostile import HOSTILE

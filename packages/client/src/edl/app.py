@@ -11,10 +11,9 @@ import logging
 import os
 import pkgutil
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
 from edl import settings
@@ -28,7 +27,6 @@ from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.images import ImageBuilder, ImageSignatures
 from edl.ports.job_backend import JobBackend
 from edl.ports.model_files import ModelZoos, Verdict
-from edl.ports.watching import FleetPage, MetricsStore, TraceFiles
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
 
@@ -165,43 +163,6 @@ def open_in_browser(link: str) -> None:
     from edl.adapters.local import dashboard_viewer
 
     dashboard_viewer.open_in_browser(link)
-
-
-def serve_fleet_page(
-    jobs: Callable[[], list[dict[str, Any]]], page_link: Callable[[str], str], port: int
-) -> AbstractContextManager[FleetPage]:
-    """Return a context in which the page of all jobs is served.
-
-    Args:
-        jobs: returns them as plain values, newest first.
-        page_link: returns a link to the page of a job.
-        port: of this machine; 0 for any free one.
-
-    Raises:
-        EdlError: PORT_IN_USE.
-    """
-    from edl.adapters.fleet_server import FleetServer
-
-    return FleetServer(jobs, page_link, port)
-
-
-def run_prometheus() -> AbstractContextManager[MetricsStore]:
-    """Return a context in which a Prometheus of this user runs.
-
-    Raises:
-        EdlError: SYSTEM; it is not installed.
-    """
-    from edl.adapters.prometheus import Prometheus
-    from edl_runtime.local import job_directory
-
-    return Prometheus(job_directory.home() / "prometheus")
-
-
-def trace_files() -> TraceFiles:
-    """Return the access to files of traces."""
-    from edl.adapters import trace_file
-
-    return trace_file
 
 
 def experiment_tracker(name: str) -> ExperimentTracker:

@@ -84,6 +84,7 @@ def test_a_name_that_two_packages_have_is_neither_s(edl: Edl) -> None:
     ("args", "distribution"),
     [
         (("sql",), "edl-sql"),
+        (("trace",), "edl-watch"),
         (("data", "convert", "t.csv"), "edl-convert"),
         (("data", "inspect"), "edl-convert"),
         (("data", "load"), "edl-sql"),
@@ -99,6 +100,13 @@ def test_a_package_that_is_not_installed_is_named(
     needs = f"needs {distribution}, which is not installed"
     assert_told(attempt(*args), 2, needs, f"pip install {distribution}")
     assert f"pip install {distribution}" in attempt(*args[: len(args) > 1], "--help").out
+
+
+def test_the_page_of_all_jobs_names_its_package(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
+    assert_told(attempt("dashboard", "--all"), 2, "needs edl-watch", "pip install edl-watch")
 
 
 def test_a_tracker_that_is_not_installed_is_named(

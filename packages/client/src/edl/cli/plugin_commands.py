@@ -13,6 +13,8 @@ from edl.core.problem import Problem
 
 _KNOWN = {
     "sql": "edl-sql",
+    "trace": "edl-watch",
+    "dashboard.all": "edl-watch",
     "data.convert": "edl-convert",
     "data.load": "edl-sql",
     "data.inspect": "edl-convert",

@@ -37,9 +37,6 @@ COMMANDS: dict[str, CommandEntry] = {
     "logs": CommandEntry("edl.cli.logs:logs", _WATCH, "show the logs of a job's processes"),
     "events": CommandEntry("edl.cli.logs:events", _WATCH, "show a job's events"),
     "track": CommandEntry("edl.cli.track:track", _WATCH, "send a job to an experiment tracker"),
-    "trace": CommandEntry(
-        "edl.cli.trace:trace", _WATCH, "write what each worker did when, as a trace"
-    ),
     "wait": CommandEntry("edl.cli.control:wait", _WATCH, "wait for the end of jobs"),
     "scale": CommandEntry("edl.cli.control:scale", _WATCH, "change the number of workers of a job"),
     "set": CommandEntry(

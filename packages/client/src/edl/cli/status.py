@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 
 import click
 
-from edl.app import job_catalog, open_in_browser, run_prometheus, serve_fleet_page
+from edl.app import job_catalog, open_in_browser
 from edl.cli.cluster_flags import CLUSTER_SECTION, finds_jobs
 from edl.cli.commands import argument, command, option
 from edl.cli.completion import job_names
 from edl.cli.output import errors_as_output, name_argument, output_option, print_result
+from edl.cli.plugin_commands import CommandTable
 from edl.codec import failure_of
 from edl.core.job_result import of_status, unreadable
 from edl.core.problem import usage
-from edl.render import errors, terminal
+from edl.render import terminal
 from edl.render.job_text import (
     JOB_COLUMNS,
     JOB_COLUMNS_WIDE,
@@ -31,12 +28,9 @@ from edl.render.job_text import (
     unreadable_row,
 )
 from edl.render.output_format import Format
-from edl.use_cases.fleet import Fleet, repeat_in_thread
-from edl.use_cases.job_catalog import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
 _TOP_EVERY_S = 1.0
-_FLEET_EVERY_S = 2.0
 
 
 @command("list", examples="edl list\nedl list --running\nedl list -o json")
@@ -159,18 +153,25 @@ def dashboard(
             )
         if prometheus and not every_job:
             raise usage("--prometheus needs --all", where="--prometheus", remedy="Add --all.")
+        if every_job:
+            serve_all = CommandTable({}, "dashboard")["all"].load()
+            click.get_current_context().invoke(
+                serve_all,
+                output_format=output_format,
+                prometheus=prometheus,
+                open_=open_,
+                port=port,
+            )
+            return
 
         def show(url: str) -> None:
-            print_result({"job": name, "dashboard_url": url}, output_format, [url], [name or url])
+            print_result({"job": name, "dashboard_url": url}, output_format, [url], [name])
             sys.stdout.flush()
             if open_:
                 open_in_browser(url)
 
         catalog = job_catalog()
         try:
-            if every_job:
-                _serve_all(catalog, port, show, with_prometheus=prometheus)
-                return
             backend = catalog.find(name)
             report = backend.status(name, ask=False)
             if report.dashboard_url:
@@ -182,32 +183,3 @@ def dashboard(
                 page.wait()
         except KeyboardInterrupt:
             return
-
-
-def _serve_all(
-    catalog: JobCatalog, port: int, show: Callable[[str], None], *, with_prometheus: bool
-) -> None:
-    """Serve the page of all jobs until Ctrl-C."""
-    # As with Ctrl-C, no Prometheus is left behind; nohup has SIGHUP ignored.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
-    with ExitStack() as opened:
-        fleet = opened.enter_context(Fleet(catalog))
-        prometheus = None
-        if with_prometheus:
-            prometheus = opened.enter_context(run_prometheus())
-            terminal.message(f"Prometheus: {prometheus.url}")
-
-        def refresh() -> None:
-            fleet.refresh()
-            if prometheus is not None:
-                prometheus.follow_jobs(fleet.reports)
-
-        opened.enter_context(repeat_in_thread(refresh, _FLEET_EVERY_S, errors.show))
-        page = opened.enter_context(
-            serve_fleet_page(lambda: [job.to_dict() for job in fleet.jobs], fleet.page_link, port)
-        )
-        show(page.link())
-        terminal.message("the page of all jobs; Ctrl-C closes it")
-        threading.Event().wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edl.cli.cluster_flags import finds_jobs
 from edl.cli.commands import argument, command, option
 from edl.cli.output import (
     errors_as_output,
@@ -19,6 +20,7 @@ __all__ = [
     "argument",
     "command",
     "errors_as_output",
+    "finds_jobs",
     "name_argument",
     "option",
     "output_option",

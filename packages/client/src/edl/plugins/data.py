@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl.adapters import data_files, storage
-from edl.adapters.local.preflight_checks import check_output
+from edl.adapters.local.preflight_checks import check_output, check_writable
 from edl.core.data_layout import (
     DELIMITERS,
     IMAGE_SUFFIXES,
@@ -21,6 +21,7 @@ __all__ = [
     "SPLIT_PARTS",
     "absolute",
     "check_output",
+    "check_writable",
     "data_files",
     "scheme",
     "storage",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edl import api
 from edl.adapters import model_zoo, trained_models
 from edl.adapters.model_zoo import parameters_of, source_of
-from edl.app import job_catalog
+from edl.app import job_catalog, open_in_browser
 from edl.core.model_file import candidates, definitions, learns_label, takes_parameter
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.job_catalog import JobCatalog
@@ -22,6 +22,7 @@ __all__ = [
     "job_catalog",
     "learns_label",
     "model_zoo",
+    "open_in_browser",
     "parameters_of",
     "source_of",
     "takes_parameter",

@@ -29,9 +29,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from edl.adapters.log_tail import tail
-from edl.core.job_log import ERROR_LINES
-from edl.ports.job_backend import StatusReport
+from edl.plugins.backends import StatusReport
+from edl.plugins.files import tail
+from edl.plugins.job_status import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import replace_file
 from edl_runtime.identity.page_key import metrics_token_file
@@ -139,7 +139,7 @@ class Prometheus:
     def _start(self, opened: ExitStack) -> None:
         for old in self._targets.glob("*.json"):
             old.unlink()
-        rules = importlib.resources.files("edl") / "prometheus" / "rules.yml"
+        rules = importlib.resources.files("edl_watch") / "prometheus_rules" / "rules.yml"
         replace_file(self._rules, rules.read_bytes())
         self._write_configuration()
         with socket.create_server((_HOST, 0)) as probe:

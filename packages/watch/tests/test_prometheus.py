@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from conftest import eventually
 
-from edl.adapters.prometheus import Prometheus, ScrapeTarget, scrape_target
 from edl.core.job_status import JobState, JobStatus, Verb
 from edl.ports.job_backend import StatusReport
 from edl_proto.errors import EdlError
 from edl_runtime.identity.page_key import metrics_token_file
 from edl_runtime.local import job_directory
 from edl_testing.requirements import require_program
+from edl_watch.prometheus import Prometheus, ScrapeTarget, scrape_target
 
 
 class Metrics:

@@ -10,7 +10,7 @@ import pytest
 from edl import codec
 from edl.core.job_status import JobEvent
 from edl.core.timeline import TimelineSpan, phase_shares
-from edl.core.trace import chrome_trace
+from edl_watch.trace import chrome_trace
 
 AT = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 

@@ -11,11 +11,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from edl.codec import failure_of
-from edl.core.job_result import UNREADABLE, error_fields
-from edl.core.job_status import Failure
-from edl.ports.job_backend import ServedPage, StatusReport
-from edl.use_cases.job_catalog import JobCatalog
+from edl.plugins.backends import ServedPage, StatusReport
+from edl.plugins.errors import failure_of
+from edl.plugins.job_status import UNREADABLE, Failure, error_fields
+from edl.plugins.jobs import JobCatalog
 from edl_proto.errors import EdlError, ErrorCode
 
 _HISTORY = 90

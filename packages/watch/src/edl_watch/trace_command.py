@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from edl.app import job_catalog, trace_files
-from edl.cli.cluster_flags import finds_jobs
-from edl.cli.commands import command, option
-from edl.cli.output import errors_as_output, name_argument, output_option, print_result
-from edl.core.timeline import PHASES, phase_shares
-from edl.core.trace import chrome_trace
-from edl.render.output_format import Format
+from edl.plugins.commands import (
+    Format,
+    command,
+    errors_as_output,
+    finds_jobs,
+    name_argument,
+    option,
+    output_option,
+    print_result,
+)
+from edl.plugins.job_status import PHASES, phase_shares
+from edl.plugins.jobs import job_catalog
+from edl_watch import trace_file
+from edl_watch.trace import chrome_trace
 
 _MAX_WORKERS = 20
 """Shown to people; a trace has all of them."""
@@ -29,10 +36,9 @@ def trace(name: str, output: str, output_format: Format | None) -> None:
     with errors_as_output(output_format):
         backend = job_catalog().find(name)
         path = Path(output or f"{name.replace('/', '-')}.trace.json")
-        files = trace_files()
-        files.check_trace(output or str(path), name)
+        trace_file.check_trace(output or str(path), name)
         spans = backend.timelines.read(name)
-        files.write_trace(path, chrome_trace(name, spans, backend.events(name)))
+        trace_file.write_trace(path, chrome_trace(name, spans, backend.events(name)))
         shares = phase_shares(spans)
         tasks = sum(1 for span in spans if span.task)
         result = {

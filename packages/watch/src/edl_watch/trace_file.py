@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edl.adapters.local.preflight_checks import check_output, check_writable
-from edl.core.locations import scheme
-from edl.core.problem import usage
-from edl.core.trace import origin
+from edl.plugins.data import check_output, check_writable, scheme
+from edl.plugins.errors import usage
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import open_regular, replace_file
+from edl_watch.trace import origin
 
 
 def check_trace(place: str, job: str) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from edl.core.job_status import JobEvent
-from edl.core.timeline import PHASES, TimelineSpan
+from edl.plugins.job_status import PHASES, JobEvent, TimelineSpan
 from edl_runtime.timestamps import parse_rfc3339
 
 _MASTER, _TASKS, _PHASES = 1, 2, 3

@@ -156,7 +156,7 @@ class FleetServer:
             self._lead_to(request, unquote(path.removeprefix("job/")))
         elif path in _FILES:
             name, kind = _FILES[path]
-            content = importlib.resources.files("edl") / "fleet_page" / name
+            content = importlib.resources.files("edl_watch") / "fleet_page" / name
             _send(request, HTTPStatus.OK, content.read_bytes(), kind)
         else:
             _send(request, HTTPStatus.NOT_FOUND, b"not here\n")

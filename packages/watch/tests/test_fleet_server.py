@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from edl.adapters.fleet_server import FleetServer
 from edl_runtime.identity.page_key import PageKey
 from edl_testing.http_requests import check_framing
+from edl_watch.fleet_server import FleetServer
 
 WAIT_S = 120.0
 OTHER = PageKey.create()

@@ -11,8 +11,8 @@ import pytest
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
 from edl.ports.job_backend import StatusReport
-from edl.use_cases.fleet import FleetJob, repeat_in_thread
 from edl_proto.errors import EdlError, ErrorCode
+from edl_watch.fleet import FleetJob, repeat_in_thread
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
