@@ -19,7 +19,7 @@ from tests import dev_cache
 
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
-INSTALLED = ("edl-client[convert,kubernetes,mlflow,sql]", "edl-builder", "edl-master")
+INSTALLED = ("edl-client[convert,docker,kubernetes,mlflow,sql]", "edl-builder", "edl-master")
 """With all that they need: proto, runtime and recordio, and no TensorFlow."""
 _PLUG_INS = ("edl.commands", "edl.queries", "edl.trackers", "edl.platforms")
 
