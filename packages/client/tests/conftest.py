@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from hypothesis import settings
 import recordio
 from edl.__main__ import run
 from edl_testing.command import Done, assert_refused
+from edl_testing.waiting import eventually as eventually
 
 # A machine that is busy makes an example slow, not wrong.
 settings.register_profile("usual", deadline=None)
@@ -163,18 +163,6 @@ def stand_in_for_check(place: Path, **answer: Any) -> str:
     script.write_text(f"#!/bin/sh\necho '{json.dumps({'errors': [], **answer})}'\n")
     script.chmod(0o755)
     return str(script)
-
-
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 200) -> Any:
-    """Wait until ``condition()`` is true, and give its value; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout:.0f} s: {what}")
-        time.sleep(0.05)
 
 
 @pytest.fixture

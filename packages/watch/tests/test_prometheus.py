@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import eventually
 
 from edl.core.job_status import JobState, JobStatus, Verb
 from edl.ports.job_backend import StatusReport
@@ -22,6 +21,7 @@ from edl_proto.errors import EdlError
 from edl_runtime.identity.page_key import metrics_token_file
 from edl_runtime.local import job_directory
 from edl_testing.requirements import require_program
+from edl_testing.waiting import eventually
 from edl_watch.prometheus import Prometheus, ScrapeTarget, scrape_target
 
 
