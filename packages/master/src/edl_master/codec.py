@@ -349,11 +349,7 @@ def heartbeat_from(message: task_pb2.HeartbeatRequest) -> events.HeartbeatReceiv
 
 
 def tables_from(messages: Repeated[task_pb2.EmbeddingTable]) -> tuple[TableSpec, ...]:
-    """Embedding tables as the core has them.
-
-    Raises:
-        LayoutError: one of them makes no sense.
-    """
+    """Embedding tables as the core has them. Raises: LayoutError: one of them makes no sense."""
     return tuple(
         TableSpec(
             message.name,

@@ -37,11 +37,7 @@ def listen(path: Path, backlog: int) -> socket.socket:
 
 
 def connect(path: Path, timeout_s: float) -> socket.socket:
-    """Connect to the process that listens at a path.
-
-    Raises:
-        OSError: nothing does.
-    """
+    """Connect to the process that listens at a path. Raises: OSError: nothing does."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)

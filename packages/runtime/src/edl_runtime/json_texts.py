@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """Parse the JSON object that a text holds.
-
-    Raises:
-        ValueError: it holds none.
-    """
+    """Parse the JSON object that a text holds. Raises: ValueError: it holds none."""
     try:
         found = json.loads(text)
     except RecursionError:

@@ -71,11 +71,7 @@ class AllowedSource:
 
 
 def allow(url: str, ref: str, folder: str, credential: str, policy: SourcePolicy) -> AllowedSource:
-    """Parse a source and check it against the policy.
-
-    Raises:
-        BuilderError: INVALID or UNSAFE.
-    """
+    """Parse a source and check it against the policy. Raises: BuilderError: INVALID or UNSAFE."""
     try:
         source = make_source(_allowed_url(url, policy), ref, folder)
     except GitSourceError as error:

@@ -14,11 +14,7 @@ from edl_runtime.local.ownership import is_own_file
 
 
 def add(image: str) -> None:
-    """Record an image, once.
-
-    Raises:
-        OSError: the record cannot be written.
-    """
+    """Record an image, once. Raises: OSError: the record cannot be written."""
     if image in read():
         return
     path = _path()

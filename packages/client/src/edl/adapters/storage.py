@@ -30,11 +30,7 @@ class StoreError(Exception):
 
 
 def exists(place: str) -> bool:
-    """Return whether a file or folder exists.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """Return whether a file or folder exists. Raises: StoreError: the store does not answer."""
     if not scheme(place):
         return os.path.lexists(place)
     try:

@@ -25,11 +25,7 @@ WHOLE = "Write the whole URI, such as s3://bucket/folder, or a path."
 
 
 def check(location: str) -> None:
-    """Refuse a URI that is a scheme and nothing else.
-
-    Raises:
-        ValueError: with the location.
-    """
+    """Refuse a URI that is a scheme and nothing else. Raises: ValueError: with the location."""
     kind = scheme(location)
     if kind and not location[len(kind) :].strip(":/"):
         raise ValueError(f"{location}: nothing comes after the scheme")

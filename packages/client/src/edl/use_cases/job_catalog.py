@@ -61,11 +61,7 @@ class JobCatalog:
         return self._holder(name) is not None
 
     def find(self, name: str) -> JobBackend:
-        """Return the backend that has a job.
-
-        Raises:
-            EdlError: JOB_NOT_FOUND.
-        """
+        """Return the backend that has a job. Raises: EdlError: JOB_NOT_FOUND."""
         if (backend := self._holder(name)) is not None:
             return backend
         raise EdlError(

@@ -59,11 +59,7 @@ class EventLog:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Write what was added.
-
-        Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
-        """
+        """Write what was added. Raises: EdlError: OUTPUT_UNWRITABLE or DISK_FULL."""
         with self._flushing:
             with self._changed:
                 events, self._unwritten = self._unwritten, []

@@ -109,11 +109,7 @@ class JobDirectory:
         return written_after and self.read_status().state in FINAL_STATES
 
     def read_spec(self) -> job_pb2.JobSpec:
-        """Return the job that the user submitted.
-
-        Raises:
-            EdlError: JOB_NOT_FOUND or USAGE.
-        """
+        """Return the job that the user submitted. Raises: EdlError: JOB_NOT_FOUND or USAGE."""
         path = self.path / job_directory.SPEC
         try:
             return json_format.Parse(path.read_text(), job_pb2.JobSpec())

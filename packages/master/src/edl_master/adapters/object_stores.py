@@ -49,11 +49,7 @@ def exists(uri: str, *, persistently: bool = False) -> bool:
 
 
 def check_writable(uri: str) -> None:
-    """Write something next to a URI, and remove it again.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Write something next to a URI, and remove it again. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def probe(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
@@ -107,11 +103,7 @@ def list_objects(uri: str) -> dict[str, int]:
 
 
 def write(uri: str, content: bytes) -> None:
-    """Make a small object, or replace it.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Make a small object, or replace it. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def pipe(call: StoreCall) -> None:
         call.system.makedirs(call.path.rpartition("/")[0], exist_ok=True)
@@ -121,11 +113,7 @@ def write(uri: str, content: bytes) -> None:
 
 
 def upload(local: Path, uri: str) -> None:
-    """Copy a file to a URI, where it appears whole.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Copy a file to a URI, where it appears whole. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def copy(call: StoreCall) -> None:
         # Clients report no progress of a small object.
@@ -154,11 +142,7 @@ def download(uri: str, local: Path) -> bool:
 
 
 def remove(uri: str) -> None:
-    """Remove what is at a URI, if anything is.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Remove what is at a URI, if anything is. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def remove_it(call: StoreCall) -> None:
         if call.system.exists(call.path):
@@ -262,11 +246,7 @@ def _copy(system: Any, source: str, to: str, *, recursive: bool) -> None:
 
 
 def remove_all(pattern: str) -> None:
-    """Remove everything whose URI fits a pattern.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Remove everything whose URI fits a pattern. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def remove_them(call: StoreCall) -> None:
         for path in call.system.glob(call.path):

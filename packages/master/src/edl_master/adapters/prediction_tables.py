@@ -21,11 +21,7 @@ _GROUP_VALUES = 1 << 20
 
 
 def check_installed(form: str) -> None:
-    """Check that this format can be written here.
-
-    Raises:
-        EdlError: USAGE; a package is missing.
-    """
+    """Check that this format can be written here. Raises: EdlError: USAGE; a package is missing."""
     if form != PARQUET:
         return
     try:

@@ -121,11 +121,7 @@ def run_persistently(uri: str, act: Callable[[StoreCall], T]) -> T:
 
 
 def run_call(uri: str, act: Callable[[StoreCall], T]) -> T:
-    """Run a call as long as it makes progress.
-
-    Raises:
-        EdlError: OUTPUT_UNWRITABLE.
-    """
+    """Run a call as long as it makes progress. Raises: EdlError: OUTPUT_UNWRITABLE."""
     call = StoreCall()
     done: list[T] = []
     failed: list[Exception] = []

@@ -22,11 +22,7 @@ class TensorBoard:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Open a new event file.
-
-        Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
-        """
+        """Open a new event file. Raises: EdlError: OUTPUT_UNWRITABLE or DISK_FULL."""
         self._directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -50,22 +46,14 @@ class TensorBoard:
             raise storage_error(error, self._directory) from error
 
     def flush(self) -> None:
-        """Let readers see what was added.
-
-        Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
-        """
+        """Let readers see what was added. Raises: EdlError: OUTPUT_UNWRITABLE or DISK_FULL."""
         try:
             self._file.flush()
         except OSError as error:
             raise storage_error(error, self._directory) from error
 
     def close(self) -> None:
-        """Write what is left.
-
-        Raises:
-            EdlError: OUTPUT_UNWRITABLE or DISK_FULL.
-        """
+        """Write what is left. Raises: EdlError: OUTPUT_UNWRITABLE or DISK_FULL."""
         try:
             self._file.close()
         except OSError as error:

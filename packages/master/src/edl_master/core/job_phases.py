@@ -42,11 +42,7 @@ class JobPhases:
         return self.now in _FINAL
 
     def move(self, phase: JobPhase) -> None:
-        """Change the phase.
-
-        Raises:
-            InvalidTransition: the phase cannot follow the present one.
-        """
+        """Change the phase. Raises: InvalidTransition: the phase cannot follow the present one."""
         if phase not in _NEXT.get(self.now, ()):
             raise InvalidTransition(f"the job goes from {self.now} to {phase}")
         self.now = phase

@@ -16,11 +16,7 @@ MAX_WAIT_S = 30.0
 
 
 def check_incarnation(mine: str, named: str) -> None:
-    """Refuse calls for another master of this job.
-
-    Raises:
-        EdlError: STALE_INCARNATION.
-    """
+    """Refuse calls for another master of this job. Raises: EdlError: STALE_INCARNATION."""
     if named != mine:
         raise EdlError(
             ErrorCode.STALE_INCARNATION,
@@ -39,11 +35,7 @@ class Caller(Protocol):
 
 
 def check_fingerprint(expected: str, fingerprint: str) -> None:
-    """Refuse a call about another model.
-
-    Raises:
-        EdlError: SHAPE_MISMATCH.
-    """
+    """Refuse a call about another model. Raises: EdlError: SHAPE_MISMATCH."""
     if fingerprint != expected:
         raise EdlError(
             ErrorCode.SHAPE_MISMATCH,
@@ -104,11 +96,7 @@ def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tup
 
 
 def check_size(what: str, nbytes: int, expected: int) -> None:
-    """Refuse a payload that has not the size of the layout.
-
-    Raises:
-        EdlError: SHAPE_MISMATCH.
-    """
+    """Refuse a payload that has not the size of the layout. Raises: EdlError: SHAPE_MISMATCH."""
     if nbytes != expected:
         raise EdlError(
             ErrorCode.SHAPE_MISMATCH,

@@ -236,11 +236,7 @@ class RawStub:
 
 
 def first_frame(frames: Frames) -> bytes:
-    """Return the header of a stream.
-
-    Raises:
-        FrameError: the stream has none.
-    """
+    """Return the header of a stream. Raises: FrameError: the stream has none."""
     frame = next(frames, None)
     if frame is None:
         raise FrameError("the stream ended before its header")

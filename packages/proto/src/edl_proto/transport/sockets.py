@@ -71,11 +71,7 @@ def receive(connection: socket.socket, target: memoryview, deadline: float | Non
 
 
 def remaining(deadline: float) -> float:
-    """Return the seconds until a deadline.
-
-    Raises:
-        TimeoutError: there are none.
-    """
+    """Return the seconds until a deadline. Raises: TimeoutError: there are none."""
     left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise TimeoutError

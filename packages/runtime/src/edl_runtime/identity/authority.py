@@ -49,11 +49,7 @@ class Authority:
 
     @classmethod
     def load(cls, pem: bytes) -> Authority:
-        """Load an authority that ``to_pem`` has written.
-
-        Raises:
-            ValueError: it is damaged.
-        """
+        """Load an authority that ``to_pem`` has written. Raises: ValueError: it is damaged."""
         return cls(_load_key(pem), x509.load_pem_x509_certificate(pem))
 
     def to_pem(self) -> bytes:

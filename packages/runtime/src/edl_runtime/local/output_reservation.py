@@ -32,11 +32,7 @@ def output_of(path: Path) -> Path:
 
 
 def write(held: int, job_dir: Path) -> None:
-    """Name the job in an open reservation.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Name the job in an open reservation. Raises: OSError: it cannot be written."""
     os.ftruncate(held, 0)
     os.pwrite(held, json.dumps({"job_dir": str(job_dir)}).encode(), 0)
 

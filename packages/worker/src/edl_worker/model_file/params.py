@@ -13,11 +13,7 @@ _EXAMPLE = '--params="hidden_units=[10, 100, 20, 5], learning_rate=0.01"'
 
 
 def parse_params(text: str) -> dict[str, Any]:
-    """Return the parameters by name.
-
-    Raises:
-        EdlError: USAGE, with the text and the column.
-    """
+    """Return the parameters by name. Raises: EdlError: USAGE, with the text and the column."""
     try:
         return model_params.parse_params(text)
     except model_params.ParamsError as error:

@@ -54,11 +54,7 @@ class RowOrder:
 
 
 def check_fields(row: bytes, fields: int, columns: Sequence[str]) -> None:
-    """Check that a row has a field for each column.
-
-    Raises:
-        EdlError: DATA_DAMAGED.
-    """
+    """Check that a row has a field for each column. Raises: EdlError: DATA_DAMAGED."""
     if fields != len(columns):
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

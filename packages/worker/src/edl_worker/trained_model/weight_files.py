@@ -34,11 +34,7 @@ def save(values: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
 
 
 def read(path: Path) -> NamedValues:
-    """Read a safetensors file, whole.
-
-    Raises:
-        EdlError: it is missing or damaged.
-    """
+    """Read a safetensors file, whole. Raises: EdlError: it is missing or damaged."""
     try:
         with safe_open(path, framework="numpy") as file:
             order = json.loads((file.metadata() or {}).get(_ORDER, "null")) or list(file.keys())

@@ -160,11 +160,7 @@ class ParameterReplica:
     # --- frozen versions -------------------------------------------------------------------
 
     def use_frozen(self, name: str) -> None:
-        """Make the values those of a frozen version.
-
-        Raises:
-            EdlError: there is no such version.
-        """
+        """Make the values those of a frozen version. Raises: EdlError: there is no such version."""
         if self._frozen is not None and self._frozen[0] == name:
             return
         self.forget()

@@ -146,11 +146,7 @@ def check_writable(path: Path, choose: str = "name") -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Check that the job's page can listen here.
-
-    Raises:
-        EdlError: PORT_IN_USE.
-    """
+    """Check that the job's page can listen here. Raises: EdlError: PORT_IN_USE."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         # As servers do: a port whose last connections are still winding down is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -51,11 +51,7 @@ def read(verb: Verb, given: Mapping[str, Given]) -> dict[str, Any]:
 
 
 def read_value(option: Option, entry: Given) -> Any:
-    """Return the checked value of one option.
-
-    Raises:
-        Problem: USAGE.
-    """
+    """Return the checked value of one option. Raises: Problem: USAGE."""
     try:
         return option.kind.read(entry.value)
     except ValueError as error:

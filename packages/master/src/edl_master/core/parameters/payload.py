@@ -117,11 +117,7 @@ class PayloadCodec:
 
 
 def check_size(what: str, payload: Payload, nbytes: int) -> None:
-    """Make sure that a payload has ``nbytes`` bytes.
-
-    Raises:
-        PayloadError: it has not.
-    """
+    """Make sure that a payload has ``nbytes`` bytes. Raises: PayloadError: it has not."""
     if (size := size_of(payload)) != nbytes:
         raise PayloadError(f"{what} must have {nbytes} bytes, not {size}")
 

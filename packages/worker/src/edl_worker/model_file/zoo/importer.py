@@ -71,11 +71,7 @@ class ModelZoo(MetaPathFinder):
         return place if dotted and place.is_dir() else None
 
     def load(self, dotted: str) -> ModuleType:
-        """Import a module of the zoo.
-
-        Raises:
-            BaseException: whatever the module raises.
-        """
+        """Import a module of the zoo. Raises: BaseException: whatever the module raises."""
         top, _, rest = dotted.partition(".")
         name = self._imported_name(top)
         return importlib.import_module(f"{name}.{rest}" if rest else name)

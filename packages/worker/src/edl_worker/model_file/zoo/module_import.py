@@ -12,11 +12,7 @@ from edl_worker.model_file.zoo.importer import ModelZoo
 
 
 def open_zoo(model_zoo: str) -> ModelZoo:
-    """Return the folder of ``--model-zoo``.
-
-    Raises:
-        EdlError: MODEL_NOT_FOUND.
-    """
+    """Return the folder of ``--model-zoo``. Raises: EdlError: MODEL_NOT_FOUND."""
     root = Path(model_zoo).expanduser()
     if not root.is_dir():
         what = "is a file" if root.is_file() else "does not exist"

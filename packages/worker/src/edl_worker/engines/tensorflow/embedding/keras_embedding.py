@@ -54,11 +54,7 @@ class ServedKerasEmbedding:
         self.layer.__dict__.pop("call", None)
 
     def check(self, ids: npt.NDArray[np.int64]) -> None:
-        """Refuse ids that the layer has no rows for.
-
-        Raises:
-            ValueError: there are some.
-        """
+        """Refuse ids that the layer has no rows for. Raises: ValueError: there are some."""
         outside = ids[(ids < 0) | (ids >= self.layer.input_dim)]
         if outside.size:
             raise ValueError(

@@ -111,11 +111,7 @@ class CollectIds:
         return rows
 
     def check(self) -> None:
-        """Make sure that no ids were computed from rows.
-
-        Raises:
-            UnservedLookupError: some were.
-        """
+        """Make sure that no ids were computed from rows. Raises: UnservedLookupError: some were."""
         seen: set[str] = set()
         waiting = [tensor.op for tensor in self.ids]
         while waiting:

@@ -265,11 +265,7 @@ def _describe(
     caller: DefinitionCaller,
     errors: ErrorCollector,
 ) -> ModelFileDescription:
-    """Return the strict description.
-
-    Raises:
-        ContractErrors: all errors that were found.
-    """
+    """Return the strict description. Raises: ContractErrors: all errors that were found."""
 
     def adapt(role: Role, adapter: Callable[..., _Adapted], *more: Any) -> _Adapted | None:
         return errors.attempt(adapter, used[role], caller, *more) if role in used else None

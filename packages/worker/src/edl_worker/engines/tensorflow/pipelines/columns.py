@@ -26,11 +26,7 @@ class Column:
 def shape_features(
     features: Mapping[str, Any], columns: Sequence[Column], where: str
 ) -> dict[str, tf.Tensor]:
-    """Return the columns' features with their dtype and shape.
-
-    Raises:
-        EdlError: SHAPE_MISMATCH.
-    """
+    """Return the columns' features with their dtype and shape. Raises: EdlError: SHAPE_MISMATCH."""
     if not isinstance(features, Mapping):
         if len(columns) != 1:
             raise _mismatch(
