@@ -13,6 +13,7 @@ import pytest
 
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import credential_programs
 from edl_proto.errors import EdlError, ErrorCode
 
 

@@ -12,6 +12,8 @@ from fake_cluster_api import Api, Happens, away, fails
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes import job_creation, outages, owned_objects
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.job_creation import JobCreation
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.timestamps import rfc3339

@@ -15,6 +15,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError
 from edl_kubernetes.core import identities
 from edl_kubernetes.job_identities import ClientIdentity, JobIdentities, NewIdentities
 from edl_kubernetes.job_objects import JobObjects

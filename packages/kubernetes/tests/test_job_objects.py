@@ -9,6 +9,9 @@ import pytest
 
 from edl.core.options.kubernetes import ClusterChoice
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import Listing
+from edl_kubernetes.cluster.api_errors import ApiError
 from edl_kubernetes.job_objects import JobObjects
 from edl_proto.errors import EdlError
 

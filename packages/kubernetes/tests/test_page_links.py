@@ -7,6 +7,7 @@ import time
 from typing import Any, cast
 
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.page_links import page_link
 from edl_runtime.identity.page_key import PageKey

@@ -12,6 +12,7 @@ from edl.core.options.kubernetes import ClusterChoice
 from edl.ports.job_backend import Say, silent
 from edl_kubernetes import start, start_progress
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects as protocol
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.start import JobStart

@@ -34,6 +34,7 @@ from edl.plugins.job_status import (
 from edl.plugins.options import cluster_choice
 from edl.plugins.submissions import Submission, WorkerRange
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import (
     ClusterJob,
     created_s,

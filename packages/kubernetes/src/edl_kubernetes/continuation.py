@@ -10,6 +10,7 @@ from edl.plugins.backends import Say, export_fields, silent, start_fields, submi
 from edl.plugins.job_status import JobState, JobStatus, new_submission, to_json
 from edl.plugins.submissions import names, scheme
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.core import export, identities, manifest
 from edl_kubernetes.core.templates import JsonObject

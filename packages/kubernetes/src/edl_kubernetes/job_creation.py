@@ -14,6 +14,8 @@ from edl.plugins.backends import Say, silent
 from edl.plugins.job_status import to_json
 from edl.plugins.submissions import Submission
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.cluster_job import (
     SUBMISSION_S,
     created_s,

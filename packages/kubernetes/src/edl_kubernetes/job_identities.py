@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.core import identities
 from edl_kubernetes.core.identities import IdentitySecret
 from edl_kubernetes.job_objects import JobObjects

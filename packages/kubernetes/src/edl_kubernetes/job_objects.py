@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edl.plugins.submissions import names
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.cluster_job import (
     ClusterJob,
     decode_spec,

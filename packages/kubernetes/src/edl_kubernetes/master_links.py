@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from edl.plugins.backends import JobServiceClient, MasterUnreachable
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.job_identities import ClientIdentity, JobIdentities
 from edl_kubernetes.job_objects import JobObjects

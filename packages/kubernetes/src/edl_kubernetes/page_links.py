@@ -6,6 +6,8 @@ import base64
 import time
 
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.job_objects import JobObjects
 from edl_runtime.identity.page_key import PageKey
 

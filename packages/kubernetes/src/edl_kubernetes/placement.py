@@ -16,6 +16,8 @@ from edl.plugins.job_status import to_json
 from edl.plugins.options import BY_NAME, ClusterChoice, Verb
 from edl.plugins.submissions import Submission, kubernetes_value_types, scheme
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
+from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_kubernetes.cluster_job import describe
 from edl_kubernetes.core import manifest, pods, templates
 from edl_kubernetes.core.pods import PodTemplates

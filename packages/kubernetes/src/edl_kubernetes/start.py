@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from edl.plugins.backends import Say, silent
 from edl.plugins.errors import error_of
 from edl_kubernetes.chosen_cluster import ChosenCluster
+from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import ClusterJob
 from edl_kubernetes.core.templates import JsonObject
 from edl_kubernetes.job_objects import JobObjects
