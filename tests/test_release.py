@@ -197,6 +197,15 @@ def test_the_documented_commands_install_what_runs_jobs(person: Callable[..., st
     assert f"Python {version}." in said
 
 
+def test_every_locked_distribution_has_a_hash() -> None:
+    """Both pip with --require-hashes and uv, which verifies the hashes that it finds."""
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = re.split(r"\n(?=\S)", lock.strip())
+    assert len(pinned) > 100
+    assert [one for one in pinned if not re.match(r"\S+==\S.*\n +--hash=sha256:", one)] == []
+    assert "--require-hashes" in (ROOT / "dev").read_text()
+
+
 def test_there_is_one_version() -> None:
     assert release.stale() == [], "./dev release stamp"
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)

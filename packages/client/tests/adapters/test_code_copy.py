@@ -44,6 +44,7 @@ def test_a_copy_has_what_the_model_needs_and_what_it_may_find(zoo: Path, tmp_pat
     assert set(code.files) == own
     found = {str(path.relative_to(copied)) for path in copied.rglob("*") if path.is_file()}
     assert found == own | {"found_by_glob.txt", "other_model.py"}
+    assert all((copied / path).read_bytes() == (zoo / path).read_bytes() for path in found)
     assert not (copied / "shared.py").is_symlink(), "what it links to may change"
     assert code.folder == str(zoo)
     assert code.copies.startswith(f"{tmp_path}/job/code/")

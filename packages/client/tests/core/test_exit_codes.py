@@ -19,4 +19,10 @@ def test_every_exit_code_has_a_meaning_and_a_use() -> None:
 def test_an_unknown_code_is_an_internal_error() -> None:
     assert present("A_CODE_OF_A_LATER_VERSION") == PRESENTATIONS["INTERNAL"]
     assert present("INTERNAL").exit_code == 70
-    assert present("MODEL_CONTRACT").exit_code == 4
+
+
+def test_every_error_of_a_model_file_has_one_exit_code_and_the_machine_another() -> None:
+    of_model_file = "IMPORT", "CONTRACT", "NOT_FOUND"
+    codes = {*(f"MODEL_{name}" for name in of_model_file), "USER_CODE", "SHAPE_MISMATCH"}
+    assert {present(code).exit_code for code in codes | {"OPTIMIZER_UNSUPPORTED"}} == {4}
+    assert {present(code).exit_code for code in ("SYSTEM", "DISK_FULL")} == {7}

@@ -75,6 +75,7 @@ def test_a_synchronous_step_waits_for_all_workers_unless_told_otherwise() -> Non
 def test_pushing_overlaps_with_computing_only_where_asked() -> None:
     for update in ("async", "bounded", "sync"):
         assert not make(Verb.TRAIN, {**TRAIN, "update": update}).overlap
+    assert "may learn less" in BY_NAME["overlap"].help, "it has a price"
     assert make(Verb.TRAIN, {**TRAIN, "overlap": True}).overlap
     assert make(Verb.TRAIN, {**TRAIN, "num_workers": 2, "overlap": True}).overlap
     assert make(Verb.TRAIN, {**TRAIN, "update": "bounded", "overlap": True}).overlap

@@ -88,6 +88,15 @@ def test_the_order_is_that_of_the_seed_alone() -> None:
     assert starts != sorted(starts), "the blocks of a task come in a random order"
 
 
+def test_each_part_of_the_data_has_an_order_of_its_own() -> None:
+    """Otherwise a task would have the records of the same place in each part."""
+    partition = MixedPartition((4000,), 40, Mixing(8, 1), seed=3)
+    stratum = 4000 // 8
+    for number in range(partition.count - 1):
+        places = {part.start % stratum for part in partition.ranges(number)}
+        assert len(places) > 4, number
+
+
 def test_tasks_in_a_row_have_neighbours_so_that_a_worker_reads_a_block_once() -> None:
     unit = 100  # records of a chunk
     partition = MixedPartition((100_000,), 400, Mixing(8, 4), seed=3)  # 50 records in a block

@@ -24,3 +24,10 @@ def test_settings_have_no_passwords_and_no_variables_of_pods() -> None:
     spec.kubernetes.worker_pod = '{"env": [{"name": "KEY", "value": "secret"}]}'
     spec.containers.engine = "tcp://me:secret@127.0.0.1:2375"
     assert settings_of(spec) == {"data": "https://store.test/a.rec"}
+
+
+def test_the_code_of_a_model_is_its_hash() -> None:
+    spec = job_pb2.JobSpec()
+    spec.model.code.sha256 = "ab12"
+    spec.model.code.files["mnist.py"] = "cd34"
+    assert settings_of(spec) == {"model.code": "ab12"}
