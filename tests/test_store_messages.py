@@ -60,6 +60,7 @@ def commands(place: str) -> list[tuple[str, ...]]:
         ("data", "convert", f"{place}/t.csv", "--to", "rows"),
         ("data", "inspect", f"{place}/rows/*.recordio"),
         ("train", *counting, "--data", f"{place}/*.recordio", "--output", "model"),
+        ("train", *counting, "--data", "t.csv", "--output", f"{place}/model"),
         ("evaluate", "--trained-model", f"{place}/model", "--data", "t.csv"),
         (*sql, "-e", "SHOW TRAIN m"),
         (
@@ -103,3 +104,4 @@ def test_a_bucket_that_is_missing_is_told_in_words(
     place = f"{server.scheme}://missing/mine"
     for command in commands(place):
         check(edl(*command), place)
+        assert not server.system.exists("missing"), f"{command} has made the bucket"

@@ -13,6 +13,9 @@ from edl_proto.errors import EdlError, ErrorCode
 from recordio.storage.stores import filesystem
 from recordio.storage.uploads import send
 
+_STORES_WITHOUT_FOLDERS = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"))
+"""Schemes of stores whose clients would make a bucket where they are asked for a folder."""
+
 
 def check_literal(uri: str, option: str) -> None:
     """Check that clients of stores do not read a name as a pattern.
@@ -54,11 +57,19 @@ def check_writable(uri: str) -> None:
     def probe(call: StoreCall) -> None:
         parent, _, name = call.path.rpartition("/")
         probe = f"{parent}/.{name}.{uuid.uuid4().hex[:12]}.probe"
-        call.system.makedirs(parent, exist_ok=True)
+        _make_folder(call, parent)
         call.system.pipe_file(probe, b"")
         call.system.rm_file(probe)
 
     run_call(uri, probe)
+
+
+def _make_folder(call: StoreCall, path: str) -> None:
+    """Make a folder where a store has such; a bucket is never made, its name may be mistyped."""
+    protocol = call.system.protocol
+    schemes = {protocol} if isinstance(protocol, str) else set(protocol)
+    if not schemes & _STORES_WITHOUT_FOLDERS:
+        call.system.makedirs(path, exist_ok=True)
 
 
 def read(uri: str, *, persistently: bool = False) -> bytes:
@@ -106,7 +117,7 @@ def write(uri: str, content: bytes) -> None:
     """Make a small object, or replace it. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
     def pipe(call: StoreCall) -> None:
-        call.system.makedirs(call.path.rpartition("/")[0], exist_ok=True)
+        _make_folder(call, call.path.rpartition("/")[0])
         call.system.pipe_file(call.path, content)
 
     run_call(uri, pipe)
