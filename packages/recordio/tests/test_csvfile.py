@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recordio
-from recordio.formats.csvfile import CsvSource, ends_quoted
+from recordio.formats.csvfile import CsvSource, ends_quoted, join_row, split_row
 
 
 @pytest.fixture
@@ -61,10 +61,16 @@ def test_records_are_found_by_the_lines_where_they_begin(path: Path) -> None:
     rows[6] = b"\n\n6,after two empty lines"
     path.write_bytes(b"\n".join([b'id,"a\nb"', *rows]) + b"\n")
     source = CsvSource(str(path))
-    found = [source.line_of(record) for record in (0, 5, 6, 7, 2_999)]
-    assert found == [3, 8, 12, 13, 3_005]
+    records = (0, 5, 6, 7, 2_999)
+    numbers = [3, 8, 12, 13, 3_005]
+    expected = [f"{path}:{number}" for number in numbers]
+    assert [source.place(record) for record in records] == expected
+    assert [CsvSource(str(path)).place(record, (0, 0)) for record in records] == expected
+    block = source.index().block(2_999)
+    assert block[0] > 0
+    assert CsvSource(str(path)).place(2_999, block) == expected[-1]
     lines = path.read_bytes().split(b"\n")
-    assert [lines[number - 1] for number in found[2:]] == [rows[6].strip(), rows[7], rows[-1]]
+    assert [lines[number - 1] for number in numbers[2:]] == [rows[6].strip(), rows[7], rows[-1]]
 
 
 def test_without_a_header_every_line_is_a_record(path: Path) -> None:
@@ -127,3 +133,18 @@ def test_quotes_count_as_for_the_csv_module(line: str) -> None:
     """A line ends within quotes if what follows would belong to its last field."""
     row = next(csv.reader([line + "\n", "#\n"]))
     assert ends_quoted(line.encode(), False) == ("#" in row[-1] if row else False)
+
+
+@given(st.lists(st.text(alphabet='ab,"\n\r \0ü\udcff', max_size=6), min_size=1, max_size=4))
+def test_fields_come_back_from_the_row_that_they_are_joined_to(fields: list[str]) -> None:
+    assert split_row(join_row(fields)) == fields
+
+
+@given(st.lists(st.lists(st.text(alphabet='ab,"\n\r', max_size=6), min_size=1), max_size=4))
+def test_joined_rows_are_the_records_of_a_file(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    rows = [join_row(fields) for fields in table]
+    path.write_bytes(b"".join(row + b"\n" for row in rows))
+    assert read(path, header=False) == rows

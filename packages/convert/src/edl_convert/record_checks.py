@@ -66,7 +66,7 @@ def check_records(
         raise EdlError(
             ErrorCode.DATA_DAMAGED,
             "; ".join(parts),
-            where=_place(source, record),
+            where=source.place(record),
             remedy="Correct or remove these records. Quote fields that contain commas.",
         )
     return number
@@ -146,12 +146,6 @@ def _features(record: bytes) -> dict[str, recordio.example.Value]:
 
 
 def _name(source: recordio.Source, found: _Findings) -> str:
-    named = [f"{_place(source, record)} ({what})" for record, what in found.places]
+    named = [f"{source.place(record)} ({what})" for record, what in found.places]
     more = found.number - len(named)
     return ", ".join(named) + (f" and {count(more)} more" if more else "")
-
-
-def _place(source: recordio.Source, record: int) -> str:
-    if isinstance(source, CsvSource):
-        return f"{source.uri}:{source.line_of(record)}"
-    return f"{source.uri}, record {record}"

@@ -76,6 +76,14 @@ class Source(Protocol):
     def index(self) -> Index:
         """Return the index of the blocks; it is made once, as cheaply as the format allows."""
 
+    def place(self, record: int, hint: Hint | None = None) -> str:
+        """Return where a record is, for messages: ``FILE:LINE`` of CSV, else ``FILE, record N``.
+
+        Args:
+            record: its number, from 0.
+            hint: as for ``read_blocks``.
+        """
+
     def check_unchanged(self) -> None:
         """Raise ``ChangedFile`` if the file has another version than this source reads."""
 

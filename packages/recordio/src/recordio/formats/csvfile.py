@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from recordio.errors import DamagedFile
 from recordio.formats.ranges import RangeReader
@@ -37,6 +39,14 @@ def split_row(row: bytes) -> list[str]:
         return next(csv.reader([row.decode("utf-8", errors="surrogateescape")]), [])
     except csv.Error:
         return []
+
+
+def join_row(fields: Iterable[Any]) -> bytes:
+    """Return a row with these fields, quoted where need be: what ``split_row`` takes apart."""
+    text = io.StringIO()
+    # The writer quotes a line end within a field only if its own line end has that character.
+    csv.writer(text, lineterminator="\r\n").writerow(fields)
+    return text.getvalue().removesuffix("\r\n").encode("utf-8", errors="surrogateescape")
 
 
 class CsvSource(RangeReader):
@@ -134,9 +144,12 @@ class CsvSource(RangeReader):
         if block:
             yield block
 
-    def line_of(self, record: int) -> int:
+    def place(self, record: int, hint: Hint | None = None) -> str:
+        return f"{self.uri}:{self._line_of(record, hint)}"
+
+    def _line_of(self, record: int, hint: Hint | None) -> int:
         """Return the number of the line where a record begins, as editors count: from 1."""
-        at, start = self.index().block(record)
+        at, start = self.index().block(record) if hint is None else hint
         with streaming(self.uri, pin=self._pin) as stream:
             rows = itertools.islice(self._records(stream, at, start), record - at, None)
             begun, _ = next(rows, (start, b""))

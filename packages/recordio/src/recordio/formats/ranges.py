@@ -57,6 +57,9 @@ class RangeReader(ABC):
                 self._pin.complete(self._index.checksum)
         return self._index
 
+    def place(self, record: int, hint: Hint | None = None) -> str:
+        return f"{self.uri}, record {record}"
+
     def check_unchanged(self) -> None:
         with reading(self.uri, pin=self._pin):
             pass

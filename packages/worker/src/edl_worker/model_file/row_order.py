@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats.csvfile import split_row
+from recordio.formats.csvfile import join_row, split_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +42,19 @@ class RowOrder:
         assert self.places is not None, "rows are as in the file"
         if b'"' not in row:
             cells = row.split(b",")
-            check_fields(row, len(cells), self.columns)
+            check_fields(len(cells), self.columns)
             return b",".join([cells[place] for place in self.places])
         texts = split_row(row)
-        check_fields(row, len(texts), self.columns)
-        line = io.StringIO()
-        csv.writer(line).writerow([texts[place] for place in self.places])
-        return line.getvalue().removesuffix("\r\n").encode("utf-8", errors="surrogateescape")
+        check_fields(len(texts), self.columns)
+        return join_row(texts[place] for place in self.places)
 
 
-def check_fields(row: bytes, fields: int, columns: Sequence[str]) -> None:
+def check_fields(fields: int, columns: Sequence[str]) -> None:
     """Check that a row has a field for each column. Raises: EdlError: DATA_DAMAGED."""
     if fields != len(columns):
         raise EdlError(
             ErrorCode.DATA_DAMAGED,
-            f"a row has {fields} fields, the header {len(columns)}: {row[:80]!r}",
+            f"a row has {fields} fields, the header {len(columns)}",
             remedy="Correct the row, or quote fields that contain the separator.",
         )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
+
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
 from edl_worker.core.step_engine import BatchSource
+from edl_worker.model_file.bad_records import Records, explain_bad_records, place_by_number
 from edl_worker.model_file.input_pipeline import reading_error
 from edl_worker.model_file.row_order import RowOrder, find_order, own_reader_error
 from elasticdl.python.common.constants import Mode
@@ -54,20 +58,19 @@ def _first_of(
     # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)
     stop = min(minibatch_size, source.count()) if file.reads_records else minibatch_size
-    batches = file.batches(
-        file.blocks(
-            source.uri,
-            0,
-            stop,
-            lambda: order.arrange(lambda: source.read_blocks(0, minibatch_size, hint=hint)),
-        ),
+    read = file.blocks(
+        source.uri, 0, stop, lambda: source.read_blocks(0, minibatch_size, hint=hint)
+    )
+    own = file.reads_records
+    place = place_by_number(source.uri) if own else partial(source.place, hint=(0, 0))
+    records = Records(0, read, order, place)
+    run = partial(
+        file.batches,
         mode=mode,
         minibatch_size=minibatch_size,
         seed=0,
         columns=order.names or None,
     )
-    batch = next(batches, None)
-    close = getattr(batches, "close", None)
-    if close is not None:
-        close()
-    return batch
+    blocks = partial(order.arrange, read)
+    with closing(explain_bad_records(run, run, blocks, lambda: [records])) as batches:
+        return next(batches, None)

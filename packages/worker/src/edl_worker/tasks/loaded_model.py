@@ -14,6 +14,7 @@ from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, StepEngine
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
+from edl_worker.model_file.bad_records import Records, explain_bad_records, place_by_number
 from edl_worker.model_file.row_order import find_order, own_reader_error
 from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
@@ -104,14 +105,18 @@ class LoadedModel:
         mode = _MODES.get(lease.task.type)
         if mode is None:
             return None
-        source = self.engine.source
-        return source.batches(
-            partial(self._read_task, lease),
+        run = partial(
+            self.engine.source.batches,
             mode=mode,
             minibatch_size=self.job.minibatch_size,
             seed=lease.seed,
-            skip=lease.skip_minibatches,
             columns=find_order(lease.columns, self.job.columns).names or None,
+        )
+        return explain_bad_records(
+            partial(run, skip=lease.skip_minibatches),
+            run,
+            partial(self._read_task, lease),
+            partial(self._records, lease),
         )
 
     def _read_task(self, lease: Lease) -> Iterator[list[bytes]]:
@@ -121,20 +126,31 @@ class LoadedModel:
         return record_reading.shuffle(partial(self._read_in_order, lease), lease.seed)
 
     def _read_in_order(self, lease: Lease) -> Iterator[list[bytes]]:
+        readers = [partial(part.order.arrange, part.read) for part in self._records(lease)]
+        stored = record_reading.is_stored(lease.records) and not self.engine.source.reads_records
+        if len(readers) > 1 and stored:
+            return record_reading.read_at_once(readers)
+        return chain.from_iterable(reader() for reader in readers)
+
+    def _records(self, lease: Lease) -> list[Records]:
+        """Return the records of a task as they are in their files."""
         source, ranges = self.engine.source, lease.records
         if source.reads_records:  # by the model file's own reader, which knows no blocks
             ranges = tuple(lease.joined_ranges())
         columns = {part.uri: part.columns for part in lease.records if part.columns}
-        readers = []
+        found = []
         for part in ranges:
             order = find_order(columns.get(part.uri, ()), self.job.columns)
             if source.reads_records and order.places is not None:
                 raise own_reader_error(part.uri, order)
-            read = partial(order.arrange, partial(self.read, (part,)))
-            readers.append(source.blocks(part.uri, part.start, part.stop, read))
-        if len(readers) > 1 and record_reading.is_stored(ranges) and not source.reads_records:
-            return record_reading.read_at_once(readers)
-        return chain.from_iterable(reader() for reader in readers)
+            read = source.blocks(part.uri, part.start, part.stop, partial(self.read, (part,)))
+            place = (
+                place_by_number(part.uri)
+                if source.reads_records
+                else partial(record_reading.place, part, self.job.data_cache)
+            )
+            found.append(Records(part.start, read, order, place))
+        return found
 
 
 def load(job: JobDescription, context: Mapping[str, Any], framework: Framework) -> LoadedModel:

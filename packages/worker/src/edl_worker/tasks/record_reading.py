@@ -91,6 +91,12 @@ def _read_exactly(
     )
 
 
+def place(part: RecordRange, cache: DataCacheSettings, record: int) -> str:
+    """Return where a record of a range is, for messages."""
+    source = _source(part.uri, part.format, part.version, cache)
+    return source.place(record, (part.block_first_record, part.block_offset))
+
+
 def read_at_once(readers: Sequence[Blocks]) -> Iterator[list[bytes]]:
     """Yield what readers of ranges of a store yield, in order; some of them read ahead."""
     waiting, rest = deque[Future[list[list[bytes]]]](), iter(readers)

@@ -13,6 +13,7 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import Lease
+from edl_worker.model_file.bad_records import BadRecordError
 from edl_worker.model_file.errors import (
     NUMBERS_AS_LABELS,
     is_about_text,
@@ -87,7 +88,8 @@ def explain(
         batch: the minibatch that was being computed, for its shapes.
     """
     if isinstance(error, EdlError):
-        if error.code in _ABOUT_RECORDS and where not in error.where:
+        is_placed = isinstance(error, BadRecordError) or where in error.where
+        if error.code in _ABOUT_RECORDS and not is_placed:
             error.where = _at(error.where, where)
         return error
     found = user_code_error(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article, user_code_error
 from edl_worker.model_file.zoo import compatibility
+from recordio.formats.csvfile import join_row
 
 RecordReader = Callable[[str, int, int], Iterator[list[bytes]]]
 """Gets a file with start and stop; yields these records in order, in blocks."""
@@ -103,7 +102,7 @@ def _as_bytes(record: Any) -> bytes:
         return record
     if not isinstance(record, list | tuple | np.ndarray):
         raise TypeError(f"read_records yielded {type_with_article(record)}, not bytes or a row")
-    text = io.StringIO()
-    fields = [field.decode() if isinstance(field, bytes) else field for field in record]
-    csv.writer(text, lineterminator="").writerow(fields)
-    return text.getvalue().encode()
+    return join_row(
+        field.decode(errors="surrogateescape") if isinstance(field, bytes) else field
+        for field in record
+    )

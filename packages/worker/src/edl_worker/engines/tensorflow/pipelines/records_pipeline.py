@@ -242,7 +242,7 @@ class _CsvDecoder:
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         row = split_row(record)
-        check_fields(record, len(row), self._columns)
+        check_fields(len(row), self._columns)
         return {
             name: _number_or_bytes(field) for name, field in zip(self._columns, row, strict=True)
         }
