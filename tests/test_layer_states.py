@@ -134,8 +134,9 @@ def test_a_lookup_that_is_adapted_at_import_is_that_of_the_trained_model(
     assert predict(edl, model, tables[1], tmp_path / "after.csv") == before
 
 
+@pytest.mark.parametrize("more", [[], ["new city"]], ids=["same size", "larger"])
 def test_a_worker_with_another_vocabulary_is_refused_by_name(
-    edl: Edl, tmp_path: Path, tables: tuple[Path, Path], held: HeldTraining
+    edl: Edl, tmp_path: Path, tables: tuple[Path, Path], held: HeldTraining, more: list[str]
 ) -> None:
     table, zoo, model = tmp_path / "cities.csv", tmp_path / "zoo", tmp_path / "model"
     write_table(table, 1000, 4)
@@ -148,7 +149,7 @@ def test_a_worker_with_another_vocabulary_is_refused_by_name(
     )
     eventually(lambda: edl.status("shops")["state"] == "RUNNING", "the job runs")
 
-    write_table(table, 1000, 5, list(reversed(CITIES)))  # as many cities
+    write_table(table, 1000, 5, [*more, *reversed(CITIES)])
     (worker,) = [pid for pid in edl.processes() if _is_worker(pid)]
     os.kill(worker, signal.SIGKILL)
     waited = edl.run("wait", "shops")

@@ -184,17 +184,27 @@ def test_an_optimizer_that_the_master_lacks_ends_the_job(tmp_path: Path) -> None
     assert status.progress.steps == 0
 
 
-def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("digests", "code", "named"),
+    [
+        (("1f", "1f"), ErrorCode.SHAPE_MISMATCH, "'weights'"),
+        # The cause comes first: with another vocabulary a variable has another size, too.
+        (("1f", "2f"), ErrorCode.MODEL_CONTRACT, "StringLookup city (shops.py:9) has another"),
+    ],
+)
+def test_a_second_worker_with_another_model_ends_the_job_and_names_what_differs(
+    tmp_path: Path, digests: tuple[str, str], code: ErrorCode, named: str
 ) -> None:
-    sizes = iter((106, 107))
+    models = iter(zip((106, 107), digests, strict=True))
     lock = threading.Lock()
 
     class Another(FakeWorker):
         def describe(self) -> task_pb2.ModelDescription:
             with lock:
                 model = super().describe()
-                model.variables[0].shape[0] = next(sizes, 106)
+                model.variables[0].shape[0], digest = next(models, (106, digests[0]))
+                city = {"name": "StringLookup city", "place": "shops.py:9", "digest": digest}
+                model.layer_states.add(**city)
                 return model
 
     def at_minibatch(worker: FakeWorker, minibatch: int) -> None:
@@ -208,5 +218,5 @@ def test_a_second_worker_with_another_model_ends_the_job_and_names_the_variable(
         with RunningJob(training_spec(tmp_path), tmp_path / "job", behavior) as job:
             assert job.wait() == 1
             status = job.app.report.status()
-    assert status.error.code == ErrorCode.SHAPE_MISMATCH
-    assert "'weights'" in status.error.what
+    assert status.error.code == code
+    assert named in status.error.what

@@ -56,6 +56,7 @@ from edl_master.core.events import (
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
 from edl_master.core.job import JobStateMachine
+from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import add_up
 from edl_master.core.outcome import JobEnd
 from edl_master.core.view import JobView
@@ -212,6 +213,14 @@ class JobController:
         """Return whether a worker has the lease that it names, or has completed its task."""
         with self._changed:
             return self._job.may_complete(worker, held)
+
+    def agree_on_layers(self, states: tuple[LayerSummary, ...]) -> Failure | None:
+        """Return why a worker whose layers have these states cannot work for the job, if so.
+
+        The states of the first worker that asks become the job's.
+        """
+        with self._changed:
+            return self._job.agree_on_layers(states)
 
     def view(self) -> JobView:
         """Return a view of the job."""

@@ -119,6 +119,7 @@ class JobStateMachine:
         stalls = StallMonitor(components, self._recovery)
         self._dispatch = Dispatcher(components, self._recovery, stalls)
         self.may_complete = self._dispatch.may_complete
+        self.agree_on_layers = components.layer_states.describe
         self.replace_metric_addends = components.evaluations.replace_addends
         self._checks = PeriodicChecks(components, self._recovery, stalls)
         self._saves = SaveReports(components)

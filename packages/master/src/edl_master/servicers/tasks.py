@@ -160,6 +160,10 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
     ) -> task_pb2.ReadyReply:
         check_incarnation(self._incarnation, request.incarnation)
         ready, reply = codec.ready_from(request), task_pb2.ReadyReply()
+        # First of all: another vocabulary often makes a variable of another size, too.
+        if other := self._controller.agree_on_layers(ready.layer_states):
+            self._controller.handle(ready)
+            raise EdlError.from_proto(codec.error_to(other))
         if (parameters := self._parameters) is not None:
             model = request.model
             fingerprint, values_missing = parameters.model.describe(
