@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Done, Edl
-from refusals import DATA, MODEL, told
+from refusals import DATA, MODEL, check_refusal
 
 import recordio
 import recordio.example
@@ -80,14 +80,14 @@ def test_a_bad_row_among_the_first_is_named_before_anything_is_trained(
     data = write(tmp_path / "data.csv", {17: text})
     option = f"--{function.replace('_', '-')}"
     done = train(edl, zoo, data, option, function, "--name", "early")
-    told(done, code, f"{data}:17", f"'{text}'", what)
+    check_refusal(done, code, f"{data}:17", f"'{text}'", what)
     assert edl.status("early")["records_trained"] == 0
 
 
 def test_a_bad_row_further_on_is_named_by_the_job(edl: Edl, tmp_path: Path, zoo: Path) -> None:
     data = write(tmp_path / "data.csv", {2345: "1.5,abc,1"})
     done = train(edl, zoo, data, "--name", "bad-rows")
-    told(done, MODEL, f"{data}:2345", "'1.5,abc,1'", "not a valid float: abc")
+    check_refusal(done, MODEL, f"{data}:2345", "'1.5,abc,1'", "not a valid float: abc")
     failure = edl.status("bad-rows")["error"]
     assert failure["where"].startswith(f"{data}:2345, read by rows.py:"), failure
     assert "Correct or remove this row" in failure["remedy"]
@@ -110,4 +110,4 @@ def test_a_bad_record_is_named_by_its_number(edl: Edl, tmp_path: Path, zoo: Path
             x = [0.5, 2.5] if number != 1234 else [0.5]
             writer.write(recordio.example.encode({"x": x, "label": [1.0]}))
     done = train(edl, zoo, data, "--dataset-fn", "examples_fn")
-    told(done, MODEL, f"{data}, record 1234", "{label=1, x=0.5}")
+    check_refusal(done, MODEL, f"{data}, record 1234", "{label=1, x=0.5}")

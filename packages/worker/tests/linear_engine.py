@@ -23,6 +23,7 @@ from edl_worker.core.model_description import ModelDescription, VariableDescript
 from edl_worker.core.step_engine import (
     ExportForm,
     ModelSummary,
+    OptimizerState,
     Profiler,
     RowEngine,
     RowRequest,
@@ -156,7 +157,9 @@ class LinearSteps:
     def named_values(self) -> Mapping[str, Array]:
         return {name: getattr(self._line, name) for name in ("kernel", "bias", "mean")}
 
-    def export_forms(self) -> Sequence[ExportForm]:
+    exported_slots: Sequence[str] | None = None
+
+    def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
         line = self._line
         form = ExportForm(
             "line.json",

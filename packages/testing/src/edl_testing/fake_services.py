@@ -156,7 +156,7 @@ class ParameterService:
             if header.HasField("permit_for"):
                 reply.permit_granted = master.take_permit(header.permit_for, header.wait_s)
             version, values = master.version, master.values
-            if header.frozen:
+            if header.frozen and not header.frozen.startswith("slots/"):  # SGD has none
                 version, values = master.frozen[header.frozen]
             have = header.have_version if header.HasField("have_version") else None
             copy = values.copy() if header.frozen or have != version else None

@@ -63,6 +63,19 @@ class TestValues:
         assert plane.generation != waiting.generation
         assert plane.request_permit(A, ONE) == PermitGranted(plane.version)
 
+    def test_slots_of_the_optimizer_are_read_as_frozen_values_are(self) -> None:
+        plane = small_plane(Async(), sgd(momentum=0.5))
+        plane.grant(A, ONE)
+        push(plane, A, 1, 0, [-1, -2], state=[3])
+        push(plane, A, 1, 1, [-1, -2], state=[3])
+        out = np.empty(3, np.float32)
+        assert plane.read_frozen("slots/momentum", out) == 2, "the number of updates"
+        assert out[:2].tolist() == [1.5, 3]
+        assert plane.read_frozen("slots/", out) == 2
+        assert out.tolist() == values_of(plane).tolist()
+        with pytest.raises(KeyError, match="velocity"):
+            plane.read_frozen("slots/velocity", out)
+
     def test_frozen_values_stay_while_training_goes_on(self) -> None:
         plane = small_plane(Async())
         plane.grant(A, ONE)

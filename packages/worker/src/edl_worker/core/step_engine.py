@@ -123,6 +123,19 @@ class ModelSummary:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """The state of the master's optimizer: its updates so far, and its slots by name.
+
+    A slot is in the layout of the values, and has a meaning in its trainable groups only. A rate
+    of None is the optimizer's own.
+    """
+
+    updates: int
+    learning_rate: float | None
+    slots: Mapping[str, npt.NDArray[np.uint8]]
+
+
 class RowEngine(Protocol):
     """The embedding tables of a model, in the order in which the master numbers them."""
 
@@ -150,8 +163,8 @@ class RowEngine(Protocol):
 class StepEngine(Protocol):
     """The values of a model, and the steps that compute on them or change them.
 
-    There is no method for a reduced gradient (apply) and none for the state of the optimizer or
-    for devices: nothing calls them before replicas of a model train in step.
+    There is no method for a reduced gradient (apply) and none for devices: nothing calls them
+    before replicas of a model train in step.
     """
 
     @property
@@ -234,8 +247,15 @@ class StepEngine(Protocol):
     def layer_states(self) -> Sequence[LayerState]:
         """Return the state of layers that is not among these numbers, such as vocabularies."""
 
-    def export_forms(self) -> Sequence[ExportForm]:
-        """Return the forms in which the model can be exported, besides its values."""
+    @property
+    def exported_slots(self) -> Sequence[str] | None:
+        """The optimizer's slots that an exported model has; None: it has no optimizer."""
+
+    def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
+        """Return the forms, besides its values, in which the model can be exported.
+
+        Their optimizer continues from the state; without one they have none.
+        """
 
 
 class Metrics(Protocol):

@@ -23,7 +23,7 @@ from edl_runtime.timestamps import rfc3339
 from edl_worker.codec.jobs import encode_trained_model
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
-from edl_worker.core.step_engine import ExportForm, ModelEngine, StepEngine
+from edl_worker.core.step_engine import ExportForm, ModelEngine, OptimizerState, StepEngine
 from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file.errors import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
@@ -51,11 +51,13 @@ class Exporter:
         job: what was submitted.
         engine: the model.
         steps: the values to write.
+        optimizer: its state; None if the trained model has none.
     """
 
     job: JobDescription
     engine: ModelEngine
     steps: StepEngine
+    optimizer: OptimizerState | None = None
 
     def export(self, info: ExportInfo, place: str) -> tuple[str, ...]:
         """Write the model to a place of this task's own; the master makes the output of it.
@@ -131,7 +133,7 @@ class Exporter:
             form.file: _form(
                 to / form.file, form.save, partial(self._missing_form_warning, form), warnings
             )
-            for form in self.steps.export_forms()
+            for form in self.steps.export_forms(self.optimizer)
             if form.file not in left_out
         }
         description = replace(

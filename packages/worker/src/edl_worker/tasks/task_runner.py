@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
@@ -12,7 +13,7 @@ from edl_worker.config import Settings
 from edl_worker.core.batch import Batch
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission
-from edl_worker.core.step_engine import Profiler, StepEngine
+from edl_worker.core.step_engine import OptimizerState, Profiler, StepEngine
 from edl_worker.core.tasks import (
     Lease,
     MasterReplacedError,
@@ -29,7 +30,7 @@ from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import payload_of, send_initial_values
-from edl_worker.training.replica import ParameterReplica
+from edl_worker.training.replica import ParameterReplica, read_slots
 from edl_worker.training.trainer import GradientTrainer, LocalTrainer
 from edl_worker.transport.parameter_client import ParameterClient
 
@@ -204,6 +205,7 @@ class _Training:
     ) -> None:
         options = loaded.job.training
         self._loaded = loaded
+        self._client = client
         self.steps = steps
         self._initial = payload_of(steps)
         self.replica = ParameterReplica(steps, client)
@@ -227,4 +229,13 @@ class _Training:
         with contextlib.ExitStack() as stack:
             if self.steps.tables is not None:
                 stack.enter_context(self.steps.tables.stored_rows(self.replica.scan))
-            return self._loaded.exporter.export(lease.export, lease.part_path)
+            exporter = replace(self._loaded.exporter, optimizer=self._optimizer_state(lease))
+            return exporter.export(lease.export, lease.part_path)
+
+    def _optimizer_state(self, lease: Lease) -> OptimizerState | None:
+        """Return what the master's optimizer ended with; None: there is none that is of use."""
+        names = self.steps.exported_slots
+        if names is None or self._loaded.job.training.trains_locally:
+            return None
+        updates, slots = read_slots(self._client, self.steps.layout.nbytes, names)
+        return OptimizerState(updates, lease.learning_rate, slots)

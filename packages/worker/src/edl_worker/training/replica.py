@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.exchange import (
@@ -231,3 +232,24 @@ class ReceiveBuffer:
             )
         self.content = self._memory[:nbytes]
         return self.content.data
+
+
+def read_slots(
+    client: ParameterClient, nbytes: int, names: Sequence[str]
+) -> tuple[int, dict[str, npt.NDArray[np.uint8]]]:
+    """Return how many updates the master's optimizer has made, and slots of it.
+
+    Call it when the training is over: until then slots change.
+
+    Args:
+        client: of the parameters.
+        nbytes: of a payload of parameters, as which a slot comes.
+        names: of slots in the layout of the values.
+    """
+    updates, slots = 0, {}
+    for name in names or ("",):
+        buffer = ReceiveBuffer(nbytes)
+        request = PullRequest(frozen=f"slots/{name}")
+        updates = client.pull(request, buffer.open, nbytes).version
+        slots[name] = buffer.content
+    return updates, slots

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from edl_master.core.identifiers import Version
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array
@@ -40,3 +40,26 @@ class FrozenVersions:
     def release(self, name: str) -> None:
         """Forget what is kept under ``name``, if there is something."""
         self._kept.pop(name, None)
+
+
+def find_slot(slots: Mapping[str, Arenas], name: str) -> Arenas | None:
+    """Return a slot of the optimizer that is read as frozen values are, by ``slots/NAME``.
+
+    Unlike those it changes with each update. Without ``NAME`` no slot is meant, only the version.
+
+    Args:
+        slots: of all rules; those of whole variables have a layout of their own.
+        name: what is to be read.
+
+    Returns:
+        Its trainable arenas; None if the name is none of a slot.
+
+    Raises:
+        KeyError: there is no such slot in the layout of the values.
+    """
+    kind, separator, slot = name.partition("/")
+    if kind != "slots" or not separator:
+        return None
+    if slot and (slot not in slots or "/" in slot):
+        raise KeyError(f"the optimizer has no slot {slot!r}")
+    return slots[slot] if slot else {}

@@ -14,7 +14,7 @@ from edl_master.core.parameters.accumulator import GradientAccumulator, counts_o
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.commands import CommitPush
 from edl_master.core.parameters.copy_on_write import CopyOnWriteViews
-from edl_master.core.parameters.frozen import FrozenVersions
+from edl_master.core.parameters.frozen import FrozenVersions, find_slot
 from edl_master.core.parameters.layout import Arenas, Array, Layout
 from edl_master.core.parameters.local_steps import make_updater
 from edl_master.core.parameters.model_check import check_fit
@@ -91,7 +91,8 @@ class ParameterStore:
 
         Args:
             out: of ``layout.parameter_nbytes`` bytes.
-            frozen: name of a frozen version; empty: the present values.
+            frozen: name of a frozen version or of a slot, as ``find_slot`` takes it; empty: the
+                present values.
 
         Raises:
             NotInitialized: there are no values yet.
@@ -100,12 +101,19 @@ class ParameterStore:
         """
         self._require_values()
         values: Arenas = self._values.arenas
-        if frozen:
+        if (slot := find_slot(self._updater.slots, frozen)) is not None:
+            values = {**values, **slot}
+        elif frozen:
             _, values, _ = self._frozen.get(frozen)
         self._values.store(values, out)
 
     def frozen_version(self, name: str) -> Version:
-        """Return the version that is frozen under a name; ``KeyError`` if none is."""
+        """Return the version that is frozen under a name; ``KeyError`` if none is.
+
+        The version of a slot is the number of updates that the optimizer has made.
+        """
+        if find_slot(self._updater.slots, name) is not None:
+            return Version(self._updater.iterations)
         return self._frozen.get(name)[0]
 
     def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:

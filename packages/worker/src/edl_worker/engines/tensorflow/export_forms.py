@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,23 @@ from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.trained_model import directory
 
 
-def export_forms(file: ModelFile, input_spec: Any) -> tuple[ExportForm, ...]:
+def export_forms(
+    file: ModelFile,
+    input_spec: Any,
+    with_optimizer: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> tuple[ExportForm, ...]:
     """Return the forms of a model: Keras's own file, and a SavedModel.
 
     Args:
         file: the model, with the values to write.
         input_spec: specification of a minibatch's features, any size.
+        with_optimizer: gives the model its optimizer for Keras's file.
     """
     model = file.model
+
+    def save(to: Path) -> None:
+        with with_optimizer():
+            model.save(to)
 
     def trace() -> Any:
         names = list(getattr(model, "output_names", ()) or ())
@@ -47,7 +58,7 @@ def export_forms(file: ModelFile, input_spec: Any) -> tuple[ExportForm, ...]:
     return (
         ExportForm(
             directory.KERAS,
-            model.save,
+            save,
             lambda thorough: keras.saving.serialize_keras_object(model),
             f"The trained model has no {directory.KERAS}, since Keras cannot save this model",
         ),

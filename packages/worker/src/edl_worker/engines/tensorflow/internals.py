@@ -88,6 +88,11 @@ def built_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variabl
     return list(_private(optimizer, "_trainable_variables"))
 
 
+def optimizer_slots(optimizer: keras.optimizers.Optimizer, name: str) -> Any:
+    """Return what a built optimizer remembers under a name, mostly for each variable."""
+    return _private(optimizer, name)
+
+
 def optimizer_base_class() -> Any:
     """Return the class whose constructor gets every argument that an optimizer does not name."""
     for cls in reversed(keras.optimizers.Optimizer.__mro__):

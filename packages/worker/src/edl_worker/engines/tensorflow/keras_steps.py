@@ -14,7 +14,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import ModelDescription
-from edl_worker.core.step_engine import ExportForm, RowRequest, StepResult
+from edl_worker.core.step_engine import ExportForm, OptimizerState, RowRequest, StepResult
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import weights
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
@@ -22,6 +22,7 @@ from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
 from edl_worker.engines.tensorflow.export_forms import export_forms
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.optimizers import describe_optimizers, plain_number
+from edl_worker.engines.tensorflow.saved_optimizer import find_slots, with_optimizer
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
 from edl_worker.engines.tensorflow.training.local_step import LocalStep
@@ -145,6 +146,15 @@ class KerasSteps:
         """Return the state of layers that is no number of the model; see ``StepEngine``."""
         return self._file.layer_states
 
-    def export_forms(self) -> Sequence[ExportForm]:
+    @property
+    def exported_slots(self) -> Sequence[str] | None:
+        """The optimizer's slots that an exported model has; see ``StepEngine``."""
+        return None if self.tables is not None else find_slots(self._file)
+
+    def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported; see ``StepEngine``."""
-        return export_forms(self._file, self._input_spec)
+        return export_forms(
+            self._file,
+            self._input_spec,
+            lambda: with_optimizer(self._file, self.layout, optimizer),
+        )

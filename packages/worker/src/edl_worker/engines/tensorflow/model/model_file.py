@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -92,6 +92,13 @@ class ModelFile:
         if optimizer is None:
             raise RuntimeError("the model file was loaded without its optimizer")
         return optimizer
+
+    @property
+    def compile_arguments(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The arguments of ``model.compile`` for loss and metrics; empty where it takes none."""
+        metrics = self._description.metrics
+        loss = self._loss.for_compile if self._loss is not None else {}
+        return loss, {} if metrics.is_computed else metrics.for_compile
 
     @property
     def loss_place(self) -> str:

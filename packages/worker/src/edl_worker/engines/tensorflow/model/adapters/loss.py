@@ -94,7 +94,11 @@ def _loss_function(
         None,
         loss.signature,
         loss.place,
-        {"loss": lambda y_true, y_pred: branching(outputs=y_pred, labels=y_true)},
+        {
+            "loss": loss.value
+            if loss.value.__module__.startswith("keras.")
+            else lambda y_true, y_pred: branching(outputs=y_pred, labels=y_true)
+        },
     )
 
 
