@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edl.core.locations import absolute, scheme, user_path
+from edl.core.locations import absolute, check, scheme, user_path
 from edl.core.problem import Problem
 
 ENVIRON = {"HOME": "/home/ada", "DATA": "/mnt/data"}
@@ -46,3 +46,14 @@ def test_a_tilde_is_a_home_folder_or_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_schemes() -> None:
     assert scheme("S3://b/k") == "s3"
     assert scheme("/a/b") == scheme("C:/x") == scheme("a://b"[:1] + "://b") == ""
+
+
+@pytest.mark.parametrize("written", ["s3:/bucket/x", "gs:/b/*.recordio", "s3://", "file:/x"])
+def test_what_only_looks_like_a_uri_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match=written.replace("*", r"\*")):
+        check(written)
+
+
+@pytest.mark.parametrize("written", ["s3://bucket/x", "C:/x", "./s3:/x", "a:b", "12:/x"])
+def test_paths_and_whole_uris_are_accepted(written: str) -> None:
+    check(written)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from edl.core.problem import usage
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -25,7 +26,13 @@ WHOLE = "Write the whole URI, such as s3://bucket/folder, or a path."
 
 
 def check(location: str) -> None:
-    """Refuse a URI that is a scheme and nothing else. Raises: ValueError: with the location."""
+    """Refuse what looks like a URI and is none.
+
+    Raises:
+        ValueError: it is a scheme and nothing else, or has one slash; the text has the location.
+    """
+    if _ONE_SLASH.match(location):
+        raise ValueError(f"{location}: a URI has two slashes after its scheme")
     kind = scheme(location)
     if kind and not location[len(kind) :].strip(":/"):
         raise ValueError(f"{location}: nothing comes after the scheme")
