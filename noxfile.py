@@ -217,6 +217,12 @@ def zoo_quality(session: nox.Session) -> None:
 
 
 @nox.session(**in_workspace)
+def ordinary_models(session: nox.Session) -> None:
+    """Whether ordinary models learn as with fit: [MODEL...] [--seeds N] [--results FILE]."""
+    session.run("python", "tools/ordinary_models.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
 def elasticdl_zoo(session: nox.Session) -> None:
     """Train ElasticDL's own model files, unmodified: --checkout PATH [--state NAME] [FILE...]."""
     session.run("python", "tools/elasticdl_zoo.py", *session.posargs, external=True)
