@@ -50,6 +50,8 @@ _AFFIXES = re.compile(r"^(?:get|make|create|build|my)_|_(?:fn|func|function|list
 
 def similar_name(role: Role, name: str) -> str | None:
     """Return the name of a definition of this role that another name was probably meant for."""
+    if any(name in names for _, names in _MODULE_NAMES):
+        return None  # it is a definition of another role
     known = {
         _AFFIXES.sub("", each): each
         for of, names in _MODULE_NAMES

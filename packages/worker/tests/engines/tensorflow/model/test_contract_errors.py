@@ -377,6 +377,11 @@ def test_a_misspelled_option_is_a_warning(zoo: ZooFolder) -> None:
     assert "eval_metric_fn is not used; did you mean eval_metrics_fn?" in warning
 
 
+def test_a_name_of_another_definition_is_not_misspelled(zoo: ZooFolder) -> None:
+    write(zoo, loss_weights="loss_weights = [2.0]")
+    assert zoo.load("mine").warnings == ()
+
+
 def test_a_layer_that_is_created_in_call(zoo: ZooFolder) -> None:
     model = (
         "class Net(tf.keras.Model):\n    def call(self, x):\n"
