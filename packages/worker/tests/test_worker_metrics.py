@@ -10,7 +10,7 @@ def test_counters_are_named_as_prometheus_writes_them() -> None:
     metrics = WorkerMetrics()
     metrics.steps.inc(3)
     metrics.compute_s.observe(0.5)
-    metrics.task_ended(TaskType.TRAINING, "completed", 64)
+    metrics.record_task_end(TaskType.TRAINING, "completed", 64)
     counters = metrics.counters()
     assert counters["edl_worker_steps_total"] == 3
     assert counters['edl_worker_records_total{type="training"}'] == 64

@@ -68,7 +68,7 @@ class WorkerMetrics:
         self.exchange_s = step_seconds.labels("exchange")
         self.registry.register(_Usage())
 
-    def task_ended(self, type_: TaskType, outcome: str, records: int = 0) -> None:
+    def record_task_end(self, type_: TaskType, outcome: str, records: int = 0) -> None:
         """Count a task: completed, failed, lost, returned."""
         self._tasks.labels(type_.label, outcome).inc()
         if records:

@@ -231,7 +231,7 @@ class LocalCheckpoints:
                 on_damaged(name, problem)
         if not names:
             return None
-        raise damaged_all(len(names), self._job, str(self._directory), problem)
+        raise all_damaged_error(len(names), self._job, str(self._directory), problem)
 
     def newest_at(self) -> float:
         """Return when the newest one was complete, in seconds since 1970; 0 if there is none."""
@@ -241,7 +241,7 @@ class LocalCheckpoints:
         return 0.0
 
 
-def damaged_all(count: int, job: str, where: str, problem: str) -> EdlError:
+def all_damaged_error(count: int, job: str, where: str, problem: str) -> EdlError:
     """Return the error that says that every checkpoint is damaged."""
     return EdlError(
         ErrorCode.CHECKPOINT_DAMAGED,

@@ -26,7 +26,7 @@ from edl_master.adapters.checkpoint_files import (
     read_checkpoint,
     taken_at,
 )
-from edl_master.adapters.checkpoints import LocalCheckpoints, damaged_all, stale
+from edl_master.adapters.checkpoints import LocalCheckpoints, all_damaged_error, stale
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.adapters.store_calls import store_error
 from edl_proto.errors import EdlError
@@ -219,7 +219,7 @@ class ObjectStoreCheckpoints:
                 on_damaged(name, problem)
         if not names:
             return None
-        raise damaged_all(len(names), self._job, self._uri, problem)
+        raise all_damaged_error(len(names), self._job, self._uri, problem)
 
     def newest_at(self) -> float:
         """Return when the newest checkpoint was taken, in seconds since 1970; 0 if there is none.

@@ -59,7 +59,7 @@ class Dispatcher:
 
     # --- requests -------------------------------------------------------------------------
 
-    def lease_requested(self, event: LeaseRequested, now: float) -> None:
+    def handle_lease_request(self, event: LeaseRequested, now: float) -> None:
         """Give the worker a task, or say that it has to wait or to leave."""
         worker = self._reports.find_sender(event.worker, event.instance, now)
         wait_s = self._settings.timings.wait_s
@@ -129,7 +129,7 @@ class Dispatcher:
 
     # --- work done -------------------------------------------------------------------------
 
-    def minibatch_applied(self, event: MinibatchApplied, now: float) -> None:
+    def handle_applied_minibatch(self, event: MinibatchApplied, now: float) -> None:
         """Count a minibatch that is in the model, even if its worker has lost the lease since."""
         before = self._progress.version
         self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
@@ -164,7 +164,7 @@ class Dispatcher:
         is_current = self._ledger.leases.current(worker, held) is not None
         return is_current or self._last_completed.get(worker) == held
 
-    def task_completed(self, event: TaskCompleted, now: float) -> None:
+    def handle_completion(self, event: TaskCompleted, now: float) -> None:
         """Close the task if the lease is current and the counts agree."""
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is None:
@@ -224,7 +224,7 @@ class Dispatcher:
             case TaskType.PREDICTION:
                 if event.records != task.length:
                     self._emit(Refused(f"task {task.key} has {event.records} predictions"))
-                    self._recovery.wrong_prediction_count(lease, event.records, now)
+                    self._recovery.handle_wrong_prediction_count(lease, event.records, now)
                     return False
                 self._progress.predictions += event.records
             case TaskType.CALLBACKS:
@@ -234,7 +234,7 @@ class Dispatcher:
                 self._outcome.warn(event.warnings)
         return True
 
-    def leases_returned(self, event: LeasesReturned, now: float) -> None:
+    def handle_returned_leases(self, event: LeasesReturned, now: float) -> None:
         """Take back the leases that the worker returns; ``leaving`` announces its end."""
         worker = self._reports.find_sender(event.worker, event.instance, now)
         # Known before anything is taken back: then the next lease would seem to be begun.

@@ -112,7 +112,7 @@ class Evaluations:
         assert self._running is None, "one evaluation at a time"
         self._begin(self._take_number(), frozen, version)
 
-    def is_frozen(self, name: str, version: Version) -> bool:
+    def handle_frozen(self, name: str, version: Version) -> bool:
         """Note that the frozen version is there; False when it is not one of an evaluation."""
         match self._running:
             case AwaitingFreeze(number, wanted) if wanted == name:

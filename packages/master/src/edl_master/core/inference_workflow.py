@@ -42,10 +42,10 @@ class _InferenceWorkflow:
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         return (WriteSnapshot(),)
 
-    def is_frozen(self, name: str, version: Version) -> bool:
+    def handle_frozen(self, name: str, version: Version) -> bool:
         return False
 
-    def output_finished(self) -> bool:
+    def handle_output(self) -> bool:
         return False
 
     def make_round(self, number: int) -> Round:
@@ -112,6 +112,6 @@ class PredictionWorkflow(_InferenceWorkflow):
             self._emit(WriteSnapshot())
             self._emit(FinishOutput())
 
-    def output_finished(self) -> bool:
+    def handle_output(self) -> bool:
         self._joined = self._joining
         return self._joined

@@ -191,7 +191,7 @@ class JobStateMachine:
             case WorkerRegistered():
                 worker = reports.handle_registration(event, now)
                 if isinstance(worker, Worker):
-                    self._recovery.instance_replaced(worker, now)
+                    self._recovery.handle_replaced_instance(worker, now)
                 elif worker is not None:
                     self._emit(LeaveJob(worker))
             case WorkerReady():
@@ -211,19 +211,19 @@ class JobStateMachine:
             case HeartbeatReceived():
                 self._dispatch.heartbeat(event, now)
             case LeaseRequested():
-                self._dispatch.lease_requested(event, now)
+                self._dispatch.handle_lease_request(event, now)
             case MinibatchApplied():
-                self._dispatch.minibatch_applied(event, now)
+                self._dispatch.handle_applied_minibatch(event, now)
             case GradientRejected():
                 self._progress.gradients_rejected += 1
             case TaskCompleted():
-                self._dispatch.task_completed(event, now)
+                self._dispatch.handle_completion(event, now)
             case TaskFailed():
-                self._recovery.task_failed(event, now)
+                self._recovery.handle_task_failure(event, now)
             case AppliedCounted():
                 self._recovery.handle_count(event)
             case LeasesReturned():
-                self._dispatch.leases_returned(event, now)
+                self._dispatch.handle_returned_leases(event, now)
             case _:
                 assert_never(event)
 
@@ -234,7 +234,7 @@ class JobStateMachine:
             case ParametersFrozen(name, version):
                 self._frozen(name, version)
             case OutputFinished(failure):
-                self._output_finished(failure)
+                self._handle_output(failure)
             case ScaleRequested(minimum, maximum):
                 client_requests.scale(self._components, minimum, maximum, now)
             case LearningRateRequested(rate, number):
@@ -285,13 +285,13 @@ class JobStateMachine:
     def _frozen(self, name: str, version: Version) -> None:
         if self._outcome.decided:
             self._emit(ReleaseFrozen(name))
-        elif not self._workflow.is_frozen(name, version):
+        elif not self._workflow.handle_frozen(name, version):
             raise InvariantViolation(f"frozen version {name!r} was not requested", self._history)
 
-    def _output_finished(self, failure: Failure | None) -> None:
+    def _handle_output(self, failure: Failure | None) -> None:
         if failure is not None:
             self._outcome.fail(failure)
-        elif not self._outcome.decided and not self._workflow.output_finished():
+        elif not self._outcome.decided and not self._workflow.handle_output():
             raise InvariantViolation("the output was not requested", self._history)
 
     # --- what follows from the state -------------------------------------------------------

@@ -51,7 +51,7 @@ class LeaseRecovery:
         """Record progress of the job: earlier crashes are no crash loop."""
         self._crash_loop.progress()
 
-    def task_failed(self, event: TaskFailed, now: float) -> None:
+    def handle_task_failure(self, event: TaskFailed, now: float) -> None:
         """Take the task back, and decide whether it is tried again."""
         lease = self._ledger.leases.current(event.worker, event.lease)
         if lease is None:
@@ -60,7 +60,7 @@ class LeaseRecovery:
         self.take_back(lease, redo=True, now=now)
         self._judge(lease.task, event.worker, event.failure, event.permanent, now)
 
-    def leases_expired(self, now: float) -> None:
+    def take_back_expired(self, now: float) -> None:
         """Take back the leases that were not renewed in time."""
         expired = self._ledger.leases.find_expired(now)
         begun = [self._ledger.leases.is_begun(lease) for lease in expired]
@@ -70,7 +70,7 @@ class LeaseRecovery:
             self._emit(LogEvent("LeaseExpired", line, Severity.WARNING))
             self.take_back(lease, redo=redo, now=now)
 
-    def instance_replaced(self, worker: Worker, now: float) -> None:
+    def handle_replaced_instance(self, worker: Worker, now: float) -> None:
         """Take all leases back: the instance that registered holds none."""
         for place, lease in enumerate(self._ledger.leases.of(worker.id)):
             self.take_back(lease, redo=place == 0, now=now)
@@ -174,7 +174,7 @@ class LeaseRecovery:
         self._ledger.close(task, dead=True)
         self._crash_loop.progress()  # the cause of the crashes is gone
 
-    def wrong_prediction_count(self, lease: Lease, predictions: int, now: float) -> None:
+    def handle_wrong_prediction_count(self, lease: Lease, predictions: int, now: float) -> None:
         """Fail a task that does not have one prediction for each record."""
         what = f"{predictions} predictions were made for {lease.task.length} records."
         remedy = "In prediction, the dataset function must keep every record exactly once."

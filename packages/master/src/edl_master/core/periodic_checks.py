@@ -21,7 +21,7 @@ class PeriodicChecks:
     def run(self, phase: JobPhase, now: float) -> None:
         """Act on everything that is due."""
         components = self._components
-        self._recovery.leases_expired(now)
+        self._recovery.take_back_expired(now)
         overdue = components.instances.check_deadlines(now)
         for worker in overdue.lost:
             self._recovery.handle_missed_heartbeats(worker, now)

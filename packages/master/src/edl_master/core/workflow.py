@@ -72,15 +72,15 @@ class Workflow(Protocol):
     def last_state(self, end: JobPhase) -> tuple[Effect, ...]:
         """Return the effects that save the state of a job that was stopped, or has failed."""
 
-    def is_frozen(self, name: str, version: Version) -> bool:
-        """Handle that a frozen version is there; False when it was not requested."""
+    def handle_frozen(self, name: str, version: Version) -> bool:
+        """Take note of a frozen version; return whether it was requested."""
 
     @property
     def final_version(self) -> Version | None:
-        """Version that is exported; None before it is frozen."""
+        """The version to export; None before it is frozen."""
 
-    def output_finished(self) -> bool:
-        """Handle that the output is complete; False when it was not requested."""
+    def handle_output(self) -> bool:
+        """Take note of the complete output; return whether it was requested."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the next master needs besides the ledger's rounds, as JSON-able values."""
@@ -255,9 +255,9 @@ class Training:
             return (WriteSnapshot(),)
         return WriteCheckpoint(), WriteSnapshot()
 
-    def is_frozen(self, name: str, version: Version) -> bool:
+    def handle_frozen(self, name: str, version: Version) -> bool:
         if name != FINAL or self._stage is not Stage.FREEZING:
-            return self._evaluations.is_frozen(name, version)
+            return self._evaluations.handle_frozen(name, version)
         self._final = version
         if self._evaluations.possible:
             self._stage = Stage.EVALUATING
@@ -269,7 +269,7 @@ class Training:
     def final_version(self) -> Version | None:
         return self._final
 
-    def output_finished(self) -> bool:
+    def handle_output(self) -> bool:
         if self._stage is not Stage.FINISHING:
             return False
         self._emit(LogEvent("ModelExported", "The trained model is written."))

@@ -153,7 +153,7 @@ class Session:
         # Not reached when leaving or when the master was replaced: then the lease stays held,
         # to be returned or dropped together with the others.
         self.state.release(lease.ref)
-        self.metrics.task_ended(lease.task.type, outcome, records)
+        self.metrics.record_task_end(lease.task.type, outcome, records)
 
     def _on_error(self, runner: TaskRunner, assignment: Assignment, error: EdlError) -> str:
         lease = assignment.lease

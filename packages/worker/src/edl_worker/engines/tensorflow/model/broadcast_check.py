@@ -83,8 +83,8 @@ def _trials(
     measure: Measure, labels: Any, outputs: Any, position: int, low: float, high: float
 ) -> list[dict[str, float]]:
     """Return values for labels as they are, swapped, all 0, and in the shape of the outputs."""
-    made_outputs = tf.nest.map_structure(lambda each: _two_valued(each, low, high), outputs)
-    made_labels = [_two_valued(each, 0.0, 1.0) for each in tf.nest.flatten(labels)]
+    made_outputs = tf.nest.map_structure(lambda each: _make_examples(each, low, high), outputs)
+    made_labels = [_make_examples(each, 0.0, 1.0) for each in tf.nest.flatten(labels)]
     label, shape = made_labels[position], tf.nest.flatten(made_outputs)[position].shape
     trials = []
     for one in (label, tf.roll(label, 1, 0), tf.zeros_like(label), tf.reshape(label, shape)):
@@ -94,7 +94,7 @@ def _trials(
     return trials
 
 
-def _two_valued(tensor: tf.Tensor, low: float, high: float) -> tf.Tensor:
+def _make_examples(tensor: tf.Tensor, low: float, high: float) -> tf.Tensor:
     """Return three examples of the shape and dtype of a tensor's: one low, two high."""
     shape = tensor.shape[1:]
     return tf.cast(tf.stack([tf.fill(shape, value) for value in (low, high, high)]), tensor.dtype)
