@@ -1,4 +1,4 @@
-"""What a benchmark reports, and how pairs of timings become one figure."""
+"""Reports of benchmarks, and how pairs of timings become one number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every refusal of a command has: a documented exit code, and one screen that helps."""
+"""Every refusal of a command has a documented exit code, and one screen that helps."""
 
 from __future__ import annotations
 

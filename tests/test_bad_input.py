@@ -1,4 +1,4 @@
-"""What goes wrong is check_refusal on one screen, with what, where and what to do.
+"""Each error is told on one screen, with what, where and what to do.
 
 What the client finds by itself is tested in the client's package (``cli/test_bad_input.py``). Every
 case also ends with a documented exit code, leaves no process (the ``edl`` fixture sees to

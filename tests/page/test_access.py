@@ -1,4 +1,4 @@
-"""Who gets in, in a real browser: the owner by a click, whatever he does; other sites never."""
+"""In a real browser, the owner of a page gets in by a click; other sites never do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a system stays for ever if each of its processes acts again and again, in any order."""
+"""Finds where a system stays for ever if each of its processes keeps acting, in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where records come from: files, or the query of a database."""
+"""The origin of records: files, or the query of a database."""
 
 from __future__ import annotations
 

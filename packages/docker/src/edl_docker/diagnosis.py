@@ -1,4 +1,4 @@
-"""What ``edl doctor`` says about the container engine of this machine."""
+"""Checks the container engine of this machine for ``edl doctor``."""
 
 from __future__ import annotations
 

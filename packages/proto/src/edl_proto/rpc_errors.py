@@ -1,4 +1,4 @@
-"""How failures that users see pass through gRPC: as a status, with the error attached."""
+"""Passes failures that users see through gRPC: as a status, with the error attached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command of ``edl`` ended, for tests of the client and of packages that extend it."""
+"""Results of ``edl`` commands, for tests of the client and of packages that extend it."""
 
 from __future__ import annotations
 

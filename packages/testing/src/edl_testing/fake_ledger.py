@@ -1,4 +1,4 @@
-"""What a fake master knows: tasks, parameters in numpy, and the calls of workers."""
+"""The state of a fake master: tasks, parameters in numpy, and the calls of workers."""
 
 from __future__ import annotations
 

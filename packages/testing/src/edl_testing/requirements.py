@@ -1,4 +1,4 @@
-"""What a test does where something is missing that it needs of the machine."""
+"""Skips or fails tests whose requirements the machine lacks."""
 
 from __future__ import annotations
 

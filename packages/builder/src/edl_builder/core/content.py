@@ -1,4 +1,4 @@
-"""What a model zoo contains, and the key of an image."""
+"""The content of a model zoo, and the key of an image."""
 
 from __future__ import annotations
 

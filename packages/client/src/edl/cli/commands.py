@@ -1,4 +1,4 @@
-"""What every command is made of: its options, its help, and the groups that list it.
+"""The parts of every command: its options, its help, and the groups that list it.
 
 Commands of other packages are made of the same: ``command``, ``option`` and ``argument``.
 """

@@ -1,1 +1,1 @@
-"""What edl decides before, while and after a job runs: pure, facts in and values out."""
+"""The client's decisions before, during and after a job, as pure code: facts in, values out."""

@@ -1,4 +1,4 @@
-"""How a failure ends a command: its exit code and the title of its message."""
+"""The exit code of a failed command, and the title of its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read from a model file without running it."""
+"""Reads a model file without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What installed distributions add to edl, by name.
+"""Finds what installed distributions add to edl, by name.
 
 A missing, broken or ambiguous plugin is an error only for commands that use it.
 """

@@ -1,4 +1,4 @@
-"""What a user submits: the options of a job, complete and consistent."""
+"""A user's submission: the options of a job, complete and consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of a job did when, as its master has recorded it."""
+"""The timeline of a job's workers, as the master has recorded it."""
 
 from __future__ import annotations
 

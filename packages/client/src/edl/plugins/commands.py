@@ -1,4 +1,4 @@
-"""What commands are made of: parsing, results and messages."""
+"""The parts of commands: parsing, results and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a job that has been submitted: its state, events, log and timeline."""
+"""The state, events, log and timeline of a submitted job."""
 
 from __future__ import annotations
 

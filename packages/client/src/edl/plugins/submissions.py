@@ -1,4 +1,4 @@
-"""What a job is before it runs: its options' values, and the rules of names and places."""
+"""A job before it runs: its options' values, and the rules of names and locations."""
 
 from __future__ import annotations
 

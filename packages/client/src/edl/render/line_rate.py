@@ -1,4 +1,4 @@
-"""How often lines are written, so that a long job does not fill a terminal or a log."""
+"""Limits how often lines are written, so that a long job does not fill a terminal or a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From options to a running job: check everything, provide the image, start or find the job."""
+"""Turns options into a running job: checks all, provides the image, starts or finds the job."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What both halves use: the names of a job's objects, and calls to the API server."""
+"""The code that both halves use: names of a job's objects, and calls to the API server."""

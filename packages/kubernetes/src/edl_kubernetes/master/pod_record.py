@@ -1,4 +1,4 @@
-"""What the platform of a cluster knows about one pod, and its next request about the pod."""
+"""A platform's knowledge about one pod, and its next request about the pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a platform has seen of its instances, until the master takes it."""
+"""A platform's observations of its instances, until the master takes them."""
 
 from __future__ import annotations
 

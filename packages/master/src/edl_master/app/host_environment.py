@@ -1,4 +1,4 @@
-"""What depends on the place where a master runs: a machine, a supervisor, or a pod."""
+"""The environment of a master: a machine, a supervisor, or a pod."""
 
 from __future__ import annotations
 

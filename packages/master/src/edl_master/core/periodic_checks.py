@@ -1,4 +1,4 @@
-"""What a job does at every tick of the clock: deadlines, stalls, snapshots, number of workers."""
+"""Checks deadlines, stalls, snapshots and the number of workers at every tick of the clock."""
 
 from __future__ import annotations
 

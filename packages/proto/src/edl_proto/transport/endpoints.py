@@ -1,4 +1,4 @@
-"""How direct connections are made at both ends, and how a caller proves its identity on each kind.
+"""Makes direct connections at both ends, and proves the caller's identity on each kind.
 
 - TCP: by its certificate, if the job is secured; otherwise not at all.
 - A Unix socket next to the server's identity, in a folder that no other user can open: the kernel

@@ -1,1 +1,1 @@
-"""What statements and queries say, as pure code: texts in, values or errors out."""
+"""Parses statements and queries, as pure code: texts in, values or errors out."""

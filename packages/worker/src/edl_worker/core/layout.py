@@ -1,4 +1,4 @@
-"""Where each variable of a model lies in a payload.
+"""The position of each variable of a model in a payload.
 
 A payload of parameters holds the groups one after the other, packed: trainable float32,
 trainable float64, state float32, state float64. A gradient is its first half, a state delta

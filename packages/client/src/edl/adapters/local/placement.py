@@ -1,4 +1,4 @@
-"""What the placements of processes and of containers have in common."""
+"""The common part of the placements of processes and of containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of jobs of this machine did when."""
+"""The timelines of the workers of jobs on this machine."""
 
 from __future__ import annotations
 

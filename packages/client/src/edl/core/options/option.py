@@ -1,4 +1,4 @@
-"""What one option is, and how the groups of options declare theirs."""
+"""The declaration of one option, and how groups declare their options."""
 
 from __future__ import annotations
 

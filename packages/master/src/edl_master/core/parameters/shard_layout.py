@@ -1,4 +1,4 @@
-"""How the parameters of a model are divided into shards, one for each parameter server.
+"""Divides the parameters of a model into shards, one for each parameter server.
 
 The payload of parameters is cut into ranges of about equal bytes. A shard is an ordinary layout,
 whose variables are pieces of the model's. The hash of an id selects the shard of its row.

@@ -1,1 +1,1 @@
-"""From what a model file defines to what the engine computes with, one adapter per definition."""
+"""Adapts the definitions of a model file to the engine: one module per definition."""
