@@ -19,7 +19,7 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import ws_client
 
-from edl_kubernetes.cluster import credential_programs
+from edl_kubernetes.cluster import credential_programs, kubeconfig
 from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 
 __all__ = [
@@ -62,8 +62,19 @@ class KubernetesApi:
     All methods raise ``ApiError`` and ``ApiUnavailable``.
     """
 
-    def __init__(self, api_client: client.ApiClient) -> None:
+    def __init__(
+        self, api_client: client.ApiClient, headers: tuple[kubeconfig.Header, ...] = ()
+    ) -> None:
+        """Use a client of the library.
+
+        Args:
+            headers: to add to each request.
+        """
         self._client = api_client
+        self._headers = headers
+        if headers:
+            rest = api_client.rest_client
+            rest.pool_manager = kubeconfig.HeaderPool(rest.pool_manager, headers)
         self._requests: Counter[tuple[str, int]] = Counter()
         self._counting = threading.Lock()
 
@@ -85,8 +96,12 @@ class KubernetesApi:
         return cls(_client(configuration))
 
     @classmethod
-    def from_kubeconfig(cls, path: str | None = None, context: str | None = None) -> KubernetesApi:
+    def from_kubeconfig(cls, path: str, context: str | None = None) -> KubernetesApi:
         """Connect as kubectl would.
+
+        Args:
+            path: of one file or of several, separated as in ``KUBECONFIG``.
+            context: its name; None: the current one.
 
         Raises:
             config.ConfigException: the file or the context is missing or damaged.
@@ -97,9 +112,11 @@ class KubernetesApi:
             config.load_kube_config(path, context, configuration)
         if refresh := configuration.refresh_api_key_hook:
             configuration.refresh_api_key_hook = credential_programs.refreshed_quietly(refresh)
-        if any(not key.isprintable() for key in configuration.api_key.values()):
-            raise config.ConfigException("the token contains a line break or the like")
-        return cls(_client(configuration))
+        headers = kubeconfig.complete(configuration, path, context)
+        texts = [*configuration.api_key.values(), *(text for pair in headers for text in pair)]
+        if any(not text.isprintable() for text in texts):
+            raise config.ConfigException("the token or the user contains a line break or the like")
+        return cls(_client(configuration), headers)
 
     def get(self, path: str) -> JsonObject:
         return self._json("GET", path)
@@ -186,6 +203,8 @@ class KubernetesApi:
         headers = {"sec-websocket-protocol": "v4.channel.k8s.io"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         headers = {name.lower(): value for name, value in headers.items()}
+        for name, value in self._headers:  # the library passes on no header but these two
+            headers["sec-websocket-protocol"] += f"\r\n{name}: {value}"
         host = configuration.host.replace("http", "ws", 1)
         url = f"{host}{path}?{urllib.parse.urlencode(query)}"
         return ws_client.create_websocket(configuration, url, headers)
