@@ -17,11 +17,13 @@ _OURS = sorted(f"edl-{path.parent.name}" for path in (ROOT / "packages").glob("*
 _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
+_LOCAL = ("proto", "runtime", "recordio", "client", "convert", "watch")
+_CLIENT = (*_LOCAL, "registry", "kubernetes", "sql")
 _WORKER = ("proto", "runtime", "recordio", "master", "kubernetes", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
     "builder": (("proto", "runtime", "registry", "builder"), "", ()),
-    "client": (("proto", "runtime", "recordio", "client", "convert", "watch"), "", ()),
+    "client": (_CLIENT, "", ()),
     "master": (("proto", "runtime", "recordio", "master", "kubernetes"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),
