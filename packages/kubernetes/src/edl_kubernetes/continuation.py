@@ -44,7 +44,8 @@ class ClusterContinuation:
                 ErrorCode.USAGE,
                 "on Kubernetes, a job keeps its number of epochs",
                 where="--num-epochs",
-                remedy="Continue training with a new job: --init-from takes a trained model.",
+                remedy="Train the further epochs in a new job: --init-from takes a trained model, "
+                "whose values it begins with. Its optimizer begins without a state.",
             )
         job = self._objects.read(name)
         if not job.status().state.is_over and job.is_suspended:
