@@ -20,8 +20,8 @@ class CommandOptions:
     dry_run: bool = declare(
         Option(
             Flag(),
-            "Check options, data and model file, try the job on its first records, and print "
-            "it; start nothing.",
+            "Check options, data and model file, try the first records, and print the job; start "
+            "nothing.",
             default=False,
             per_run=True,
         )

@@ -58,7 +58,7 @@ class DataOptions:
     data_cache_size: int = declare(
         Option(
             Integer(1, 1_000_000),
-            "Gibibytes that this folder may hold.",
+            "Limit of the folder of --data-cache, in GiB.",
             "100",
             default=10,
             spec="data_cache.gibibytes",

@@ -35,7 +35,7 @@ class ImageOptions:
     trust_model: bool = declare(
         Option(
             Flag(),
-            "Run the code of a trained model that others made: its image, its model zoo.",
+            "Run the code of another user's trained model: its image and its model zoo.",
             default=False,
             verbs=EVALUATE_OR_PREDICT,
             per_run=True,

@@ -63,8 +63,8 @@ class JobOptions:
     snapshot_interval: float = declare(
         Option(
             Duration(min_s=0.1),
-            "Time between snapshots of the job, longer where writing one takes more than a "
-            "twentieth of it. A master that fails loses the work since the last snapshot.",
+            "Time between snapshots of the job; longer if writing one takes more than a twentieth "
+            "of this time. A master that fails loses the work since the last snapshot.",
             "30s",
             default=5.0,
             default_text="5s",

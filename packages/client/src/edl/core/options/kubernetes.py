@@ -233,7 +233,7 @@ class PodOptions:
     worker_pod_template: str = declare(
         Option(
             Text("FILE"),
-            "The same for workers only, after --pod-template.",
+            "Pod in YAML that is merged into the pods of workers, after --pod-template.",
             "worker.yaml",
             is_path=True,
         )

@@ -150,8 +150,8 @@ class TrainingOptions:
     init_from: str = declare(
         Option(
             Text("DIR"),
-            "Trained model, folder or URI: variables of the same name and shape begin with its "
-            "values, the others are named.",
+            "Trained model (folder or URI) whose values initialize variables of the same name and "
+            "shape; a warning names the others.",
             "my_model",
             verbs=TRAIN,
             is_path=True,
