@@ -5,14 +5,13 @@ The tag ``test`` has what ``./dev test`` runs, and ``all`` what ``./dev test --a
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -169,6 +168,40 @@ def smoke(session: nox.Session) -> None:
     pytest(session, "tests", *ignored, "-m", "not product", processes=2, dist="loadscope")
 
 
+_cluster_tests: list[tuple[subprocess.Popen[bytes], Path]] = []
+"""The tests on a cluster that this run has begun and not yet waited for, and their output."""
+
+
+@nox.session(tags=["all"], **in_workspace)
+def begin_cluster(session: nox.Session) -> None:
+    """Begin the tests on a cluster, beside all that follows; ``integration`` waits for them.
+
+    They mostly wait for pods, and use a core that other tests leave idle.
+    """
+    if _cluster_tests:
+        return
+    if missing := _missing_for_cluster(session):
+        session.warn(f"no tests on Kubernetes, for this is missing: {missing}")
+        return
+    output = Path(session.cache_dir, "cluster-tests.log").resolve()
+    command = (sys.executable, "-m", "pytest", "-q", "--durations=15", "tests/kubernetes")
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
+    # However the run ends, the tests end what they have started.
+    atexit.register(process.wait)
+    atexit.register(process.send_signal, signal.SIGINT)
+    _cluster_tests.append((process, output))
+
+
+def _end_cluster(session: nox.Session) -> None:
+    """Wait for the tests on a cluster and print their output; fails if they did."""
+    for process, output in _cluster_tests:
+        code = process.wait()
+        print(output.read_text(errors="replace"), flush=True)
+        if code != 0:
+            session.error(f"tests in tests/kubernetes failed with exit code {code}")
+
+
 @nox.session(tags=["all"])
 @nox.parametrize("package", list(PACKAGES))
 def package(session: nox.Session, package: str) -> None:
@@ -233,37 +266,18 @@ def integration(session: nox.Session) -> None:
     """Test the product through its command line, also with an engine, and on a cluster.
 
     What needs the engine is one group and runs in one process, in parallel with the others: see
-    ``engine``.
-    The tests on a cluster run in parallel with all of them: see ``cluster``.
+    ``engine``. At the end come the results of ``begin_cluster``.
     """
     if session.posargs:
         pytest(session, dist="loadscope")
         return
-    missing = _missing_for_cluster(session)
-    if missing:
-        session.warn(f"no tests on Kubernetes, for this is missing: {missing}")
-    cluster = contextlib.nullcontext() if missing else _in_background(session, "tests/kubernetes")
-    with cluster:
-        pytest(session, "tests", "--ignore=tests/kubernetes", dist="loadscope")
-
-
-@contextlib.contextmanager
-def _in_background(session: nox.Session, folder: str) -> Iterator[None]:
-    """Run tests in parallel in one process; then print their output, and fail if they failed."""
-    command = (sys.executable, "-m", "pytest", "-q", "--durations=15", folder)
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            yield
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            raise
-        finally:
-            code = process.wait()
-            output.seek(0)
-            print(output.read().decode(errors="replace"), flush=True)
-    if code != 0:
-        session.error(f"tests in {folder} failed with exit code {code}")
+    begin_cluster(session)
+    # CI runs the smoke test after this, as an ordinary user.
+    left_out = ("-m", "not smoke") if os.environ.get("EDL_TEST_SMOKE") == "later" else ()
+    try:
+        pytest(session, "tests", "--ignore=tests/kubernetes", *left_out, dist="loadscope")
+    finally:
+        _end_cluster(session)
 
 
 def _missing_for_cluster(session: nox.Session) -> str:

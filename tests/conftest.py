@@ -25,6 +25,7 @@ import recordio.example
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_runtime.identity.folder import IdentityFolder
+from edl_testing import fork_server
 from edl_testing.requirements import require
 from tests import database_servers
 from tests.database_servers import Server
@@ -248,9 +249,19 @@ def installed_edl(home: Path) -> Iterator[Edl]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.fixture(scope="session")
+def forking_python() -> Iterator[str]:
+    """An interpreter that runs workers, and checks of model files, as forks with TensorFlow."""
+    with fork_server.forking_python(fork_server.WORKER, fork_server.WORKER_IMPORTS) as interpreter:
+        yield interpreter
+
+
 @pytest.fixture
-def edl(tmp_path: Path) -> Iterator[Edl]:
+def edl(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edl]:
+    """The command. Workers are forks, unless the test or its module has the mark ``own_start``."""
     with installed_edl(tmp_path / "edl-home") as command:
+        if request.node.get_closest_marker("own_start") is None:
+            command.env["EDL_PYTHON"] = request.getfixturevalue("forking_python")
         yield command
 
 

@@ -44,6 +44,7 @@ def test_the_model_file_of_these_tests_is_right(
     assert done.code == 0, str(done)
 
 
+@pytest.mark.own_start
 def test_a_check_that_is_killed_leaves_no_process(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:

@@ -62,6 +62,7 @@ def test_undisturbed(
     check(output, total, epochs)
 
 
+@pytest.mark.own_start
 @pytest.mark.parametrize(
     ("model", "update", "sign"),
     [
@@ -104,6 +105,7 @@ def test_workers_that_die(
     check(output, total, epochs)
 
 
+@pytest.mark.own_start
 @pytest.mark.parametrize(("model", "update"), [("counting", "sync"), ("counting_rows", "overlap")])
 def test_parameter_servers_that_die(
     edl: Edl,

@@ -24,6 +24,8 @@ from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_runtime.identity.page_key import metrics_token_file
 from edl_testing.scrape import scrape
 
+pytestmark = pytest.mark.own_start
+
 TOTAL, EPOCHS = 6_011, 1
 """Held, this trains for five minutes."""
 SERVERS = 2

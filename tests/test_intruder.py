@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import grpc
+import pytest
 from conftest import Edl, HeldTraining, eventually
 from counting import check, records_trained, train
 from test_identity import listening
@@ -21,6 +22,8 @@ from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES
 from edl_proto.transport import channels
 from edl_runtime.identity.folder import IdentityFolder
+
+pytestmark = pytest.mark.own_start
 
 TOTAL, EPOCHS = 6_011, 1
 LONG_S = 200.0

@@ -14,6 +14,8 @@ from conftest import Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from held_loading import HeldLoading
 
+pytestmark = pytest.mark.own_start
+
 
 def serving(edl: Edl, restarts: int) -> list[int]:
     """Process numbers of the servers after so many restarts, when all of them serve."""

@@ -20,6 +20,7 @@ import recordio
 import recordio.example
 from edl_runtime.local import supervision
 
+pytestmark = pytest.mark.own_start
 TOTAL, EPOCHS = 803, 2
 
 

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import ROOT, Edl, eventually
 from counting import check, event_kinds
 from held_loading import HeldLoading
 
 from edl_runtime.json_texts import parse_object
 from edl_runtime.local import supervision
+
+pytestmark = pytest.mark.own_start
 
 TOTAL, EPOCHS = 403, 2
 

@@ -9,7 +9,10 @@ import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
 
+import pytest
 from conftest import ROOT, Edl, eventually
+
+pytestmark = pytest.mark.own_start
 
 ROWS = 60
 TRAIN = "SELECT name, role, salary FROM employee TRAIN regressor.DNN WITH train.epoch=1 INTO m"

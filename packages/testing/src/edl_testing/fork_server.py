@@ -1,0 +1,211 @@
+"""Processes for tests that begin with their modules imported: forks of one process.
+
+Importing TensorFlow is most of a short job's work, and every worker and every check of a model file
+does it anew. A fork server imports it once. The interpreter that tests give to jobs as
+``EDL_PYTHON`` (``forked_python``) has the server fork for ``python -m edl_worker …``, passes
+signals on, and ends as the fork does; whatever else it is asked to run, the real interpreter runs.
+
+A fork is a process like any other, with its own environment, working directory and output. If the
+process in front of it is killed, the server kills the fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import random
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from edl_runtime.local import process_environment, process_identity
+
+_PR_SET_PDEATHSIG = 1
+_MAX_REQUEST_BYTES = 1 << 20
+_INTERNAL_ERROR = 70
+
+WORKER = "edl_worker"
+WORKER_IMPORTS = (
+    "edl_worker.engines.tensorflow.startup:import_tensorflow",
+    "edl_worker.engines.tensorflow.loading",
+    "edl_worker.app",
+    "edl_worker.tasks.task_runner",
+    "edl_worker.tasks.job_check",
+)
+"""What every worker or check of a model file imports; the first one as they import it."""
+
+
+@contextlib.contextmanager
+def forking_python(module: str, imports: Sequence[str]) -> Iterator[str]:
+    """Start a fork server that ends with the context; yields an interpreter that uses it.
+
+    Args:
+        module: runs as a fork when the interpreter is asked to run it by ``-m``.
+        imports: modules that the server imports before, and functions as ``MODULE:FUNCTION`` that
+            it calls.
+    """
+    with tempfile.TemporaryDirectory(prefix="edl-forks-") as folder:
+        interpreter = Path(folder, "python")
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        Path(folder, "environ.json").write_text(json.dumps(environ))
+        # Isolated and without site: it starts in a hundredth of a second.
+        shim = f"{sys.executable} -IS {Path(__file__).with_name('forked_python.py')}"
+        interpreter.write_text(f'#!/bin/sh\nexec {shim} {folder} {module} {sys.executable} "$@"\n')
+        interpreter.chmod(0o755)
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+            Path(folder, "log").open("wb") as log,
+        ):
+            # Already here: who connects while it imports, waits.
+            listener.bind(f"{folder}/socket")
+            listener.listen(100)
+            server = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(listener.fileno()), module, *imports],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environ,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=[listener.fileno()],
+            )
+        with server:
+            try:
+                yield str(interpreter)
+            finally:
+                server.kill()
+
+
+class ForkServer:
+    """Forks on request, and reports how each fork ended.
+
+    Args:
+        module: what forks run.
+        listener: where requests come from.
+        lifeline: a descriptor that can be read once the process that started the server has ended.
+    """
+
+    def __init__(self, module: str, listener: socket.socket, lifeline: int) -> None:
+        self._module = module
+        self._listener = listener
+        self._lifeline = lifeline
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._selector.register(lifeline, selectors.EVENT_READ)
+        self._clients: dict[int, tuple[int, socket.socket]] = {}
+        """The process number and the client of each fork, by its pidfd."""
+
+    def serve(self) -> None:
+        """Serve until the process that started the server ends."""
+        while True:
+            for key, _ in self._selector.select():
+                match key.fileobj:
+                    case self._lifeline:
+                        return
+                    case self._listener:
+                        client, _ = self._listener.accept()
+                        self._selector.register(client, selectors.EVENT_READ)
+                    case socket.socket() as client:
+                        self._read(client)
+                    case int() as pidfd:
+                        self._report_end(pidfd)
+
+    def _read(self, client: socket.socket) -> None:
+        """Fork for a client that sends a request; end the fork of a client that is gone."""
+        try:
+            request, descriptors, _, _ = socket.recv_fds(client, _MAX_REQUEST_BYTES, 3)
+        except OSError:
+            request, descriptors = b"", []
+        if not request:
+            for pidfd, (_, its_client) in self._clients.items():
+                if its_client is client:
+                    process_identity.send(pidfd, signal.SIGKILL)
+            self._selector.unregister(client)
+            client.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            self._become(json.loads(request), descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(pid)
+        self._clients[pidfd] = (pid, client)
+        self._selector.register(pidfd, selectors.EVENT_READ)
+        _tell(client, {"pid": pid})
+
+    def _report_end(self, pidfd: int) -> None:
+        pid, client = self._clients.pop(pidfd)
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        _tell(client, {"status": os.waitstatus_to_exitcode(status)})
+
+    def _become(self, request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+        """Turn this fork into the process that was asked for."""
+        try:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.setsid()
+            self._selector.close()
+            self._listener.close()
+            os.close(self._lifeline)
+            for pidfd, (_, client) in self._clients.items():
+                os.close(pidfd)
+                client.close()
+            for number, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            _run(self._module, request)
+        except SystemExit as stop:
+            sys.stdout.flush()
+            os._exit(stop.code if isinstance(stop.code, int) else bool(stop.code))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(_INTERNAL_ERROR)
+
+
+def _run(module: str, request: dict[str, Any]) -> None:
+    environ, pid = request["environ"], request["pid"]
+    if module == WORKER:
+        # The master knows the process that it started. What a fork starts is not that process.
+        name = process_identity.instance_name(pid, process_identity.start_time(pid) or 0)
+        environ = process_environment.change(environ, {"EDL_INSTANCE": name})
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(request["cwd"])
+    random.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    sys.argv = [module, *request["arguments"]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _tell(client: socket.socket, message: dict[str, int]) -> None:
+    with contextlib.suppress(OSError):  # it is gone, and so will be its fork
+        client.send(json.dumps(message).encode())
+
+
+def main(descriptor: str, module: str, *imports: str) -> None:
+    """Import modules, and serve the socket behind a descriptor until standard input ends."""
+    lifeline = os.dup(0)
+    for text in imports:
+        name, _, function = text.partition(":")
+        imported = importlib.import_module(name)
+        if function:
+            getattr(imported, function)()
+    ForkServer(module, socket.socket(fileno=int(descriptor)), lifeline).serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

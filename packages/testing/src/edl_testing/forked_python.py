@@ -1,0 +1,77 @@
+"""An interpreter for tests that runs some modules as forks of a process that has imported them.
+
+    python -IS forked_python.py FOLDER MODULE PYTHON ARGUMENTS...
+
+See ``fork_server``. It imports little, and of the standard library only: it starts with every fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+MAX_ANSWER_BYTES = 1000
+READ_AT_START = ("PYTHON", "LD_", "KERAS_", "TF_")
+"""How variables begin that an interpreter, the linker or TensorFlow reads when it starts."""
+READ_LATER = (
+    *("PYTHONUNBUFFERED", "TF_CPP_MIN_LOG_LEVEL"),
+    *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+)
+"""Of these, those that forks obey too, or need not: they write at once, and little."""
+
+
+def main() -> None:
+    """Run the command, as a fork if it is the server's module that it runs."""
+    folder, module, python, *command = sys.argv[1:]
+    arguments = command[1:] if command[:1] == ["-P"] else command
+    if arguments[:2] != ["-m", module] or _needs_own_start(f"{folder}/environ.json"):
+        os.execv(python, [python, *command])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(f"{folder}/socket")
+        request = {
+            "arguments": arguments[2:],
+            "environ": dict(os.environ),
+            "cwd": os.getcwd(),
+            "pid": os.getpid(),
+        }
+        socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+        fork = os.pidfd_open(json.loads(server.recv(MAX_ANSWER_BYTES))["pid"])
+        for number in FORWARDED:
+            signal.signal(number, lambda number, _: _forward(fork, number))
+        status = json.loads(server.recv(MAX_ANSWER_BYTES))["status"]
+    _end_as(status)
+
+
+def _needs_own_start(servers_environ: str) -> bool:
+    """Whether anything that is read at the start differs from what the server started with."""
+    with open(servers_environ, encoding="utf-8") as file:
+        before = json.load(file)
+    changed = {
+        name
+        for name in {*before, *os.environ}
+        if name.startswith(READ_AT_START) and before.get(name) != os.environ.get(name)
+    }
+    return bool(changed.difference(READ_LATER))
+
+
+def _forward(fork: int, number: int) -> None:
+    try:  # noqa: SIM105  (contextlib takes longer to import than all else)
+        signal.pidfd_send_signal(fork, number)
+    except ProcessLookupError:
+        pass
+
+
+def _end_as(status: int) -> None:
+    """End as the fork has ended: with its exit code, or by its signal."""
+    if status < 0:
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+main()
