@@ -138,6 +138,15 @@ def test_records_that_cannot_be_read_again_are_not_named() -> None:
     assert caught.value.what == "it does not fit"
 
 
+def test_a_file_that_changes_during_the_search_is_not_named() -> None:
+    def place(record: int) -> str:
+        raise recordio.ChangedFile("t.csv")
+
+    bad = rows(10, _3=b"bad,1")
+    error = run(Parsing(has_bad), Records(0, lambda: iter([bad]), RowOrder(COLUMNS), place))
+    assert error.what == "it does not fit"
+
+
 @pytest.mark.parametrize(
     ("record", "shown"),
     [

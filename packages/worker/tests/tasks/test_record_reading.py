@@ -152,3 +152,13 @@ def test_messages_join_ranges_that_follow_each_other() -> None:
         "/d/a.csv, records [5, 9); /d/b.csv, records [1, 2)"
     )
     assert Lease(key, 1, (*ranges, far)).record_count == 5
+
+
+def test_a_record_is_named_by_its_line_where_counting_lines_takes_no_time(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n" + "".join(f'{number},"two\nlines"\n' for number in range(2_000)))
+    found = part(file, recordio.open_source(str(file)).index(), 1_500, 1_600)
+    assert found.block_first_record == 1_024
+    assert record_reading.place(found, NO_CACHE, 1_510) == f"{file}:3022"
+    far = replace(found, block_offset=2 << 30)
+    assert record_reading.place(far, NO_CACHE, 1_510) == f"{file}, record 1510"

@@ -102,18 +102,17 @@ def _name_record(
     search = _Search(error.code, batches, time.monotonic() + _SEARCH_S)
     try:
         every = _read(records())
-        found = search.find(every)
+        if (found := search.find(every)) is None:
+            return None
+        number, is_alone = found
+        if not is_alone and error.code == ErrorCode.USER_CODE:
+            return None  # the function fails, whatever the records
+        record = every[number]
+        place = record.of.place(record.number)
     except (recordio.RecordError, OSError, EdlError):  # not readable again, or no time is left
         return None
-    if found is None:
-        return None
-    number, is_alone = found
-    if not is_alone and error.code == ErrorCode.USER_CODE:
-        return None  # the function fails, whatever the records
-    record = every[number]
     kind = "row" if record.of.order.columns else "record"
     shown = _show_record(record.content, is_row=kind == "row")
-    place = record.of.place(record.number)
     return BadRecordError(
         error.code,
         f"{error.what}; {'' if is_alone else 'such as '}the {kind} {shown} at {place}",

@@ -34,6 +34,9 @@ _KEPT_BYTES = 128 << 20
 _KEPT_BLOCK_BYTES = 4 << 20
 """A larger block is neither read as a whole for a part of it, nor kept."""
 
+_COUNTED_BYTES = 1 << 30
+"""The part of a file whose lines are counted to name one; further on, records have numbers."""
+
 _BYTES_PER_RECORD = 64
 """What Python needs for a record beside its content."""
 
@@ -93,6 +96,8 @@ def _read_exactly(
 
 def place(part: RecordRange, cache: DataCacheSettings, record: int) -> str:
     """Return where a record of a range is, for messages."""
+    if part.block_offset > _COUNTED_BYTES:
+        return f"{part.uri}, record {record}"
     source = _source(part.uri, part.format, part.version, cache)
     return source.place(record, (part.block_first_record, part.block_offset))
 
