@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = (
     *("proto", "runtime", "recordio", "registry", "client", "convert", "sql", "mlflow"),
-    *("docker", "kubernetes", "watch", "builder", "master", "worker", "compat"),
+    *("docker", "images", "kubernetes", "watch", "builder", "master", "worker", "compat"),
 )
 """Folders of the distributions; the others are for tests."""
 

@@ -14,7 +14,7 @@ import pytest
 import zoos
 from conftest import Edl
 
-from edl.adapters import image_signatures
+from edl_images import signatures as image_signatures
 from edl_proto.errors import EdlError, ErrorCode
 from edl_registry.attachments import Attachments
 from edl_registry.registry import RegistryAccess, RegistryClient, digest_of

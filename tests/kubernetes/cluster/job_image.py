@@ -26,9 +26,10 @@ _ROOT = Path(__file__).parents[3]
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "proto": (),
     "runtime": (),
-    "registry": (),
     "recordio": (),
+    "registry": (),
     "client": (),
+    "images": (),
     "kubernetes": (),
     "master": (),
     "worker": ("cpu",),

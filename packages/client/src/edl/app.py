@@ -13,13 +13,15 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakSet
 
 from edl import settings
 from edl.codec import error_of
 from edl.core.diagnostics import Diagnostic
+from edl.core.images import IMAGES
 from edl.core.platforms import BUILT_IN, KUBERNETES, PLATFORMS
+from edl.core.plugins import PlugIns
 from edl.core.problem import Problem, usage
 from edl.core.submission import Submission
 from edl.core.trackers import TRACKERS
@@ -32,6 +34,8 @@ from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
 
 if TYPE_CHECKING:
     from edl.use_cases.job_submission import JobSubmitter
+
+T = TypeVar("T")
 
 _in_use: WeakSet[JobBackend] = WeakSet()
 
@@ -100,8 +104,8 @@ def job_submitter() -> JobSubmitter:
         check_model=check_model,
         data=data_files,
         descriptions=data_schema,
-        builder=image_builder(),
-        signatures=image_signatures(),
+        builder=image_builder,
+        signatures=image_signatures,
         used_images=image_record,
     )
     return JobSubmitter(job_catalog(), ports)
@@ -115,17 +119,13 @@ def model_zoos() -> ModelZoos:
 
 
 def image_builder() -> ImageBuilder:
-    """Return the access to builders of images."""
-    from edl.adapters import image_builder
-
-    return image_builder
+    """Return the access to builders of images. Raises: EdlError: USAGE; it is not installed."""
+    return cast(ImageBuilder, _load(IMAGES, "builder"))
 
 
 def image_signatures() -> ImageSignatures:
-    """Return the access to signatures of images."""
-    from edl.adapters import image_signatures
-
-    return image_signatures
+    """Return the access to signatures of images. Raises: EdlError: USAGE; it is not installed."""
+    return cast(ImageSignatures, _load(IMAGES, "verifier"))
 
 
 def check_model(job: Submission) -> Verdict:
@@ -165,17 +165,20 @@ def open_in_browser(link: str) -> None:
     dashboard_viewer.open_in_browser(link)
 
 
+def _load(plug_ins: PlugIns[T], name: str) -> T:
+    try:
+        return plug_ins[name]
+    except Problem as problem:
+        raise error_of(problem) from None
+
+
 def experiment_tracker(name: str) -> ExperimentTracker:
     """Return the tracker that a value of ``--tracker`` names.
 
     Raises:
         EdlError: USAGE; it is not installed, or not configured.
     """
-    try:
-        make = TRACKERS[name]
-    except Problem as problem:
-        raise error_of(problem) from None
-    return cast(ExperimentTracker, make())
+    return cast(ExperimentTracker, _load(TRACKERS, name)())
 
 
 def tracker_of(job: Submission) -> ExperimentTracker | None:

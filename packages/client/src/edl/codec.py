@@ -9,7 +9,6 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from edl.core.image_build import BuildLogLine, BuildStatus, BuiltImage
 from edl.core.job_status import (
     Failure,
     JobEvent,
@@ -23,7 +22,7 @@ from edl.core.problem import Problem
 from edl.core.timeline import TimelineSpan
 from edl_proto import fields
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import builder_pb2, error_pb2, job_pb2
+from edl_proto.v1 import error_pb2, job_pb2
 from edl_runtime.json_texts import parse_message, parse_object
 
 JOB_TYPES: Mapping[Verb, job_pb2.JobType.ValueType] = {
@@ -144,37 +143,6 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
 def _dead_letter(dead: job_pb2.DeadLetter) -> str:
     trained = f", {dead.records_trained} of them in the model" if dead.records_trained else ""
     return f"{dead.task}: {dead.records}{trained}" if dead.records else dead.task
-
-
-_PHASES = {
-    builder_pb2.QUEUED: "queued",
-    builder_pb2.RECEIVING: "receiving",
-    builder_pb2.FETCHING: "fetching",
-    builder_pb2.RESOLVING: "resolving",
-    builder_pb2.BUILDING: "building",
-    builder_pb2.PUSHING: "pushing",
-    builder_pb2.DONE: "done",
-    builder_pb2.BUILD_FAILED: "failed",
-    builder_pb2.BUILD_CANCELLED: "cancelled",
-}
-
-
-def decode_build_progress(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
-    """Decode a message that a builder streams."""
-    if message.WhichOneof("update") == "line":
-        return fields.decode(BuildLogLine, message.line)
-    status = message.status
-    result = status.result
-    return BuildStatus(
-        id=status.id,
-        phase=_PHASES.get(status.phase, "queued"),
-        position=status.queue_position,
-        waiting=status.subscribers,
-        image=fields.decode(BuiltImage, result, name=result.image, build=status.id)
-        if status.HasField("result")
-        else None,
-        failure=decode_failure(status.error) if status.HasField("error") else None,
-    )
 
 
 def decode_event(message: job_pb2.Event) -> JobEvent:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from conftest import Edl, eventually
 
-from edl.adapters.local import builder as local_builder
 from edl.core.image_build import BuilderEndpoint, BuildRequest
+from edl_images import local_builder
 from edl_proto.errors import EdlError, ErrorCode
 
 _QUICK = """

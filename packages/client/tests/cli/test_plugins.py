@@ -102,6 +102,14 @@ def test_a_package_that_is_not_installed_is_named(
     assert f"pip install {distribution}" in attempt(*args[: len(args) > 1], "--help").out
 
 
+def test_the_access_to_images_names_its_package(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "find_entry_points", _only_of_the_client)
+    built = ("zoo", "build", "--model-zoo", "zoo", "--repository", "r.test/x", "--builder", "b:1")
+    assert_told(attempt(*built), 2, "the image builder needs edl-images", "pip install edl-images")
+
+
 def test_the_page_of_all_jobs_names_its_package(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,10 +16,11 @@ import grpc
 import pytest
 from conftest import Edl, eventually
 
-from edl.adapters import image_builder, zoo_archive
 from edl.core.image_build import BuilderEndpoint, BuildRequest, BuildStatus
 from edl.render.build_display import PlainBuild
 from edl.use_cases import image_build
+from edl_images import builder as image_builder
+from edl_images import zoo_archive
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edl.codec import error_of, failure_of
+from edl.codec import decode_failure, error_of, failure_of
 from edl.core.problem import Problem, usage
 from edl_proto.errors import EdlError, ErrorCode
 
-__all__ = ["EdlError", "ErrorCode", "Problem", "error_of", "failure_of", "usage"]
+__all__ = ["EdlError", "ErrorCode", "Problem", "decode_failure", "error_of", "failure_of", "usage"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,8 @@ class SubmissionPorts:
     check_model: ModelCheck
     data: DataFiles
     descriptions: DataDescriptions
-    builder: ImageBuilder
-    signatures: ImageSignatures
+    builder: Callable[[], ImageBuilder]
+    signatures: Callable[[], ImageSignatures]
     used_images: ImageRecord
 
 
@@ -196,14 +196,14 @@ class JobSubmitter:
         image = plan.image
         if plan.build_request is not None:
             built = image_build.build(
-                plan.build_request, service_of(plan.job), display, self._ports.builder
+                plan.build_request, service_of(plan.job), display, self._ports.builder()
             )
             image = built.name
             display.say(str(built))
             if plan.job.code and plan.job.git_source is None:  # a checkout stays as it is
                 self._check_unchanged(plan)
         if plan.job.image_public_key:
-            self._ports.signatures.check(image, plan.job.image_public_key)
+            self._ports.signatures().check(image, plan.job.image_public_key)
         placement = self.catalog.backend_for(plan.job).placement
         placement.provide_image(
             plan.job, image, lambda: display.update(BuildStatus("", "pulling")), display.line

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from edl.adapters.builder_client import BuilderClient
-from edl.adapters.local import builder as local_builder
-from edl.adapters.zoo_archive import pack as pack
-from edl.core.image_build import BuilderEndpoint, BuildRequest
+from edl.plugins.images import BuilderEndpoint, BuildRequest
+from edl_images import local_builder
+from edl_images.builder_client import BuilderClient
+from edl_images.zoo_archive import pack as pack
 
 
 @contextmanager

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edl.adapters.input_files import read_input
+from edl.plugins.files import read_input
 from edl_proto.errors import EdlError, ErrorCode
+from edl_registry.attachments import Attachments
+from edl_registry.registry import RegistryAccess, RegistryClient, RegistryError
+from edl_registry.signatures import PROVENANCE, PublicKeys, read_public_keys
 from edl_runtime.image_names import is_on_this_machine, repository_of
-
-if TYPE_CHECKING:
-    from edl_registry.attachments import Attachments
-    from edl_registry.registry import RegistryAccess
-    from edl_registry.signatures import PublicKeys
 
 _FLAG = "--image-public-key"
 
@@ -50,8 +48,6 @@ def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
     Raises:
         EdlError: as ``check``.
     """
-    from edl_registry.signatures import PROVENANCE
-
     keys = _read(key_file)
     digest = image.partition("@")[2]
     with _attachments(image) as attachments:
@@ -61,10 +57,6 @@ def provenance(image: str, key_file: str) -> Mapping[str, Any] | None:
 @contextlib.contextmanager
 def _attachments(image: str) -> Iterator[Attachments]:
     """What is signed about an image; in the context, errors of its registry become EdlErrors."""
-    # The package comes with each platform that has images.
-    from edl_registry.attachments import Attachments
-    from edl_registry.registry import RegistryClient, RegistryError
-
     registry = repository_of(image).registry
     try:
         yield Attachments(RegistryClient({registry: _access(registry)}))
@@ -79,7 +71,6 @@ def _attachments(image: str) -> Iterator[Attachments]:
 
 
 def _read(key_file: str) -> PublicKeys:
-    from edl_registry.signatures import read_public_keys
 
     try:
         return read_public_keys(read_input(Path(key_file)))
@@ -95,8 +86,6 @@ def _read(key_file: str) -> PublicKeys:
 
 def _access(registry: str) -> RegistryAccess:
     """Return the user's own access to a registry: that of ``docker login``."""
-    from edl_registry.registry import RegistryAccess
-
     stored = _login(registry)
     return RegistryAccess(
         stored.get("username") or stored.get("Username") or "",

@@ -12,9 +12,16 @@ from typing import IO, Any
 
 import grpc
 
-from edl import codec
-from edl.adapters.input_files import MAX_INPUT_BYTES, may_be_read_by_others, open_input, read_input
-from edl.core.image_build import BuilderEndpoint, BuildLogLine, BuildRequest, BuildStatus
+from edl.plugins.errors import decode_failure
+from edl.plugins.files import MAX_INPUT_BYTES, may_be_read_by_others, open_input, read_input
+from edl.plugins.images import (
+    BuilderEndpoint,
+    BuildLogLine,
+    BuildRequest,
+    BuildStatus,
+    BuiltImage,
+)
+from edl_proto import fields
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.v1 import builder_pb2, builder_pb2_grpc
@@ -32,6 +39,18 @@ _RECONNECT_S = 60.0
 
 _CALL_S = 10.0
 _UNIX = "unix:/"
+
+_PHASES = {
+    builder_pb2.QUEUED: "queued",
+    builder_pb2.RECEIVING: "receiving",
+    builder_pb2.FETCHING: "fetching",
+    builder_pb2.RESOLVING: "resolving",
+    builder_pb2.BUILDING: "building",
+    builder_pb2.PUSHING: "pushing",
+    builder_pb2.DONE: "done",
+    builder_pb2.BUILD_FAILED: "failed",
+    builder_pb2.BUILD_CANCELLED: "cancelled",
+}
 
 
 class BuilderClient:
@@ -92,7 +111,7 @@ class BuilderClient:
             try:
                 for news in call:
                     broken_at = 0.0
-                    progress = codec.decode_build_progress(news)
+                    progress = decode_progress(news)
                     if isinstance(progress, BuildStatus):
                         build = progress.id
                     elif progress.number <= seen:
@@ -280,3 +299,21 @@ def _token(environ: Mapping[str, str]) -> str:
             remedy=f"chmod 600 {path}, and ask for a new token if other users had access.",
         )
     return token
+
+
+def decode_progress(message: builder_pb2.BuildProgress) -> BuildStatus | BuildLogLine:
+    """Decode a message that a builder streams."""
+    if message.WhichOneof("update") == "line":
+        return fields.decode(BuildLogLine, message.line)
+    status = message.status
+    result = status.result
+    return BuildStatus(
+        id=status.id,
+        phase=_PHASES.get(status.phase, "queued"),
+        position=status.queue_position,
+        waiting=status.subscribers,
+        image=fields.decode(BuiltImage, result, name=result.image, build=status.id)
+        if status.HasField("result")
+        else None,
+        failure=decode_failure(status.error) if status.HasField("error") else None,
+    )

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
-from edl.core.quantities import size
+from edl.plugins.texts import size
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_ZOO_FILES, MAX_ZOO_NBYTES
 from edl_runtime.model import zoo_files

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from edl.adapters.local.launcher import custom_command, lacks_module, python
-from edl.adapters.log_tail import tail
-from edl.core.image_build import BuilderEndpoint, BuildRequest
-from edl.core.job_log import ERROR_LINES
+from edl.plugins.files import tail
+from edl.plugins.images import BuilderEndpoint, BuildRequest, custom_command, lacks_module, python
+from edl.plugins.job_status import ERROR_LINES
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.unix_socket import MAX_PATH_BYTES
 from edl_runtime.image_names import is_on_this_machine
