@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = (
-    *("proto", "runtime", "recordio", "registry", "client", "convert", "sql", "mlflow"),
+    *("proto", "runtime", "recordio", "registry", "spans", "client", "convert", "sql", "mlflow"),
     *("docker", "images", "kubernetes", "watch", "builder", "master", "worker", "compat"),
 )
 """Folders of the distributions; the others are for tests."""

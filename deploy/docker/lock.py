@@ -18,13 +18,13 @@ _BASE_OF_ZOOS = ("pip", "setuptools", "wheel")
 """What the worker's image has besides, since zoos are built on it."""
 
 _LOCAL = ("proto", "runtime", "recordio", "client", "convert", "watch")
-_CLIENT = (*_LOCAL, "registry", "kubernetes", "sql")
-_WORKER = ("proto", "runtime", "recordio", "master", "kubernetes", "worker", "compat")
+_CLIENT = (*_LOCAL, "registry", "images", "kubernetes", "sql")
+_WORKER = ("proto", "runtime", "spans", "recordio", "master", "kubernetes", "worker", "compat")
 IMAGES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "build": ((), "", ("pip", "hatchling")),
-    "builder": (("proto", "runtime", "registry", "builder"), "", ()),
+    "builder": (("proto", "runtime", "spans", "registry", "builder"), "", ()),
     "client": (_CLIENT, "", ()),
-    "master": (("proto", "runtime", "recordio", "master", "kubernetes"), "", ()),
+    "master": (("proto", "runtime", "spans", "recordio", "master", "kubernetes"), "", ()),
     "worker": (_WORKER, "", _BASE_OF_ZOOS),
     "worker-cpu": (_WORKER, "cpu", _BASE_OF_ZOOS),
     "worker-gpu": (_WORKER, "gpu", _BASE_OF_ZOOS),

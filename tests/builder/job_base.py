@@ -22,6 +22,7 @@ from .docker_environment import DockerEnvironment
 _OURS: dict[str, tuple[str, ...]] = {
     "proto": (),
     "runtime": (),
+    "spans": (),
     "recordio": (),
     "master": (),
     "worker": ("cpu",),

@@ -27,6 +27,7 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
     "proto": (),
     "runtime": (),
     "recordio": (),
+    "spans": (),
     "registry": (),
     "client": (),
     "images": (),

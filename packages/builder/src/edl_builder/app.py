@@ -44,7 +44,7 @@ from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import Guard
 from edl_runtime.monitoring.server import MonitoringServer
-from edl_runtime.monitoring.span_export import SpanExport
+from edl_spans.export import SpanExport
 
 log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from edl_builder.core.references import Reference
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import builder_pb2 as pb
 from edl_proto.v1 import builder_pb2_grpc
-from edl_runtime.monitoring.span_export import SpanExport, SpanRecord
+from edl_spans.export import SpanExport, SpanRecord
 
 
 @pytest.fixture

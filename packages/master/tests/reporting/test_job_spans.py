@@ -9,7 +9,7 @@ from edl_master.core.identifiers import TaskKey, TaskType, Version, WorkerId
 from edl_master.core.timeline import PhaseSpan, SpanOutcome, TaskSpan
 from edl_master.reporting.job_spans import JobSpans
 from edl_proto.v1 import job_pb2
-from edl_runtime.monitoring.span_export import SpanExport, SpanRecord
+from edl_spans.export import SpanExport, SpanRecord
 
 SUBMITTED, SUBMITTED_S = "2026-11-03T12:00:00Z", 1_793_707_200.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edl_builder.core.build import Build
-from edl_runtime.monitoring.span_export import SpanExport, SpanRecord
+from edl_spans.export import SpanExport, SpanRecord
 
 
 def record_span(export: SpanExport, build: Build) -> None:

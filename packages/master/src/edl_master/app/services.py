@@ -70,7 +70,7 @@ from edl_proto.identity.names import Role
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
 from edl_runtime.monitoring.process_usage import usage_of_this_process
-from edl_runtime.monitoring.span_export import SpanExport
+from edl_spans.export import SpanExport
 
 
 class MasterServices:

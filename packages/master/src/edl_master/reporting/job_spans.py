@@ -13,8 +13,8 @@ from edl_master.core.effects import LogEvent
 from edl_master.core.events import CheckpointFailed, CheckpointTaken, Event, SnapshotTaken
 from edl_master.core.timeline import Span, SpanOutcome, TaskSpan
 from edl_proto.v1 import job_pb2
-from edl_runtime.monitoring.span_export import SpanExport, SpanIdentity, SpanRecord
 from edl_runtime.timestamps import parse_rfc3339
+from edl_spans.export import SpanExport, SpanIdentity, SpanRecord
 
 Facts = dict[str, str | int | float | bool]
 

@@ -30,7 +30,7 @@ _MAX_WAITING = 2048
 _CLOSE_S = 5.0
 """How long the collector may keep the end of a process waiting."""
 
-_INSTALL = "pip install 'edl-runtime[otlp]'"
+_INSTALL = "pip install 'edl-spans[otlp]'"
 
 
 @dataclass(frozen=True, slots=True)

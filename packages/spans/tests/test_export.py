@@ -14,8 +14,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as otlp
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as otlp_grpc
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from edl_runtime.monitoring import span_export
-from edl_runtime.monitoring.span_export import SpanExport, SpanIdentity, SpanRecord
+from edl_spans import export as span_export
+from edl_spans.export import SpanExport, SpanIdentity, SpanRecord
 
 ENDPOINT, PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 WORK = SpanRecord("work", 1_700_000_000.5, 2.25, {"edl.worker": 3})
