@@ -23,7 +23,7 @@ RUN mkdir -p /dependencies/opt && cp -a /opt/edl /dependencies/opt/edl \
  && find /dependencies -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
 # edl itself has a layer of its own, so that a change of it moves nothing else.
 COPY packages/ packages/
-RUN for each in packages/proto packages/runtime packages/recordio packages/client packages/convert packages/watch packages/registry packages/kubernetes packages/sql; do \
+RUN for each in packages/proto packages/runtime packages/recordio packages/client packages/convert packages/watch packages/registry packages/images packages/kubernetes packages/sql; do \
       /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-cache-dir \
         --disable-pip-version-check --wheel-dir /opt/wheels ./$each || exit 1; \
     done \
