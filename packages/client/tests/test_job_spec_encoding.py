@@ -83,3 +83,6 @@ def test_values_keep_their_units_and_names() -> None:
     assert spec.training.wire_precision == job_pb2.BFLOAT16
     assert list(spec.data) == ["/work/a,b.csv", "/work/c"]
     assert spec.tensorboard_dir == "/jobs/a/tensorboard"
+    assert not spec.serving.save_page, "nothing but the output is written unasked"
+    assert not spec.model.HasField("learning_rate")
+    assert spec_of(Verb.TRAIN, set="learning-rate=0").model.HasField("learning_rate")

@@ -162,9 +162,11 @@ def test_a_clock_that_was_set_kills_no_supervisor(
     def sleeping(_: float) -> None:
         os.utime(lock, ns=(0, next(signs)))
 
+    killed: list[int] = []
     monkeypatch.setattr(supervision.time, "sleep", sleeping)
+    monkeypatch.setattr(supervision.os, "kill", lambda pid, _: killed.append(pid))
     supervision.ensure(job_dir)
-    assert supervisor.poll() is None
+    assert killed == []
 
 
 def test_a_clock_that_was_set_back_hides_no_frozen_supervisor(
