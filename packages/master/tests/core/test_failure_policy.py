@@ -14,8 +14,8 @@ from edl_master.core.failure_policy import (
     RetryTask,
     after_task_failure,
     classify_exit,
-    how_ended,
     restart_delay_s,
+    split_exit_code,
 )
 from edl_master.core.identifiers import TaskType
 from edl_master.core.settings import JobType
@@ -96,7 +96,7 @@ def test_kinds_of_exits(signal: int | None, preempted: bool, leaving: bool, kind
     ],
 )
 def test_shells_tell_signals_as_exit_codes(code: int, ended: tuple[int | None, int | None]) -> None:
-    assert how_ended(code) == ended
+    assert split_exit_code(code) == ended
 
 
 def test_kills_are_a_crash_loop_much_later_than_crashes() -> None:

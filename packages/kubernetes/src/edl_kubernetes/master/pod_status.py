@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from edl_master.core.failure_policy import how_ended
+from edl_master.core.failure_policy import split_exit_code
 
 Pod = Mapping[str, Any]
 
@@ -162,7 +162,7 @@ def pod_end(pod: Pod, container: str) -> PodEnd | None:
         return None
     if terminated is None:
         return _end_without_container(pod)
-    exit_code, signal = how_ended(int(terminated.get("exitCode", 0)))
+    exit_code, signal = split_exit_code(int(terminated.get("exitCode", 0)))
     cause = _cause(pod, terminated)
     detail = terminated.get("message", "") or _message(pod)
     return PodEnd(cause, exit_code, signal, detail)
@@ -200,7 +200,7 @@ def _end_without_container(pod: Pod) -> PodEnd:
         for one in pod.get("status", {}).get("initContainerStatuses") or ():
             failed = one.get("state", {}).get("terminated", {})
             if code := int(failed.get("exitCode", 0)):
-                exit_code, signal = how_ended(code)
+                exit_code, signal = split_exit_code(code)
                 return PodEnd(Cause.INIT_FAILED, exit_code, signal, one["name"], one["name"])
     return PodEnd(cause or Cause.REJECTED, None, _KILLED, _message(pod))
 

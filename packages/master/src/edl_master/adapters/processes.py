@@ -28,7 +28,7 @@ from edl_master.adapters import worker_logs
 from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
-from edl_master.core.failure_policy import PREEMPTING, how_ended
+from edl_master.core.failure_policy import PREEMPTING, split_exit_code
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_runtime.files import replace_file
@@ -313,7 +313,7 @@ class LocalProcesses:
         _remove(process.scratch)
         with contextlib.suppress(OSError):  # a read-only disk: the end has to be reported anyway
             process.record.unlink()
-        code, by = _how_ended(status)
+        code, by = _read_exit_status(status)
         log_tail = worker_logs.tail(process.log_path, process.log_start)
         taken_away = status is None or by in PREEMPTING
         if by == signal.SIGKILL and _memory_kills(self._vmstat) > process.memory_kills:
@@ -348,11 +348,11 @@ def _remove(scratch: Path | None) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _how_ended(status: int | None) -> tuple[int | None, int | None]:
+def _read_exit_status(status: int | None) -> tuple[int | None, int | None]:
     """Exit code, or signal; neither where another process's child ended."""
     if status is None:
         return None, None
-    return how_ended(status) if status >= 0 else (None, -status)
+    return split_exit_code(status) if status >= 0 else (None, -status)
 
 
 def _memory_kills(vmstat: Path) -> int:

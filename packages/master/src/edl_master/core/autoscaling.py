@@ -17,7 +17,7 @@ TRIAL_DIVISOR = 8
 
 @dataclass(frozen=True, slots=True)
 class WorkerCountRules:
-    """The times of measurements, in seconds, and ``worth``, by which a trial is kept."""
+    """The times of measurements, in seconds, and ``worth``, the criterion for keeping a trial."""
 
     settle_s: float = 10.0
     """After a change, before anything is measured: caches and pipelines fill."""

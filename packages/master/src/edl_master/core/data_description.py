@@ -49,7 +49,7 @@ class DataDescription:
         return tuple(field.name for field in self.fields)
 
     def merge(self, other: DataDescription) -> DataDescription:
-        """Return a description of the data of both, with the fields and the order of this one."""
+        """Return a description of both data sets, with the fields and the order of this one."""
         theirs = {field.name: field for field in other.fields}
         return replace(self, fields=tuple(_merge(one, theirs.get(one.name)) for one in self.fields))
 

@@ -153,7 +153,7 @@ class Dispatcher:
             self._workflow.on_update(before, self._progress.version)
 
     def record_late_minibatch(self, event: MinibatchApplied) -> None:
-        """Count a minibatch that is in the model, and so in the last checkpoint, of a job's end."""
+        """Count a minibatch that was applied as the job ended: the last checkpoint has it."""
         self._progress.step(event.version, event.loss, event.staleness, event.minibatches)
         task = self._ledger.find(event.lease.task)
         if task is not None:
@@ -185,7 +185,7 @@ class Dispatcher:
             self._progress.records(task.length, now)
 
     def _close(self, task: OpenTask, examples: int) -> None:
-        """Close a task that is done; say once if records are not examples one by one."""
+        """Close a task that is done; report once if its numbers of records and examples differ."""
         type_ = task.key.type
         counted = type_ is self._workflow.main and type_ is not TaskType.PREDICTION
         if counted and examples != task.length:

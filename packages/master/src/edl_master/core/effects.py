@@ -166,7 +166,7 @@ class ChangeLearningRate:
 
 @dataclass(frozen=True, slots=True)
 class KeepBest:
-    """The present values are the best so far: keep a copy, which snapshots have."""
+    """The present values are the best so far: keep a copy, which snapshots include."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class WriteCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshot:
-    """Write the same for the next master of this job, in case this one fails."""
+    """Write ledger and parameters for the next master of this job, in case this one fails."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Evaluations:
 
     @property
     def drained(self) -> bool:
-        """Whether none is under way, and none is pending."""
+        """Whether no evaluation is under way or pending."""
         return self._running is None and not self._pending
 
     # --- beginnings ------------------------------------------------------------------------

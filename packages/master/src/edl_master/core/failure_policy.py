@@ -121,8 +121,8 @@ _SIGNALLED = 128
 _HIGHEST_SIGNAL = 64
 
 
-def how_ended(code: int) -> tuple[int | None, int | None]:
-    """Exit code, or signal: shells and engines report the end by signal N as code 128 + N.
+def split_exit_code(code: int) -> tuple[int | None, int | None]:
+    """Return the exit code, or the signal: shells and engines report signal N as code 128 + N.
 
     An instance may end with such a code itself, to say that a signal ended it.
     """
@@ -135,7 +135,7 @@ def classify_exit(signal: int | None, *, preempted: bool, leaving: bool) -> Exit
     """Name the kind of an exit.
 
     Args:
-        signal: see ``how_ended``; None when the instance ended by itself.
+        signal: see ``split_exit_code``; None when the instance ended by itself.
         preempted: as the platform reported, or the instance itself before it ended.
         leaving: it was asked to leave, or had announced its departure.
     """
@@ -172,7 +172,7 @@ class CrashLoopDetector:
         self.kills = 0
 
     def progress(self) -> None:
-        """Work got done, or what stood in the way is gone: no streak."""
+        """End the streak: work was done, or the obstacle is gone."""
         self.crashes = 0
         self.kills = 0
 

@@ -24,7 +24,7 @@ ETA_AFTER_S = 10.0
 
 
 class Rate:
-    """Things per second over the last ``window_s``, in one small bucket per second."""
+    """Events per second over the last ``window_s``, in one small bucket per second."""
 
     def __init__(self, window_s: float, since: float) -> None:
         self._window_s = window_s
@@ -32,7 +32,7 @@ class Rate:
         self._buckets: deque[tuple[int, int]] = deque()
 
     def add(self, count: int, now: float) -> None:
-        """Count things that happened now."""
+        """Count events that happened now."""
         second = math.floor(now)
         if self._buckets and self._buckets[-1][0] == second:
             second, before = self._buckets.pop()
@@ -82,7 +82,7 @@ class Progress:
         self._clock = now
 
     def spend(self, workers: Mapping[TimeCategory, int]) -> None:
-        """Account for the time since the last call, which the workers spent so."""
+        """Account for how the workers spent the time since the last call."""
         self.goodput.add(self._elapsed_s - self._accounted_s, workers)
         self._accounted_s = self._elapsed_s
 

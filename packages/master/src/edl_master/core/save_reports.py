@@ -17,7 +17,7 @@ from edl_master.core.goodput import TimeCategory
 
 
 class SaveReports:
-    """Takes the ends of snapshots and checkpoints; the last ones come after the job's end."""
+    """Handles the ends of snapshots and checkpoints; the last may come after the job's end."""
 
     def __init__(self, components: JobComponents) -> None:
         self._components = components

@@ -165,7 +165,7 @@ class TimelineSummary:
         return range(first, max(first + 1, ceil(end / self._width_s)))
 
     def _make_room(self, at: float, end: float) -> None:
-        """Have the buckets reach over this time."""
+        """Extend the buckets up to this time."""
         most = max(_MIN_BUCKETS, min(_MAX_BUCKETS, _MAX_CELLS // len(self._records)))
         while True:
             buckets = self._buckets(at, end)

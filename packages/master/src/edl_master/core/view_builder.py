@@ -76,7 +76,7 @@ def _progress(components: JobComponents, now: float) -> ProgressView:
 
 
 def _tasks(components: JobComponents) -> dict[TaskType, TaskCounts]:
-    """Return the counts of every type that there is anything to say about."""
+    """Return the counts of every type of tasks that the job has."""
     tasks = {type_: components.ledger.counts(type_) for type_ in TaskType}
     tasks[components.workflow.main] = _main_tasks(components)
     return {type_: counts for type_, counts in tasks.items() if counts != TaskCounts()}

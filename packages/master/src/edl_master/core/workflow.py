@@ -299,9 +299,9 @@ class Training:
 def cut_epoch(
     settings: JobSettings, data: tuple[int, ...], names: Sequence[str], number: int
 ) -> tuple[Partition, Permutation | None]:
-    """Divide the data into the tasks of an epoch; return them, and their order if it is not theirs.
+    """Divide the data into the tasks of an epoch; return them, and a permutation if they need one.
 
-    They depend on the settings and the number of the epoch alone.
+    Both depend only on the settings and the number of the epoch.
     """
     seed = derive_seed(settings.seed, number)
     if settings.shuffle and settings.mixing is not None:
