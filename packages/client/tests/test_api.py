@@ -87,6 +87,12 @@ def test_errors_are_in_the_words_of_python(
     assert (error.__cause__, error.__context__) == (None, None)
 
 
+def test_data_that_is_no_name(job: dict[str, Any]) -> None:
+    job["data"] = range(2)  # as a tf.data.Dataset
+    with pytest.raises(elasticdl.UsageError, match="a list of texts, not range of int"):
+        elasticdl.train(**job)
+
+
 def test_a_job_that_is_not_there_is_not_found(job: dict[str, Any]) -> None:
     for call in (elasticdl.resume, elasticdl.export):
         with pytest.raises(elasticdl.NotFoundError):

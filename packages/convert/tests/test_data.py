@@ -137,6 +137,10 @@ def test_a_table_that_is_no_text(edl: Call, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
     assert "UTF-8" in edl("data", "convert", "t.csv", "--to", "out", code=3).err
     nothing_is_left(tmp_path, "t.csv")
+    (tmp_path / "t.csv").write_text("a,b\n1,2\nZürich,3\n", encoding="latin-1")
+    err = edl("data", "convert", "t.csv", "--to", "out", code=3).err
+    assert "t.csv:3" in err
+    assert "the byte 0xfc" in err
     (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-16")
     assert "the text is UTF-16" in edl("data", "convert", "t.csv", "--to", "out", code=3).err
 

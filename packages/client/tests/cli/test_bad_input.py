@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +27,13 @@ def test_an_unknown_option(attempt: Attempt) -> None:
         attempt("train", "--model_deff", "x"), 2, "--model-deff", "Did you mean --model-def?"
     )
     assert_told(attempt("list", "--runing"), 2, "Did you mean --running?")
+
+
+def test_an_option_that_another_command_or_the_model_file_has(attempt: Attempt) -> None:
+    of_train = attempt("evaluate", "--model-zoo", "zoo")
+    assert_told(of_train, 2, "edl evaluate has no option --model-zoo", "belongs to edl train")
+    rate = attempt("train", "--learning-rate", "0.1")
+    assert_told(rate, 2, '--params "learning_rate=VALUE"')
 
 
 def test_an_unknown_command(attempt: Attempt) -> None:
@@ -127,6 +135,15 @@ def test_a_model_file_that_is_no_python(attempt: Attempt, tmp_path: Path) -> Non
 def test_a_model_file_that_is_no_text(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "zoo" / "mine.py").write_bytes(b"\xff\xfe\x00")
     assert_told(attempt(), 4, "mine.py", "UTF-8")
+    (tmp_path / "zoo" / "mine.py").write_bytes("model = 1\n# Größe\n".encode("latin-1"))
+    assert_told(attempt(), 4, "mine.py:2", "the byte 0xf6", "Save it as UTF-8")
+
+
+def test_a_notebook(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "zoo" / "mine.py").write_text("model = 1\n%matplotlib inline\n")
+    assert_told(attempt(), 4, "mine.py:2", "only notebooks understand")
+    (tmp_path / "zoo" / "mine.py").rename(tmp_path / "zoo" / "mine.ipynb")
+    assert_told(attempt(), 4, "mine.ipynb is a notebook", "nbconvert")
 
 
 def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
@@ -137,10 +154,15 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
 
     assert_told(with_model(tmp_path / "none"), 4, "does not exist", str(tmp_path / "none"))
     assert_told(with_model(tmp_path / "data"), 4, "has no trained_model.pb")
+    (tmp_path / "model.keras").write_bytes(b"PK")
+    assert_told(with_model(tmp_path / "model.keras"), 4, "is a file", "--init-from")
     (tmp_path / "cut").mkdir()
     content = model_pb2.TrainedModel(model_def="mine", loss="x" * 50).SerializeToString()
     (tmp_path / "cut" / "trained_model.pb").write_bytes(content[:-20])
     assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
+    (tmp_path / "cut" / "model.keras").write_bytes(b"PK")
+    in_folder = with_model(tmp_path / "cut" / "model.keras")
+    assert_told(in_folder, 4, f"--trained-model {tmp_path / 'cut'}\n")
     (tmp_path / "cut" / "trained_model.pb").write_bytes(b"")
     assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
     assert_told(attempt(init_from=str(tmp_path / "none")), 4, "trained model does not exist")
@@ -177,6 +199,12 @@ def test_a_file_that_may_not_be_read(attempt: Attempt, tmp_path: Path) -> None:
 def test_a_file_of_no_known_format(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "what.bin").write_bytes(b"\0\1\2\3" * 100)
     assert_told(attempt(data=str(tmp_path / "what.bin")), 3, "what.bin", "--data-format")
+
+
+def test_an_archive(attempt: Attempt, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "rows.zip", "w") as archive:
+        archive.writestr("rows.csv", "a,b\n1,2\n")
+    assert_told(attempt(data=str(tmp_path / "rows.zip")), 3, "rows.zip", "unpack it")
 
 
 def test_a_dry_run_finds_damaged_data(attempt: Attempt, edl: Edl, tmp_path: Path) -> None:

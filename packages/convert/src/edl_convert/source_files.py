@@ -34,11 +34,11 @@ def open_bytes(file: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def open_text(file: str) -> Iterator[TextIO]:
+def open_text(file: str, errors: str = "strict") -> Iterator[TextIO]:
     """Open a file as UTF-8 text, with its own line endings."""
     with open_bytes(file) as content:
         buffered = io.BufferedReader(content, _BUFFER) if scheme(file) else content  # type: ignore[type-var]  # only its readinto is called
-        with io.TextIOWrapper(buffered, encoding="utf-8-sig", newline="") as text:
+        with io.TextIOWrapper(buffered, encoding="utf-8-sig", errors=errors, newline="") as text:
             yield text
 
 

@@ -146,14 +146,30 @@ class CsvTableSource:
                     file,
                     "Convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv",
                 ) from error
-            # Text is decoded ahead of the lines.
-            is_ahead = isinstance(error, UnicodeDecodeError)
-            line = "" if reader is None or is_ahead else f":{reader.line_num}"
+            if isinstance(error, UnicodeDecodeError):
+                raise unreadable(
+                    f"the text is not UTF-8: it has the byte 0x{error.object[error.start]:02x}",
+                    f"{file}:{_find_undecodable(file)}",
+                    "Convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD.csv > NEW.csv, or save it as "
+                    "CSV UTF-8.",
+                ) from error
+            line = "" if reader is None else f":{reader.line_num}"
             raise unreadable(
                 f"not a CSV file: {error}",
                 f"{file}{line}",
                 "Make it a UTF-8 text with one header line.",
             ) from error
+
+
+def _find_undecodable(file: str) -> int:
+    """Return the number of the first line that is not UTF-8."""
+    with open_text(file, errors="surrogateescape") as text:
+        for number, line in enumerate(text, 1):
+            try:
+                line.encode()
+            except UnicodeEncodeError:
+                return number
+    return 1
 
 
 class ParquetSource:

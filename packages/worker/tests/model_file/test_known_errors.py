@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import keras
@@ -26,12 +27,33 @@ from edl_worker.model_file.known_errors import did_you_mean, explain
         ("Argument could not be lifted out of a `tf.function`", "once, in __init__"),
         ("Received: <tf_keras.src.layers.core.dense.Dense object>", "tf_keras (Keras 2)"),
         ("A KerasTensor cannot be used as input to a TensorFlow function", "keras.ops"),
+        ("`keras.optimizers.legacy` is not supported in Keras 3; tf_keras", "same name"),
+        ("EOF when reading a line", "no keyboard"),
+        ("types [float32, <NOT CONVERTIBLE TO TENSOR>] that don't all match", "tf.sparse.to_dense"),
         ("division by zero", None),
     ],
 )
 def test_messages_that_have_a_remedy_of_their_own(message: str, remedy: str | None) -> None:
     found = explain(ValueError(message), message)
     assert (found is None) if remedy is None else (found is not None and remedy in found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("tf.placeholder(tf.float32)", "keras.Input"),
+        ("tf.config.list_physical_devices('none')[0]", "no such device"),
+        ("argparse.ArgumentParser().parse_args(['--x'])", "--params"),
+    ],
+)
+def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"import argparse, tensorflow as tf\n{source}\n")
+    with pytest.raises((AttributeError, IndexError, SystemExit)) as raised:
+        runpy.run_path(str(file))
+    found = explain(raised.value, str(raised.value))
+    assert found is not None
+    assert remedy in found.remedy
 
 
 def test_a_misspelled_attribute_and_import() -> None:

@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 import shlex
+import zipfile
 from collections.abc import Iterable, Sequence
 
 import recordio
@@ -250,12 +251,19 @@ def _check_format(file: str, option: str) -> str:
             ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy=json_remedy(file)
-            if holds_json(file)
-            else conversion(file)
-            if _is_converted(file)
-            else "Name the format with --data-format, or convert the data with edl data convert.",
+            remedy=_remedy(file),
         ) from None
+
+
+def _remedy(file: str) -> str:
+    """Return what to do with a file of this machine that no job can read."""
+    if holds_json(file):
+        return json_remedy(file)
+    if _is_converted(file):
+        return conversion(file)
+    if zipfile.is_zipfile(file):
+        return "It is a zip archive: unpack it. Save a table of Excel or LibreOffice as CSV UTF-8."
+    return "Name the format with --data-format, or convert the data with edl data convert."
 
 
 def holds_json(file: str) -> bool:

@@ -189,12 +189,24 @@ def _read(file: Path) -> Definitions:
     try:
         return definitions(file.read_text(encoding="utf-8-sig"), str(file))
     except SyntaxError as error:
+        line = (error.text or "").rstrip()
+        is_magic = line.lstrip().startswith(("!", "%"))
         raise EdlError(
             ErrorCode.MODEL_IMPORT,
             f"the model file is not valid Python: {error.msg}",
             where=f"{file}:{error.lineno}",
-            remedy="Correct this line.",
-            detail=(error.text or "").rstrip(),
+            remedy="Leave out lines with ! and %, which only notebooks understand; packages belong "
+            "into requirements.txt."
+            if is_magic
+            else "Correct this line.",
+            detail=line,
+        ) from None
+    except UnicodeDecodeError as error:
+        raise EdlError(
+            ErrorCode.MODEL_IMPORT,
+            f"the model file is not UTF-8: it has the byte 0x{error.object[error.start]:02x}",
+            where=f"{file}:{error.object[: error.start].count(10) + 1}",
+            remedy="Save it as UTF-8.",
         ) from None
     except (OSError, ValueError) as error:
         raise EdlError(
@@ -228,6 +240,9 @@ def _contents(zoo: Path) -> str:
     """Return a sentence that names some of the zoo's modules, for an error's remedy."""
     names = _known_names(zoo)
     if not names:
+        if notebooks := sorted(zoo.glob("*.ipynb")):
+            name = notebooks[0].name
+            return f"{name} is a notebook; jupyter nbconvert --to script {name} makes a file of it."
         return "This folder has no model files; edl zoo init DIR creates an example."
     more = ", …" if len(names) > _LISTED else ""
     return f"This folder has: {', '.join(names[:_LISTED])}{more}"

@@ -47,13 +47,7 @@ def read(folder: str) -> model_pb2.TrainedModel:
         if not message.model_def:
             raise DecodeError("no model is named")
     except (FileNotFoundError, NotADirectoryError):
-        there = "has no trained_model.pb" if Path(folder).is_dir() else "does not exist"
-        raise EdlError(
-            ErrorCode.MODEL_NOT_FOUND,
-            f"the trained model {there}",
-            where=place,
-            remedy="Name the --output folder of a training job that succeeded.",
-        ) from None
+        raise _missing(folder, place) from None
     except storage.StoreError as error:
         raise EdlError(
             ErrorCode.SOURCE_UNREACHABLE,
@@ -93,6 +87,22 @@ def _names(message: model_pb2.TrainedModel) -> Iterator[str]:
     for field, value in message.ListFields():
         if isinstance(value, str) and field.name != "model_def_params":
             yield value
+
+
+def _missing(folder: str, place: str) -> EdlError:
+    path = Path(folder)
+    what, remedy = "does not exist", "Name the --output folder of a training job that succeeded."
+    if path.is_dir():
+        what = f"has no {TRAINED_MODEL}"
+    elif path.is_file():
+        what, place = "is a file, not a folder", folder
+        if (path.parent / TRAINED_MODEL).exists():
+            remedy = f"Name its folder: --trained-model {path.parent}"
+        else:
+            remedy += " edl train --init-from starts from a .keras, .h5 or .safetensors file."
+    return EdlError(
+        ErrorCode.MODEL_NOT_FOUND, f"the trained model {what}", where=place, remedy=remedy
+    )
 
 
 def _refusal(error: ValueError, place: str) -> EdlError:

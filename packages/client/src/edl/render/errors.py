@@ -12,6 +12,8 @@ import click
 from edl import codec
 from edl.core.exit_codes import present
 from edl.core.exit_numbers import INTERRUPTED
+from edl.core.options.option import Verb
+from edl.core.options.values import unknown
 from edl.core.problem import Problem, usage
 from edl.core.suggestions import did_you_mean
 from edl.render import terminal
@@ -118,6 +120,9 @@ def _usage(error: click.ClickException) -> Problem:
     path = context.command_path if context is not None else "edl"
     help_hint = f"{path} --help shows all options and examples."
     match error:
+        case click.NoSuchOption(option_name=name) if context and context.info_name in set(Verb):
+            known = (option.lstrip("-") for option in _option_names(context))
+            return unknown(name.lstrip("-"), known, path, Verb(context.info_name))
         case click.NoSuchOption(option_name=name):
             remedy = did_you_mean(name, _option_names(context)) or help_hint
             return usage(f"there is no option {name}", where=path, remedy=remedy)

@@ -127,6 +127,7 @@ class JobSubmitter:
         backend = self.catalog.backend_for(requested)
         placement = backend.placement
         job = placement.resolve(requested, environ)
+        self._check_trained_model(job)
         checkout = None
         if job.git_source is not None:
             checkout = image_request.fetch_zoo(job, self._ports.zoos)
@@ -272,6 +273,23 @@ class JobSubmitter:
         else:
             return True
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
+
+    def _check_trained_model(self, job: Submission) -> None:
+        """Refuse the name of a job in place of the folder of its trained model.
+
+        Raises:
+            EdlError: MODEL_NOT_FOUND.
+        """
+        path = Path(job.trained_model)
+        if not job.trained_model or path.exists() or not self.catalog.has(path.name):
+            return
+        output = self.catalog.recorded_status(path.name).status.output
+        raise EdlError(
+            ErrorCode.MODEL_NOT_FOUND,
+            f"the trained model does not exist; {path.name} is the name of a job",
+            where=str(path),
+            remedy=f"Name the job's output: --trained-model {output or 'DIR'}",
+        )
 
     def _describe_data(
         self, job: Submission, checkout: Path | None

@@ -172,9 +172,10 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
         raise EdlError(
             ErrorCode.DATA_EMPTY,
-            f"{len(uris)} file(s) match {wanted}, but contain no records",
+            f"the data of {option} has no records",
             where=named,
-            remedy="edl data inspect FILE shows what is in a file.",
+            remedy="edl data inspect FILE shows what is in a file. The first line of a CSV file "
+            "names the columns; records are the lines below it.",
         )
     return data
 

@@ -26,6 +26,7 @@ _TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name:
 _GRAPH_HEAD = re.compile(r"Graph execution error|Detected at node|\d+ root error\(s\) found")
 # Keras adds this in front of what a layer raised, on lines of its own.
 _INFERENCE_HEAD = re.compile(r"^Could not automatically infer.*?Error encountered:\s*", re.S)
+_ITERATOR_HEAD = re.compile(r"Iterator::[\w:\[\]]+: ")
 _ROOT_ERROR = re.compile(r"^\(\d+\) [A-Z_]+: +")
 _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
@@ -207,7 +208,7 @@ def message_of(error: BaseException) -> str:
     text = _ANSI.sub("", text)
     text = _AUTOGRAPH_HEAD.sub("", text)
     text = _INFERENCE_HEAD.sub("", text)
-    text = _TENSORFLOW_NOISE.sub("", text)
+    text = _ITERATOR_HEAD.sub("", _TENSORFLOW_NOISE.sub("", text))
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if not lines:
         return ""

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,7 +63,18 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a layer of your own.",
         "",
     ),
+    (
+        r"keras\.optimizers\.legacy",
+        "Take the optimizer of the same name from keras.optimizers.",
+        "",
+    ),
     (r"tf_keras", _KERAS_2, ""),
+    (
+        r"EOF when reading a line",
+        "A job has no keyboard. Make the value a parameter of a function, such as "
+        "def optimizer(learning_rate=0.01); --params sets it.",
+        "",
+    ),
     (
         r"can be added to a Sequential model",
         "Give keras.Sequential one list of layers, such as [keras.Input((2,)), "
@@ -124,12 +136,49 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
+        r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(",
+        "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with "
+        "tf.io.FixedLenFeature, or use tf.sparse.to_dense(x).",
+        "",
+    ),
+    (
         r"No such file or directory: '?([^']*)",
         "Jobs run in a folder of their own: name a file of the model zoo with "
         "pathlib.Path(__file__).with_name(...), and others by their whole path.",
         "",
     ),
 )
+
+
+_EAGER = "TensorFlow 2 computes at once: call functions and layers directly."
+_LAYERS = "Use layers, which create their own variables: keras.layers.Dense(8)."
+_REMOVED = {
+    "estimator": "Compare mode with Mode.TRAINING, of elasticdl.python.common.constants; build the "
+    "model with Keras.",
+    "placeholder": "Begin the model with keras.Input(shape); the input function yields the values.",
+    "Session": _EAGER,
+    "global_variables_initializer": _EAGER,
+    "get_variable": _LAYERS,
+    "variable_scope": _LAYERS,
+    "layers": _LAYERS,
+    "contrib": "Look for the same in keras.layers, keras.losses and keras.optimizers.",
+}
+"""What to use for what TensorFlow 2 no longer has."""
+
+_SCRIPT = (
+    "A job loads the file as a module: it has no arguments, and must not exit. Make values "
+    "parameters of functions, such as def optimizer(learning_rate=0.01), which --params sets; put "
+    'what a script does under if __name__ == "__main__":.'
+)
+_DEVICES = (
+    "This machine shows no such device. Leave the lines out: TensorFlow uses the devices that a "
+    "worker has, and trains on processors where it has no GPU."
+)
+
+
+def replacement_of(module: str, name: str) -> str:
+    """Return what to use instead of what TensorFlow has removed; empty if that is not known."""
+    return _REMOVED.get(name, "") if module.startswith("tensorflow") else ""
 
 
 def explain(error: BaseException, message: str) -> Explanation | None:
@@ -154,6 +203,8 @@ def _find_attribute(error: BaseException, message: str) -> str | None:
     owner = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or owner is None or not error.name:
         return None
+    if replacement := replacement_of(getattr(owner, "__name__", ""), error.name):
+        return replacement
     return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
 
 
@@ -184,11 +235,25 @@ def _find_keyword(error: BaseException, message: str) -> str | None:
     return did_you_mean(match.group(2), list(inspect.signature(layer).parameters))
 
 
+def _find_exit(error: BaseException, message: str) -> str | None:
+    """Return what to do about a file that ends the process, as argparse does."""
+    return _SCRIPT if isinstance(error, SystemExit) else None
+
+
+def _find_device(error: BaseException, message: str) -> str | None:
+    """Return what to do about a line that takes a device from an empty list."""
+    frames = traceback.extract_tb(error.__traceback__)
+    is_device = bool(frames) and "_devices(" in (frames[-1].line or "")
+    return _DEVICES if isinstance(error, IndexError) and is_device else None
+
+
 _FINDERS: tuple[Callable[[BaseException, str], str | None], ...] = (
     _find_attribute,
     _find_import,
     _find_identifier,
     _find_keyword,
+    _find_exit,
+    _find_device,
 )
 
 

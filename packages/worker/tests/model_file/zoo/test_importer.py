@@ -172,6 +172,15 @@ def test_a_package_that_is_not_installed(zoo: ZooFolder) -> None:
     assert "requirements.txt" in error.remedy
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("tensorflow_addons", "keras.optimizers.AdamW"), ("skimage", "pip install scikit-image")],
+)
+def test_a_package_that_has_ended_or_another_name(zoo: ZooFolder, module: str, said: str) -> None:
+    zoo.write("net.py", f"import {module}")
+    assert said in failure(zoo, "net").remedy
+
+
 def test_a_file_that_exits_the_interpreter_is_an_error(zoo: ZooFolder) -> None:
     zoo.write("net.py", "import sys\nsys.exit('bye')")
     assert "SystemExit: bye" in failure(zoo, "net").what

@@ -296,5 +296,7 @@ def _over(status: JobStatus, why: str) -> EdlError:
         ErrorCode.JOB_OVER,
         f"{status.job} has succeeded: {why}",
         where=status.job,
-        remedy=f"edl status {status.job} shows its result.",
+        remedy=f"edl status {status.job} shows its result. edl resume {status.job} --num-epochs N "
+        "trains more epochs if it has a --checkpoint-dir; else edl train --init-from "
+        f"{status.output or 'DIR'} starts from its model.",
     )

@@ -86,10 +86,19 @@ class Texts:
             return (Text().read(value),)
         if not isinstance(value, Iterable):
             raise ValueError(f"expected text or a list, not {type(value).__name__}")
-        texts = tuple(Text().read(item) for item in value)
+        texts = tuple(self._read_item(item, value) for item in value)
         if not texts:
             raise ValueError("it is empty")
         return texts
+
+    @staticmethod
+    def _read_item(item: object, values: Iterable[object]) -> str:
+        if not isinstance(item, (str, PurePath)):
+            raise ValueError(
+                f"expected text or a list of texts, not {type(values).__name__} of "
+                f"{type(item).__name__}"
+            )
+        return Text().read(item)
 
 
 def find_repeated(words: Sequence[str]) -> str:

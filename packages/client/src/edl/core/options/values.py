@@ -62,20 +62,29 @@ def read_value(option: Option, entry: Given) -> Any:
         ) from None
 
 
+_OF_TRAINED_MODELS = ("model_zoo", "model_def", "params")
+
+
 def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = None) -> Problem:
     """Return the problem of a name that no option has, or no option of this verb."""
+    name = name.replace("-", "_")
+    flag = "--" + name.replace("_", "-")
     if verb is not None and name in BY_NAME:
         others = ", ".join(f"edl {other}" for other in Verb if other in BY_NAME[name].verbs)
-        return usage(
-            f"edl {verb} has no option {BY_NAME[name].flag}",
-            where=where,
-            remedy=f"The option belongs to {others}.",
+        has_it = (
+            "The trained model (--trained-model) contains it. "
+            if name in _OF_TRAINED_MODELS
+            else ""
         )
-    near = nearest(name.replace("-", "_"), known)
-    flag = "--" + name.replace("_", "-")
-    remedy = did_you_mean(flag, ["--" + near.replace("_", "-")]) if near else ""
-    return usage(
-        f"there is no option {flag}",
-        where=where,
-        remedy=remedy or f"edl {verb or 'train'} --help lists all options.",
-    )
+        return usage(
+            f"edl {verb} has no option {flag}",
+            where=where,
+            remedy=f"{has_it}The option belongs to {others}.",
+        )
+    near = nearest(name, (each.replace("-", "_") for each in known))
+    remedy = f"edl {verb or 'train'} --help lists all options."
+    if near:
+        remedy = did_you_mean(flag, ["--" + near.replace("_", "-")]) or remedy
+    elif verb is Verb.TRAIN:
+        remedy = f'Give a parameter of the model file as --params "{name}=VALUE". {remedy}'
+    return usage(f"there is no option {flag}", where=where, remedy=remedy)

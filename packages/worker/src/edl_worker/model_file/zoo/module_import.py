@@ -10,6 +10,20 @@ from edl_worker.model_file.errors import UserFrame, user_code_error
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 
+_RETIRED = {
+    "tensorflow_addons": "TensorFlow Addons has ended, and does not work with Keras 3. Keras has "
+    "much of it: keras.optimizers.AdamW and Lamb, keras.losses, keras.metrics.F1Score.",
+}
+"""Packages that must not be installed, and what to use instead."""
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+"""Packages by the names of their modules, where the two differ."""
+
 
 def open_zoo(model_zoo: str) -> ModelZoo:
     """Return the folder of ``--model-zoo``. Raises: EdlError: MODEL_NOT_FOUND."""
@@ -70,9 +84,12 @@ def _syntax_error(error: SyntaxError, path: Path | None) -> EdlError:
 def _remedy(error: BaseException, zoo: ModelZoo) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         top = error.name.partition(".")[0]
+        if top in _RETIRED:
+            return _RETIRED[top]
         near = zoo.nearest(error.name)
+        package = _DISTRIBUTIONS.get(top, top)
         return (
-            f"Install it (pip install {top}) and add it to the zoo's requirements.txt"
+            f"Install it (pip install {package}) and add it to the zoo's requirements.txt"
             + (f", or import {near[0]} of the zoo" if near else "")
             + "."
         )

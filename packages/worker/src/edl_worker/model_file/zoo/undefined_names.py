@@ -16,6 +16,7 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import UserFrame
+from edl_worker.model_file.known_errors import replacement_of
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 
@@ -184,11 +185,14 @@ def _missing_attribute(
     owner: ModuleType, name: str, path: str, code: CodeType, line: int
 ) -> EdlError:
     nearest = difflib.get_close_matches(name, dir(owner), n=1, cutoff=0.7)
+    replacement = replacement_of(owner.__name__, name)
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"{code.co_name} uses {path}, which does not exist in {owner.__name__}{_version(owner)}",
         where=str(UserFrame(code.co_filename, line, code.co_name)),
-        remedy=f"Did you mean {nearest[0]}?"
+        remedy=replacement
+        if replacement
+        else f"Did you mean {nearest[0]}?"
         if nearest
         else f"Use what replaced it; tf.compat.v1 may still have {name}."
         if owner.__name__.startswith("tensorflow")

@@ -21,6 +21,14 @@ from elasticdl.python.common.constants import Mode
         ("return dataset.map(lambda r: {'image': r})", "yields no labels in mode TRAINING"),
         ("return dataset.map(lambda r: (r, r)).repeat()", "repeats the dataset forever"),
         (
+            "return tf.data.Dataset.from_tensors((1.0, 1.0)).repeat()",
+            "yields examples of its own, without reading the dataset that it gets",
+        ),
+        (
+            "return tf.data.Dataset.from_tensors((1.0, 1.0)).repeat(9)",
+            "yields examples of its own, without reading the dataset that it gets",
+        ),
+        (
             "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
             "deterministic=False",
         ),

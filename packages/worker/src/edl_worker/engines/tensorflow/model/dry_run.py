@@ -156,13 +156,19 @@ class DryRun:
             return loss
 
         has_gradient: list[bool] = []
-        try:
+
+        def trace(weights: Any) -> None:
             tf.function(step, autograph=False).get_concrete_function(
-                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
+                _specs(batch.features), _specs(batch.labels), _specs(weights)
             )
+
+        try:
+            trace(batch.weights)
         except EdlError:
             raise
         except Exception as error:
+            if batch.weights is not None and _succeeds(trace, None):
+                raise self._weights_error(batch) from error
             raise self._loss_error(error, batch.labels) from error
         if variables and not any(has_gradient):
             loss = self._description.loss
@@ -341,6 +347,16 @@ class DryRun:
                 error, "the evaluation metrics raised", sample.labels, place
             ) from error
 
+    def _weights_error(self, batch: Batch) -> EdlError:
+        shapes = " and ".join(str(tuple(each.shape)) for each in tf.nest.flatten(batch.weights))
+        return EdlError(
+            ErrorCode.SHAPE_MISMATCH,
+            f"the sample weights of {batch.size} examples have the shape {shapes}, which does not "
+            "fit the losses",
+            where=self._description.input_pipeline.place,
+            remedy="Yield one weight per example: a number as third part of each example.",
+        )
+
     def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
@@ -358,6 +374,14 @@ class DryRun:
             place=place or self._description.place,
             labels=labels,
         )
+
+
+def _succeeds(function: Callable[[Any], object], argument: Any) -> bool:
+    try:
+        function(argument)
+    except Exception:
+        return False
+    return True
 
 
 def _repeat(sample: TrialSample) -> Any:

@@ -62,13 +62,18 @@ class _Source:
     """
 
     def __init__(self) -> None:
-        self.blocks: Blocks = lambda: iter(())
+        self.begin(lambda: iter(()))
         self.reading = tfdata.ErrorRelay()
         self.records = tfdata.from_blocks(self._read, relay=self.reading)
         self.pipelines: dict[_PipelineKey, tf.data.Dataset] = {}
 
+    def begin(self, blocks: Blocks) -> None:
+        """Let the dataset have these records from now on."""
+        self._blocks, self.is_read = blocks, False
+
     def _read(self) -> Iterator[list[bytes]]:
-        return self.blocks()
+        self.is_read = True
+        return self._blocks()
 
 
 class DatasetPipeline:
@@ -90,7 +95,7 @@ class DatasetPipeline:
     def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
         """Yield the minibatches of a task; see ``InputPipeline``."""
         with self._source() as source:
-            source.blocks = request.blocks
+            source.begin(request.blocks)
             dataset = self._minibatches(source, request)
             if request.skip:
                 dataset = dataset.skip(request.skip)
@@ -103,6 +108,8 @@ class DatasetPipeline:
                         break
                     except Exception as error:
                         raise self._record_error(error, source.reading) from error
+                    if not source.is_read:
+                        raise self._foreign_examples()
                     yield _batch(element, request.mode)
             finally:
                 del iterator  # ends its threads before the next task uses the source
@@ -167,7 +174,7 @@ class DatasetPipeline:
                 place=self._function.definition.place,
                 remedy="Fix the function. The detail has a traceback.",
             ) from error
-        self._check(dataset, mode)
+        self._check(dataset, source, mode)
         return dataset
 
     def _in_row_form(
@@ -193,18 +200,14 @@ class DatasetPipeline:
         self._row_form, dataset = kept
         return dataset
 
-    def _check(self, dataset: Any, mode: Mode) -> None:
+    def _check(self, dataset: Any, source: tf.data.Dataset, mode: Mode) -> None:
         """Refuse what would break the count of records or the order of predictions."""
         if not isinstance(dataset, tf.data.Dataset):
             raise self._function.definition.error(
                 f"returned {type_with_article(dataset)}, not a tf.data.Dataset",
                 "Return the dataset, mapped and shuffled.",
             )
-        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise self._function.definition.error(
-                "repeats the dataset forever",
-                "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
-            )
+        self._check_end(dataset, source)
         if yields_batches(dataset):
             raise self._function.definition.error(
                 "batches, so each minibatch would count as one example",
@@ -238,6 +241,23 @@ class DatasetPipeline:
                     "caches into a file, which the next task would read as its own",
                     "Leave out .cache(filename).",
                 )
+
+    def _check_end(self, dataset: tf.data.Dataset, source: tf.data.Dataset) -> None:
+        if dataset.cardinality() != tf.data.INFINITE_CARDINALITY:
+            return
+        if all(step is not source for step in dataset_lineage(dataset)):
+            raise self._foreign_examples()
+        raise self._function.definition.error(
+            "repeats the dataset forever",
+            "Leave out .repeat(); --num-epochs sets how often edl reads the data.",
+        )
+
+    def _foreign_examples(self) -> EdlError:
+        return self._function.definition.error(
+            "yields examples of its own, without reading the dataset that it gets",
+            "Make the examples from this dataset, such as dataset.map(parse): it has the records "
+            "of --data, and edl counts these.",
+        )
 
     def _record_error(self, error: Exception, reading: tfdata.ErrorRelay) -> EdlError:
         """Return the error to report when reading failed or a record does not fit the function."""
