@@ -74,7 +74,7 @@ class OverJob(Job):
         (directory / "status.json").write_text(json.dumps(written))
 
 
-NOTHING = AuditedJob("counting", [], 0, lambda output, status: [])
+NOTHING = AuditedJob("counting", Path(), [], 0, lambda output, status: [])
 
 
 def audit_end(job: Job, done: dict[str, int], request: str = "") -> list[str]:

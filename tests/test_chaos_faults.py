@@ -7,7 +7,9 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -17,11 +19,15 @@ from conftest import ROOT, eventually
 
 sys.path.insert(0, str(ROOT / "tools"))
 
+import recordio
 from chaos import __main__ as program
-from chaos import actions
+from chaos import actions, audits
+from chaos.clock import Clock
 from chaos.faults import EVERYTHING, FAULTS, schedule
+from chaos.inputs import Inputs
 from chaos.job import Job
 from edl_runtime.local import supervision
+from edl_testing.requirements import require_program
 
 BY_NAME = {kind.name: kind for kind in FAULTS}
 ROWS = re.findall(
@@ -48,7 +54,8 @@ def row(words: str) -> Any:
         ("32 s", {f"{who} freeze long" for who in ("worker", "master", "supervisor")}),
         ("damaged", {"master damage snapshot and kill", "everything damage files and kill"}),
         ("read-only", {"job fill disk of", "job forbid writing to"}),
-        ("clock", {"master set clock of"}),
+        ("clock", {"job set clock of"}),
+        ("changed", {"job edit code of", "job touch data of", "job rewrite data of"}),
         ("reset", {"master abort connections of", "server abort connections of"}),
         ("scaled", {"job scale", "worker kill", "master kill"}),
     ],
@@ -83,7 +90,7 @@ class Idle(Job):
 
     def __init__(self, directory: Path) -> None:
         self.name, self.directory, self.disk = "idle", directory, directory.parent / "disk"
-        self.servers, self.damaged = 2, set()
+        self.servers, self.damaged, self.clock = 2, set(), Clock(directory.parent)
         self.commands: list[tuple[str, ...]] = []
         self.answers = itertools.repeat(0)
         directory.mkdir()
@@ -112,6 +119,7 @@ class Idle(Job):
 
 @pytest.fixture
 def job(tmp_path: Path) -> Idle:
+    require_program("cc", "gcc")
     return Idle(tmp_path / "job")
 
 
@@ -149,9 +157,7 @@ def test_every_fault_concerns_a_job_with_servers_and_a_disk_on_a_machine_for_roo
     assert kinds - find_concerned() == {name for name in kinds if "abort connections" in name}
 
 
-def test_damage_and_a_set_clock_change_the_files_of_a_job(
-    job: Idle, signals: list[tuple[int, str]]
-) -> None:
+def test_damage_changes_the_files_of_a_job(job: Idle, signals: list[tuple[int, str]]) -> None:
     for number in (1, 2):
         (job.directory / "snapshots" / f"idle-{number}").mkdir(parents=True)
         (job.directory / "snapshots" / f"idle-{number}" / "ledger.json").write_text("{...}")
@@ -163,13 +169,42 @@ def test_damage_and_a_set_clock_change_the_files_of_a_job(
     BY_NAME["everything damage files and kill"].action.inject(job, [1001, 1010], 1.0)
     assert (job.directory / "status.json").stat().st_size < 2
     assert signals[1:] == [(1001, "SIGKILL"), (1010, "SIGKILL")]
-    set_clock = BY_NAME["master set clock of"]
-    moved = set()
-    for duration in set_clock.durations_s:
-        before = (job.directory / "status.json").stat().st_mtime
-        set_clock.action.inject(job, [], duration)
-        moved.add(round((job.directory / "status.json").stat().st_mtime - before))
-    assert moved == {-3600, 3600}
+
+
+def test_a_set_clock_is_that_of_all_processes_of_a_job(job: Idle) -> None:
+    set_clock = BY_NAME["job set clock of"]
+    shifts = []
+    for by_s in set_clock.durations_s:
+        set_clock.action.inject(job, [], by_s)
+        shown = subprocess.check_output(["date", "+%s"], env=os.environ | job.clock.environ)
+        shifts.append(int(shown) - time.time())
+    assert shifts == pytest.approx(set_clock.durations_s, abs=60)
+
+
+def test_changed_data_has_the_same_size_and_number_of_records(tmp_path: Path) -> None:
+    for table in (False, True):
+        kind = audits.counting(tmp_path, "async", 0, 70, 1, table=table)
+        inputs = Inputs(kind.inputs, tmp_path / f"copy-{table}")
+        before = {file: file.read_bytes() for file in inputs.data}
+        for number in range(3):
+            inputs.rewrite_data(number)
+        assert inputs.rewritten == set(before)
+        for file, content in before.items():
+            assert file.read_bytes() != content
+            assert file.stat().st_size == len(content)
+            assert recordio.open_source(str(file)).count()
+        inputs.restore_data()
+        assert {file: file.read_bytes() for file in inputs.data} == before
+
+
+def test_edited_code_has_other_gradients(tmp_path: Path) -> None:
+    kind = audits.counting(tmp_path, "async", 0, 70, 1)
+    inputs = Inputs(kind.inputs, tmp_path / "copy")
+    inputs.edit_code()
+    edited = {
+        file.name for file in (inputs.folder / "zoo").rglob("*.py") if "-2 *" in file.read_text()
+    }
+    assert {"counting.py", "mnist_functional_api.py"} <= edited
 
 
 @pytest.mark.parametrize(

@@ -5,44 +5,29 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Edl, HeldTraining, eventually
+from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 
 from edl_testing.requirements import require_program
 
+sys.path.insert(0, str(ROOT / "tools"))
+
+from chaos.clock import TEN_YEARS_S, WEEK_S, Clock
+
 TOTAL, EPOCHS = 1203, 3
-
-
-WEEK_S = 7 * 86400
-TEN_YEARS_S = 3652 * 86400
-
-
-class Clock:
-    """The wall clock of all processes of a home; their monotonic clocks stay as they are."""
-
-    def __init__(self, edl: Edl, place: Path) -> None:
-        compiler = require_program("cc", "gcc")
-        library, self._file = place / "shifted_clock.so", place / "clock"
-        source = Path(__file__).with_name("shifted_clock.c")
-        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
-        self.shift(0)
-        edl.env |= {"LD_PRELOAD": str(library), "EDL_TEST_CLOCK": str(self._file)}
-
-    def shift(self, seconds: int) -> None:
-        """Set the clock to the true time plus so many seconds."""
-        new = self._file.with_suffix(".new")
-        new.write_text(str(seconds))
-        new.replace(self._file)
 
 
 @pytest.fixture
 def clock(edl: Edl, tmp_path: Path) -> Clock:
-    return Clock(edl, tmp_path)
+    require_program("cc", "gcc")
+    found = Clock(tmp_path)
+    edl.env |= found.environ
+    return found
 
 
 def kill_worker(edl: Edl, name: str) -> None:

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import chaos
+from chaos.actions import SET_CLOCK
 from chaos.audits import UPDATES, AuditedJob, counting, missing_files, mnist, stopped_too_early
+from chaos.clock import Clock, can_set_clocks
 from chaos.disk import small_disk
 from chaos.faults import FAULTS, MAX_SERVERS, Fault, schedule
+from chaos.inputs import Inputs
 from chaos.job import Job
 from edl_runtime.local import supervision
 
@@ -80,6 +83,7 @@ def run(
     faults: Iterator[Fault],
     countdown: Countdown,
     request: str,
+    clock: Clock | None,
 ) -> list[str]:
     """One job from start to audit.
 
@@ -93,22 +97,43 @@ def run(
     began = time.monotonic()
     print(f"{name}: {kind.title}{f', {request} after a while' if request else ''}", flush=True)
     arguments = [*kind.arguments, "--output", str(output)]
-    job = Job(home, name, arguments, kind.servers, home.parent / "disk")
+    inputs = Inputs(kind.inputs, home.parent / f"{name}-inputs")
+    job = Job(home, name, arguments, kind.servers, inputs, home.parent / "disk", clock)
     try:
         ending = EndingRequest(job, request)
-        done = disturb(job, faults, countdown)
-        job.follow()  # a storm may leave no process, and a client has to look at the job
-        undisturbed_since = time.monotonic()
-        while not ((ending.is_over and job.is_over) or ending.is_deleted):
-            if time.monotonic() - undisturbed_since > END_S:
-                return [f"the job does not end: {json.dumps(job.status())[:2000]}"]
-            time.sleep(0.2)
+        done = Counter[str]()
+        while True:
+            done += disturb(job, faults, countdown)
+            job.follow()  # after a storm no client may be left, and one has to look at the job
+            undisturbed_since = time.monotonic()
+            while not ((ending.is_over and job.is_over) or ending.is_deleted):
+                if time.monotonic() - undisturbed_since > END_S:
+                    return [f"the job does not end: {json.dumps(job.status())[:2000]}"]
+                time.sleep(0.2)
+            if not refuses_data(job):
+                break
+            inputs.restore_data()
+            job.edl("resume", name, "--code", "job", "--detach")
+            print("  it has refused the data by name, and continues with what it had", flush=True)
         status = job.status()
         if not ending.is_deleted:
             _report(status, done, time.monotonic() - began)
         return left_behind(job, output) or audit(kind, job, output, status, done, ending)
     finally:
         job.close()
+
+
+def refuses_data(job: Job) -> bool:
+    """Whether the job has failed with the name of a file that was rewritten."""
+    error = error_of(job)
+    places = {error.get("where", ""), *error.get("what", "").split()}
+    return job.status().get("state") == "FAILED" and any(
+        str(f) in places for f in job.inputs.rewritten
+    )
+
+
+def error_of(job: Job) -> dict[str, Any]:
+    return supervision.read_report(job.directory).get("error") or job.status().get("error") or {}
 
 
 def audit(
@@ -123,13 +148,13 @@ def audit(
     if ending.is_deleted:
         return []
     rightly = {code for kind_ in FAULTS if done[kind_.name] for code in kind_.action.ends_with}
-    error = supervision.read_report(job.directory).get("error") or status.get("error") or {}
+    error = error_of(job)
     if status["state"] == "FAILED" and error.get("code") in rightly:
         print(f"  audit: it ended with the reason {error['code']}")
         return []
     if ending.what and status["state"] == "CANCELLED":
         # In sync mode a gradient may be counted that waits for others.
-        exact = kind.title.startswith("counting, async")
+        exact = kind.title.startswith(("counting, async", "counting_columns, async"))
         return stopped_too_early(job.disk, job.name, status) if exact else []
     if job.has_recorded_stop or status["state"] != "SUCCEEDED":
         return [f"the job ended {status['state']}: {json.dumps(error)}"]
@@ -207,6 +232,8 @@ def _jobs(place: Path, chosen: argparse.Namespace) -> list[AuditedJob]:
     for servers in chosen.servers:
         if chosen.model != "mnist":
             jobs += [counting(place, u, servers, chosen.records, 3) for u in chosen.update]
+            update = chosen.update[0]
+            jobs.append(counting(place, update, servers, chosen.records, 3, table=True))
         if chosen.model != "counting":
             jobs.append(mnist(place, servers, 20))
     return jobs
@@ -279,6 +306,8 @@ def main() -> int:
     faults = schedule(chosen.seed, chosen.every, kinds, chosen.storm)
     endings = itertools.cycle(chosen.endings)
     place = Path(tempfile.mkdtemp(prefix="edl-chaos-"))
+    sets_clocks = any(kind.action is SET_CLOCK for kind in kinds) and can_set_clocks()
+    clock = Clock(place) if sets_clocks else None
     countdown = Countdown(chosen.minutes * 60)
     print(
         f"seed {chosen.seed}, {chosen.minutes:g} minutes, a fault every {chosen.every:g} s, {place}"
@@ -292,7 +321,7 @@ def main() -> int:
             request = "" if ending == "finish" else ending
             try:
                 with small_disk(place / "disk", mount=chosen.disks):
-                    wrong = run(kind, name, place / "home", faults, countdown, request)
+                    wrong = run(kind, name, place / "home", faults, countdown, request, clock)
             except Exception:  # the files are kept for the developer
                 wrong = [traceback.format_exc()]
             number += 1

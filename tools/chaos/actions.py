@@ -16,8 +16,6 @@ from random import Random
 
 from chaos.job import Job
 
-CLOCK_SET_BY_S = 3600
-
 
 @dataclass(frozen=True)
 class Action:
@@ -25,7 +23,8 @@ class Action:
 
     Attributes:
         name: for reports.
-        inject: does it, to these processes of a job, for so many seconds; must not block.
+        inject: does it, to these processes of a job, for so many seconds; must not block. For
+            others, the number chooses how far or which.
         lasts: whether it ends by itself after these seconds.
         ends_with: codes of errors with which the job may rightly fail because of it.
         is_possible: whether this machine and this user can do it.
@@ -118,17 +117,24 @@ def _damage_files(job: Job, pids: list[int], for_s: float) -> None:
     _signal(pids, signal.SIGKILL)
 
 
-def _set_clock(job: Job, pids: list[int], for_s: float) -> None:
-    """Make every file of the job as old, or as young, as if the clock had been set since.
+# --- what the user and the machine change ------------------------------------------------------
 
-    The product reads the wall clock only to compare it with times of files, so this is what it sees
-    of a clock that was set; the clock of the machine stays as it is.
-    """
-    by_ns = CLOCK_SET_BY_S * (1 if for_s < 1 else -1) * 10**9
-    for path in job.directory.rglob("*"):
-        with contextlib.suppress(OSError):
-            at = path.stat().st_mtime_ns + by_ns
-            os.utime(path, ns=(at, at))
+
+def _set_clock(job: Job, pids: list[int], by_s: float) -> None:
+    if job.clock is not None:
+        job.clock.shift(int(by_s))
+
+
+def _edit_code(job: Job, pids: list[int], for_s: float) -> None:
+    job.inputs.edit_code()
+
+
+def _touch_data(job: Job, pids: list[int], for_s: float) -> None:
+    job.inputs.touch_data()
+
+
+def _rewrite_data(job: Job, pids: list[int], for_s: float) -> None:
+    job.inputs.rewrite_data(int(for_s * 10))
 
 
 # --- the disk of checkpoints -------------------------------------------------------------------
@@ -172,7 +178,10 @@ SLOW = Action("slow", _slow, lasts=True)
 ABORT = Action("abort connections of", _abort_connections, is_possible=_can_abort)
 DAMAGE_SNAPSHOT = Action("damage snapshot and kill", _damage_snapshot)
 DAMAGE_FILES = Action("damage files and kill", _damage_files)
-SET_CLOCK = Action("set clock of", _set_clock)
+SET_CLOCK = Action("set clock of", _set_clock, is_possible=lambda job: job.clock is not None)
+EDIT_CODE = Action("edit code of", _edit_code)
+TOUCH_DATA = Action("touch data of", _touch_data)
+REWRITE_DATA = Action("rewrite data of", _rewrite_data)
 FILL_DISK = Action("fill disk of", _fill_disk, True, ("DISK_FULL",), _has_disk)
 FORBID_WRITING = Action(
     "forbid writing to", _forbid_writing, True, ("OUTPUT_UNWRITABLE", "DISK_FULL"), _has_disk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,27 +36,34 @@ class AuditedJob:
 
     Attributes:
         title: for reports.
-        arguments: of the command, without name, numbers of processes, and output.
+        inputs: folder of its model zoo and its data, which each job copies.
+        arguments: of the command in that folder, without name, numbers of processes, and output.
         servers: number of parameter servers.
         audit: returns what is wrong with the job's output and its last status.
     """
 
     title: str
+    inputs: Path
     arguments: list[str]
     servers: int
     audit: Callable[[Path, dict[str, Any]], list[str]]
 
 
-def counting(place: Path, update: str, servers: int, total: int, epochs: int) -> AuditedJob:
-    """A model with a weight per record, which each training step on that record adds 1 to."""
-    data = place / "numbers"
-    if not data.exists():
-        data.mkdir()
+def counting(
+    place: Path, update: str, servers: int, total: int, epochs: int, *, table: bool = False
+) -> AuditedJob:
+    """A model with a weight per record, which each training step on that record adds 1 to.
+
+    Args:
+        table: whether the records are rows of CSV files, with columns in different orders.
+    """
+    inputs = _inputs(place / ("rows" if table else "numbers"))
+    if not (inputs / "train").exists():
+        (inputs / "train").mkdir()
         cuts = [0, total // 7, total // 2, total]
         for part, (start, stop) in enumerate(itertools.pairwise(cuts)):
-            with recordio.Writer(str(data / f"part-{part}.recordio")) as writer:
-                for number in range(start, stop):
-                    writer.write(recordio.example.encode({"number": np.array([number])}))
+            write = _write_table if table else _write_records
+            write(inputs / "train" / f"part-{part}", range(start, stop), part)
 
     def audit(output: Path, status: dict[str, Any]) -> list[str]:
         (weights,) = load_file(output / "parameters.safetensors").values()
@@ -69,11 +77,13 @@ def counting(place: Path, update: str, servers: int, total: int, epochs: int) ->
         wrong = [f"{lost} records lost, {repeated} repeated"] if lost or repeated else []
         return wrong + _wrong_count(status, total * epochs)
 
+    model = "counting_columns" if table else "counting"
     return AuditedJob(
-        f"counting, {update}, parameter servers: {servers}",
+        f"{model}, {update}, parameter servers: {servers}",
+        inputs,
         [
-            *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-            *("--params", f"size={total}", "--data", str(data), "--num-epochs", str(epochs)),
+            *("train", "--model-zoo", "zoo", "--model-def", model),
+            *("--params", f"size={total}", "--data", "train", "--num-epochs", str(epochs)),
             *("--minibatch-size", "16", "--records-per-task", "400", *UPDATES[update]),
         ],
         servers,
@@ -83,8 +93,10 @@ def counting(place: Path, update: str, servers: int, total: int, epochs: int) ->
 
 def mnist(place: Path, servers: int, epochs: int) -> AuditedJob:
     """A real model on real handwritten digits."""
-    data = place / "digits"
-    trained, _ = digits.make(data) if not data.exists() else (_count(data / "train"), 0)
+    inputs = _inputs(place / "digits")
+    if not (inputs / "train").exists():
+        digits.make(inputs)
+    trained = _count(inputs / "train")
 
     def audit(output: Path, status: dict[str, Any]) -> list[str]:
         accuracy = float(status.get("metrics", {}).get("accuracy", 0.0))
@@ -94,11 +106,11 @@ def mnist(place: Path, servers: int, epochs: int) -> AuditedJob:
 
     return AuditedJob(
         f"digits, async, parameter servers: {servers}",
+        inputs,
         [
-            *("train", "--model-zoo", str(ROOT / "model_zoo")),
+            *("train", "--model-zoo", "zoo"),
             *("--model-def", "mnist.mnist_functional_api", "--minibatch-size", "64"),
-            *("--data", f"{data}/train/*.recordio"),
-            *("--validation-data", f"{data}/test/*.recordio", "--num-epochs", str(epochs)),
+            *("--data", "train", "--validation-data", "test", "--num-epochs", str(epochs)),
         ],
         servers,
         audit,
@@ -121,6 +133,28 @@ def stopped_too_early(checkpoints: Path, name: str, status: dict[str, Any]) -> l
 
 def missing_files(output: Path) -> list[str]:
     return [name for name in _TRAINED_MODEL if not (output / name).exists()]
+
+
+def _inputs(place: Path) -> Path:
+    """A folder for inputs that has the model zoo."""
+    if not place.exists():
+        shutil.copytree(ROOT / "model_zoo", place / "zoo")
+    return place
+
+
+def _write_records(place: Path, numbers: range, part: int) -> None:
+    # Without compression, other records in another order may have the same size.
+    with recordio.Writer(f"{place}.recordio", compressor="none") as writer:
+        for number in numbers:
+            writer.write(recordio.example.encode({"number": np.array([number])}))
+
+
+def _write_table(place: Path, numbers: range, part: int) -> None:
+    columns = {"number": numbers, "twin": reversed(numbers)}
+    names = sorted(columns, reverse=part % 2 == 1)
+    rows = zip(*(columns[name] for name in names), strict=True)
+    lines = [",".join(map(str, row)) for row in [names, *rows]]
+    place.with_suffix(".csv").write_text("\n".join(lines) + "\n")
 
 
 def _count(place: Path) -> int:

@@ -17,17 +17,21 @@ from chaos.actions import (
     ABORT,
     DAMAGE_FILES,
     DAMAGE_SNAPSHOT,
+    EDIT_CODE,
     FILL_DISK,
     FORBID_WRITING,
     FREEZE,
     KILL,
     LONG_FREEZE,
+    REWRITE_DATA,
     SCALE,
     SET_CLOCK,
     SLOW,
     TERM,
+    TOUCH_DATA,
     Action,
 )
+from chaos.clock import TEN_YEARS_S, WEEK_S
 from chaos.job import WORKERS, Job
 
 MAX_SERVERS = 2
@@ -160,7 +164,10 @@ FAULTS = (
     FaultKind(SERVER, ABORT, 1),
     FaultKind(MASTER, DAMAGE_SNAPSHOT, 1),
     FaultKind(EVERYTHING, DAMAGE_FILES, 1),
-    FaultKind(MASTER, SET_CLOCK, 1),
+    FaultKind(JOB, SET_CLOCK, 2, (-TEN_YEARS_S, -3601, WEEK_S, TEN_YEARS_S)),
+    FaultKind(JOB, EDIT_CODE, 1),
+    FaultKind(JOB, TOUCH_DATA, 1),
+    FaultKind(JOB, REWRITE_DATA, 1),
     FaultKind(JOB, SCALE, 2),
     FaultKind(JOB, FILL_DISK, 1),
     FaultKind(JOB, FORBID_WRITING, 1),

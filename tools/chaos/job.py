@@ -8,10 +8,11 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from chaos.clock import Clock
+from chaos.inputs import Inputs
 from edl_runtime.local import supervision
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -27,8 +28,9 @@ class Job:
         name: of the job.
         arguments: of the command.
         servers: how many parameter servers it has.
+        inputs: its model zoo and its data; the commands run in their folder.
         disk: where its checkpoints go, in a folder that may be a small disk of its own.
-        environ: further variables of all its processes.
+        clock: of all its processes; None if it is the machine's.
 
     Attributes:
         damaged: names of snapshots that were damaged.
@@ -41,10 +43,13 @@ class Job:
         name: str,
         arguments: list[str],
         servers: int,
+        inputs: Inputs,
         disk: Path,
-        environ: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.name = name
+        self.inputs = inputs
+        self.clock = clock
         self.disk = disk
         self.damaged: set[str] = set()
         self.scaled = [WORKERS]
@@ -55,7 +60,7 @@ class Job:
             **{key: value for key, value in os.environ.items() if not key.startswith("EDL_")},
             "EDL_HOME": str(home),
             "NO_COLOR": "1",
-            **(environ or {}),
+            **(clock.environ if clock else {}),
         }
         self._client: subprocess.Popen[bytes] | None = None
         numbers = ("--num-workers", str(WORKERS), "--parameter-servers", str(servers))
@@ -75,7 +80,7 @@ class Job:
             capture_output=True,
             text=True,
             env=self._environ,
-            cwd=ROOT,
+            cwd=self.inputs.folder,
             timeout=300,
             check=False,
         )

@@ -86,5 +86,8 @@ def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = Non
     if near:
         remedy = did_you_mean(flag, ["--" + near.replace("_", "-")]) or remedy
     elif verb is Verb.TRAIN:
-        remedy = f'Give a parameter of the model file as --params "{name}=VALUE". {remedy}'
+        of_model = f'Give a parameter of the model file as --params "{name}=VALUE".'
+        if name in ("learning_rate", "lr"):
+            of_model = "Write --set learning-rate=VALUE."
+        remedy = f"{of_model} {remedy}"
     return usage(f"there is no option {flag}", where=where, remedy=remedy)
