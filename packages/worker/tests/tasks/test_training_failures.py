@@ -39,7 +39,7 @@ def test_a_loss_that_is_not_finite_because_of_sample_weights(
     assert failed.error.code == ErrorCode.NAN_LOSS
     assert failed.error.what == "the loss is nan: the sample weights are not finite"
     assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
-    assert "finite sample weights" in failed.error.remedy
+    assert "finite numbers" in failed.error.remedy
 
 
 def test_the_first_worker_finds_such_a_loss_before_it_joins(

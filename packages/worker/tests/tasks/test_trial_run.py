@@ -57,6 +57,7 @@ def test_a_model_that_training_cannot_change(zoo: ZooFolder, data: str) -> None:
     with pytest.raises(EdlError, match="no trainable variables") as caught:
         load(zoo, data, REST + LOSS + MODEL + "\nmodel.trainable = False\n")
     assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert ".py" in caught.value.where
 
 
 @pytest.mark.parametrize("local_steps", [1, 2])

@@ -42,6 +42,14 @@ def test_sample_weights_that_are_not_finite(
     error = refusal(zoo, data, source + LOSS + MODEL, local_steps=local_steps)
     assert error.code == ErrorCode.NAN_LOSS
     assert "the sample weights are not finite" in error.what
-    assert "weights" in error.remedy
+    assert "edl data inspect --check" in error.remedy
     line = zoo.line("mine.py", "def dataset_fn")
     assert error.where == f"{zoo.root}/mine.py:{line}, dataset_fn, {data}"
+
+
+def test_features_and_labels_that_are_not_finite_are_named(zoo: ZooFolder, data: str) -> None:
+    error = refusal(zoo, data, REST.replace('r["x"]}', 'r["x"] / 0}') + LOSS + MODEL)
+    assert "the features x are not finite" in error.what
+    error = refusal(zoo, data, REST.replace('}, r["y"]', '}, r["y"] / 0') + LOSS + MODEL)
+    assert error.code == ErrorCode.NAN_LOSS
+    assert "the labels are not finite" in error.what

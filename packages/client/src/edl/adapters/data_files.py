@@ -251,11 +251,11 @@ def _check_format(file: str, option: str) -> str:
             ErrorCode.DATA_UNREADABLE,
             f"{option}: {error}",
             where=file,
-            remedy=_remedy(file),
+            remedy=_remedy_for_content(file),
         ) from None
 
 
-def _remedy(file: str) -> str:
+def _remedy_for_content(file: str) -> str:
     """Return what to do with a file of this machine that no job can read."""
     if holds_json(file):
         return json_remedy(file)

@@ -109,7 +109,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Call the layer with its input: keras.layers.Dense(3)(x) instead of keras.layers.Dense(3).",
         "",
     ),
-    (r"`learning_rate` should be float", "Write a number: learning_rate=0.01, not a text.", ""),
+    (
+        r"`learning_rate` should be float",
+        "Write a number, learning_rate=0.01: no text, and no variables of the model.",
+        "",
+    ),
     (r"missing \d+ required positional arguments?: (.*)$", "Give it a value for {0}.", ""),
     (
         r"inhomogeneous shape",

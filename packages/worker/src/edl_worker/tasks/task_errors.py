@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from edl_worker.model_file.errors import (
     message_of,
     user_code_error,
 )
-from edl_worker.model_file.framework_types import is_tensorflow_error, leaves
+from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from recordio.storage.store_errors import reason_of, remedy_of
 
 _ABOUT_SHAPES = re.compile(
@@ -118,7 +118,10 @@ def explain(
     return found
 
 
-FINITE_WEIGHTS = "Make the input function yield finite sample weights."
+FINITE_VALUES = (
+    "Make the input function yield finite numbers, or leave such records out of the data: edl data "
+    "inspect --check FILE finds them."
+)
 
 
 def not_finite_error(
@@ -133,24 +136,30 @@ def not_finite_error(
     Args:
         batches: what it was computed of.
     """
-    bad_weights = any(batch is not None and has_bad_weights(batch) for batch in batches)
+    bad = find_not_finite(*(batch for batch in batches if batch is not None))
     return EdlError(
         ErrorCode.NAN_LOSS,
-        f"{what}: the sample weights are not finite"
-        if bad_weights
-        else f"{what} at parameter version {version}",
+        f"{what}: {bad} are not finite" if bad else f"{what} at parameter version {version}",
         where=place(lease, minibatch),
-        remedy=FINITE_WEIGHTS
-        if bad_weights
-        else "Lower the learning rate, clip gradients (clipnorm), or look for bad values in "
-        "these records: edl data inspect shows them.",
+        remedy=FINITE_VALUES if bad else "Lower the learning rate, or clip gradients (clipnorm).",
     )
 
 
-def has_bad_weights(batch: Batch) -> bool:
-    """Whether a minibatch has sample weights that are not finite."""
-    weights = [] if batch.weights is None else leaves(batch.weights)
-    return not all(np.isfinite(each).all() for each in weights)
+def find_not_finite(*batches: Batch) -> str:
+    """Return the name of what has values that are not finite in minibatches; empty if nothing."""
+    for batch in batches:
+        parts = (("sample weights", batch.weights), ("labels", batch.labels))
+        for kind, nest in (*parts, ("features", batch.features)):
+            named = nest if isinstance(nest, Mapping) else {"": nest}
+            bad = [name for name, part in named.items() if not all(map(_is_finite, leaves(part)))]
+            if bad:
+                return f"the {kind} {', '.join(bad)}".rstrip()
+    return ""
+
+
+def _is_finite(part: Any) -> bool:
+    is_array = "float" in dtype_name(part) and hasattr(part, "__array__")
+    return not is_array or bool(np.isfinite(np.asarray(part, np.float32)).all())
 
 
 def is_about_writing(error: BaseException) -> bool:

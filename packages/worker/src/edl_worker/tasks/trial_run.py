@@ -120,12 +120,12 @@ def _compute_gradient(steps: StepEngine, batch: Batch) -> StepResult:
 
 
 def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
-    if task_errors.has_bad_weights(batch):
+    if bad := task_errors.find_not_finite(batch):
         return EdlError(
             ErrorCode.NAN_LOSS,
-            f"{what} for {_DATA}: the sample weights are not finite",
+            f"{what} for {_DATA}: {bad} are not finite",
             where=", ".join((loaded.engine.summarize().input_place, *loaded.job.data)),
-            remedy=task_errors.FINITE_WEIGHTS,
+            remedy=task_errors.FINITE_VALUES,
         )
     return EdlError(
         ErrorCode.NAN_LOSS,

@@ -55,7 +55,7 @@ class KerasSteps:
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent.
         """
-        self.layout = Arena(file.model, tables)
+        self.layout = Arena(file.model, tables, file.place)
         self.precision = precision
         self.tables = tables
         self._file = file

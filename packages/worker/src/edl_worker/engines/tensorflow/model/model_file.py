@@ -106,6 +106,11 @@ class ModelFile:
         return self._description.loss.place if self._description.loss is not None else ""
 
     @property
+    def place(self) -> str:
+        """The file, line and name of the model."""
+        return self._description.place
+
+    @property
     def input_place(self) -> str:
         """The file, line and name of the input function."""
         return self._description.input_pipeline.place

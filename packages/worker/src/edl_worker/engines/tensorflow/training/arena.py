@@ -26,17 +26,29 @@ class Weight(VariableDescription):
 class Arena(PayloadLayout[Weight]):
     """The layout of a Keras model, with its variables."""
 
-    def __init__(self, model: keras.Model, tables: EmbeddingTables | None = None) -> None:
+    def __init__(
+        self, model: keras.Model, tables: EmbeddingTables | None = None, place: str = ""
+    ) -> None:
         """Arrange the weights of a model that has been built.
 
         Args:
             model: the model.
             tables: its embedding tables, whose rows are not part of the payload.
+            place: for messages, the file, line and name of the model.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent; the message names it.
         """
-        super().__init__(_weights(model, tables))
+        weights = _weights(model, tables)
+        if not any(weight.trainable for weight in weights) and not tables:
+            raise EdlError(
+                ErrorCode.MODEL_CONTRACT,
+                "the model has no trainable variables",
+                where=place or f"model {model.name}",
+                remedy="Give it a layer with weights, or set trainable=True where it was switched "
+                "off.",
+            )
+        super().__init__(weights)
 
     def pack(self) -> npt.NDArray[np.uint8]:
         """Return the present values as a payload of parameters; a copy."""
@@ -80,13 +92,6 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
                 name, "is overwritten with its gradient", "Remove the float8 quantization."
             )
         weights.append(Weight(name, tuple(variable.shape), dtype, trainable, variable))
-    if not any(weight.trainable for weight in weights) and not tables:
-        raise EdlError(
-            ErrorCode.MODEL_CONTRACT,
-            "the model has no trainable variables",
-            where=f"model {model.name}",
-            remedy="Give it a layer with weights, or set trainable=True where it was switched off.",
-        )
     return weights
 
 
