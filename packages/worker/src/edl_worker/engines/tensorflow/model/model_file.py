@@ -23,7 +23,7 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
 from edl_worker.engines.tensorflow.model.dry_run import DryRun
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
-from edl_worker.engines.tensorflow.model.monitors import resolve_monitors
+from edl_worker.engines.tensorflow.model.monitors import find_fixed_rates, resolve_monitors
 from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.forms.model_definition import FormName
 from edl_worker.model_file.input_pipeline import MinibatchRequest
@@ -255,12 +255,15 @@ class ModelFile:
             validates: the job has validation data.
 
         Raises:
-            ContractErrors: one monitors something else, or what should not clearly rise or fall.
+            ContractErrors: one monitors something else, or what should not clearly rise or fall,
+                or sets the rate of an optimizer with a schedule.
         """
         measured = self._custom_evaluation or self._metrics
         sources = measured.sources if validates else {}
         place = self._description.callbacks_place or self._description.place
-        if errors := resolve_monitors(self.callbacks, sources, place):
+        errors = resolve_monitors(self.callbacks, sources, place)
+        errors += find_fixed_rates(self.callbacks, self._description.optimizer, place)
+        if errors:
             raise ContractErrors(errors)
 
     def new_metrics(self) -> EvaluationMetrics | CustomEvaluationMetrics:

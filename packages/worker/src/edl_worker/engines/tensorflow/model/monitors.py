@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.engines.tensorflow.internals import metric_direction
+from edl_worker.engines.tensorflow.internals import learning_rate_of, metric_direction
 from edl_worker.model_file.known_errors import did_you_mean
 
 MetricSources = Mapping[str, keras.metrics.Metric | None]
@@ -16,6 +16,35 @@ MetricSources = Mapping[str, keras.metrics.Metric | None]
 _ACCURACY = ("accuracy", "acc")
 _RISING = (*_ACCURACY, "auc")
 """Ends of the names of functions that should rise, as Keras has always taken them."""
+
+
+_SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+
+
+def find_fixed_rates(
+    callbacks: Iterable[keras.callbacks.Callback],
+    optimizer: keras.optimizers.Optimizer | None,
+    place: str,
+) -> list[EdlError]:
+    """Return an error for each callback that would set the rate of a schedule, as Keras raises.
+
+    Args:
+        place: of the callbacks, for messages.
+    """
+    rate = None if optimizer is None else learning_rate_of(optimizer)
+    if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return []
+    return [
+        EdlError(
+            ErrorCode.MODEL_CONTRACT,
+            f"{type(each).__name__} sets the learning rate, which follows the schedule "
+            f"{type(rate).__name__}",
+            where=place,
+            remedy="Give the optimizer a constant learning rate, or leave this callback out.",
+        )
+        for each in callbacks
+        if isinstance(each, _SETS_RATE)
+    ]
 
 
 def resolve_monitors(
