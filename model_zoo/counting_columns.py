@@ -9,10 +9,13 @@ import tensorflow as tf
 
 from . import counting
 
-model = counting.model
 loss = counting.loss
 optimizer = counting.optimizer
 eval_metrics_fn = counting.eval_metrics_fn
+
+
+def model(size):
+    return counting.model(size)
 
 
 def dataset_fn(dataset, mode):

@@ -108,7 +108,7 @@ class DatasetPipeline:
                         break
                     except Exception as error:
                         raise self._record_error(error, source.reading) from error
-                    if not source.is_read:
+                    if not source.is_read and not _is_made_from(dataset, source.records):
                         raise self._foreign_examples()
                     yield _batch(element, request.mode)
             finally:
@@ -245,7 +245,7 @@ class DatasetPipeline:
     def _check_end(self, dataset: tf.data.Dataset, source: tf.data.Dataset) -> None:
         if dataset.cardinality() != tf.data.INFINITE_CARDINALITY:
             return
-        if all(step is not source for step in dataset_lineage(dataset)):
+        if not _is_made_from(dataset, source):
             raise self._foreign_examples()
         raise self._function.definition.error(
             "repeats the dataset forever",
@@ -314,6 +314,10 @@ def _without_shuffles(mode: Mode) -> Iterator[None]:
         yield
     finally:
         tf.data.Dataset.shuffle = shuffle
+
+
+def _is_made_from(dataset: tf.data.Dataset, source: tf.data.Dataset) -> bool:
+    return any(step is source for step in dataset_lineage(dataset))
 
 
 # Steps that start afresh with each iteration and keep nothing from the last one.
