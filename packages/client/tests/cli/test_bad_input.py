@@ -34,7 +34,7 @@ def test_an_option_that_another_command_or_the_model_file_has(attempt: Attempt) 
     assert_told(of_train, 2, "edl evaluate has no option --model-zoo", "belongs to edl train")
     rate = attempt("train", "--learning-rate", "0.1")
     assert_told(rate, 2, "--set learning-rate=VALUE")
-    assert_told(attempt("train", "--units", "8"), 2, '--params "units=VALUE"')
+    assert_told(attempt("train", "--hidden-units", "8"), 2, '--params "hidden_units=VALUE"')
 
 
 def test_an_unknown_command(attempt: Attempt) -> None:
