@@ -358,3 +358,16 @@ def test_a_large_zoo_has_to_be_accepted(tidy: Edl) -> None:
     assert "20.0 MB" in refused.err
     assert "--yes" in refused.err
     assert "model zoo: 3 files, 20.0 MB" in tidy(*tidy.job("--name", "large", "--yes")).err
+
+
+def test_what_follows_a_success_is_said(tidy: Edl) -> None:
+    tidy(*tidy.job("--name", "well"))
+    out = str(tidy.place / "out")
+    resumed = tidy.run("resume", "well")
+    assert resumed.code == 6
+    assert "edl resume well --num-epochs N" in resumed.err
+    assert f"--init-from {out}" in resumed.err
+    by_job = tidy.run("evaluate", "--trained-model", "well", "--data", str(tidy.place / "data"))
+    assert by_job.code == 4
+    assert "well is the name of a job" in by_job.err
+    assert f"--trained-model {out}" in by_job.err

@@ -25,19 +25,6 @@ RESULT = {
 # --- a job that succeeds -------------------------------------------------------------------
 
 
-def test_what_follows_a_success_is_said(tidy: Edl) -> None:
-    tidy(*tidy.job("--name", "well"))
-    out = str(tidy.place / "out")
-    resumed = tidy.run("resume", "well")
-    assert resumed.code == 6
-    assert "edl resume well --num-epochs N" in resumed.err
-    assert f"--init-from {out}" in resumed.err
-    by_job = tidy.run("evaluate", "--trained-model", "well", "--data", str(tidy.place / "data"))
-    assert by_job.code == 4
-    assert "well is the name of a job" in by_job.err
-    assert f"--trained-model {out}" in by_job.err
-
-
 def test_a_job_s_result_is_one_object(tidy: Edl) -> None:
     done = tidy(*tidy.job("--num-epochs", "2", "-o", "json"))
     result = done.json

@@ -335,15 +335,6 @@ def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) 
         file.resolve_callbacks(validates=False)
 
 
-@pytest.mark.parametrize("callback", ["ReduceLROnPlateau('loss')", "LearningRateScheduler(max)"])
-def test_a_callback_that_sets_the_rate_of_a_schedule(zoo: ZooFolder, callback: str) -> None:
-    schedule = "tf.keras.optimizers.schedules.ExponentialDecay(0.1, 9, 0.9)"
-    scheduled = REST.replace("SGD(lr)", f"SGD({schedule})")
-    with pytest.raises(ContractErrors, match="follows the schedule ExponentialDecay") as caught:
-        caller(zoo, MODEL + scheduled + LOSS + f"callbacks = [tf.keras.callbacks.{callback}]\n")
-    assert "callbacks" in caught.value.errors[0].where
-
-
 LAST = """
 class Last(tf.keras.callbacks.Callback):
     def on_train_end(self, logs=None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from contract_cases import GOOD, build_errors, only, write
+from contract_cases import GOOD, build_errors, errors, only, write
 from example_data import example, float_images
 from plain_loop import batches
 from zoo_folder import ZooFolder
@@ -184,3 +184,26 @@ model = tf.keras.Model([a, b], tf.keras.layers.Flatten()(a + b))
     assert error.code == ErrorCode.SHAPE_MISMATCH
     assert "right" in error.what
     assert "rihgt" in error.what
+
+
+def test_what_tensorflow_has_removed_has_a_replacement(zoo: ZooFolder) -> None:
+    uses = GOOD["dataset_fn"].replace(
+        "    def parse", "    train = mode == tf.estimator.ModeKeys.TRAIN\n    def parse"
+    )
+    write(zoo, dataset_fn=uses)
+    error = only(errors(zoo))
+    assert "tf.estimator" in error.what
+    assert "Mode.TRAINING" in error.remedy
+
+
+def test_sample_weights_that_fit_no_example(zoo: ZooFolder) -> None:
+    weighted = GOOD["dataset_fn"].replace('r["label"]\n', 'r["label"], tf.ones([3])\n')
+    write(
+        zoo,
+        dataset_fn=weighted,
+        loss="loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)",
+    )
+    error = only(build_errors(zoo))
+    assert error.code == ErrorCode.SHAPE_MISMATCH
+    assert "the sample weights of 8 examples have the shape (8, 3)" in error.what
+    assert error.where.endswith(", dataset_fn")

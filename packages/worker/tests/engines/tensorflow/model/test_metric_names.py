@@ -145,3 +145,15 @@ def test_weighted_metrics_whose_names_are_taken_are_refused(zoo: ZooFolder) -> N
     )
     with pytest.raises(ContractErrors, match="2 metrics have the name weighted_mae"):
         file.build(BATCH)
+
+
+@pytest.mark.parametrize("callback", ["ReduceLROnPlateau('loss')", "LearningRateScheduler(max)"])
+def test_a_callback_that_sets_the_rate_of_a_schedule(zoo: ZooFolder, callback: str) -> None:
+    schedule = "tf.keras.optimizers.schedules.ExponentialDecay(0.1, 9, 0.9)"
+    text = REST.replace("SGD(lr)", f"SGD({schedule})") + MODEL + LOSS
+    zoo.write("mine.py", f"{text}callbacks = [tf.keras.callbacks.{callback}]\n")
+    file = zoo.load("mine", seed=1)
+    file.build(BATCH)
+    with pytest.raises(ContractErrors, match="follows the schedule ExponentialDecay") as caught:
+        file.resolve_callbacks(validates=True)
+    assert "callbacks" in caught.value.errors[0].where

@@ -19,7 +19,7 @@ from edl_worker.engines.tensorflow.model.broadcast_check import Measure, broadca
 from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluation
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
-from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit
+from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit, weights_error
 from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.model_file.errors import trial_error, user_frames
@@ -168,7 +168,8 @@ class DryRun:
             raise
         except Exception as error:
             if batch.weights is not None and _succeeds(trace, None):
-                raise self._weights_error(batch) from error
+                place = self._description.input_pipeline.place
+                raise weights_error(batch.weights, batch.size, place) from error
             raise self._loss_error(error, batch.labels) from error
         if variables and not any(has_gradient):
             loss = self._description.loss
@@ -346,16 +347,6 @@ class DryRun:
             raise self._error(
                 error, "the evaluation metrics raised", sample.labels, place
             ) from error
-
-    def _weights_error(self, batch: Batch) -> EdlError:
-        shapes = " and ".join(str(tuple(each.shape)) for each in tf.nest.flatten(batch.weights))
-        return EdlError(
-            ErrorCode.SHAPE_MISMATCH,
-            f"the sample weights of {batch.size} examples have the shape {shapes}, which does not "
-            "fit the losses",
-            where=self._description.input_pipeline.place,
-            remedy="Yield one weight per example: a number as third part of each example.",
-        )
 
     def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss

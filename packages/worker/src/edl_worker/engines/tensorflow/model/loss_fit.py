@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model.description import LossFunction
@@ -288,3 +289,20 @@ def _with_sigmoid(part: LossPart) -> str:
 
 def _first(found: Any, labels: np.ndarray[Any, Any]) -> str:
     return f"{labels[found].flat[0]:g}"
+
+
+def weights_error(weights: Any, size: int, place: str) -> EdlError:
+    """Return the error for sample weights with which a loss raises, and without which it does not.
+
+    Args:
+        size: number of examples.
+        place: of the input function.
+    """
+    shapes = " and ".join(str(tuple(each.shape)) for each in tf.nest.flatten(weights))
+    return EdlError(
+        ErrorCode.SHAPE_MISMATCH,
+        f"the sample weights of {size} examples have the shape {shapes}, which does not fit the "
+        "losses",
+        where=place,
+        remedy="Yield one weight per example: a number as third part of each example.",
+    )
