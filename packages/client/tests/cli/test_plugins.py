@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 
 import pytest
 from conftest import Attempt, Edl, assert_told, write_distribution
@@ -152,3 +153,14 @@ def test_entry_points_are_those_of_python() -> None:
         found = {(each.name, each.target) for each in find_entry_points(group)}
         expected = importlib.metadata.entry_points(group=group)
         assert found == {(each.name, each.value) for each in expected}
+
+
+def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
+    edl.extra = {
+        "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",
+        "EDL_BASE_IMAGE": "base:1",
+    }
+    done = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")
+    assert done.code == 11, str(done)
+    assert "not installed" in done.err
+    assert "edl-client[docker]" in done.err

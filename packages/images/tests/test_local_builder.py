@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Edl, eventually
 
-from edl.core.image_build import BuilderEndpoint, BuildRequest
+from edl.plugins.images import BuilderEndpoint, BuildRequest
 from edl_images import local_builder
 from edl_proto.errors import EdlError, ErrorCode
+from edl_testing.waiting import eventually
 
 _QUICK = """
 import json, os, sys
@@ -187,14 +187,3 @@ def test_the_error_of_a_builder_that_cannot_listen(
     ):
         pytest.fail("nothing listens")
     assert caught.value.detail == "in its log"
-
-
-def test_a_builder_that_is_not_installed_is_reported(edl: Edl) -> None:
-    edl.extra = {
-        "EDL_BUILDER_COMMAND": f"{sys.executable} -S -E -m edl_builder",
-        "EDL_BASE_IMAGE": "base:1",
-    }
-    done = edl.run("zoo", "build", "--model-zoo", "zoo", "--repository", "127.0.0.1:1/x")
-    assert done.code == 11, str(done)
-    assert "not installed" in done.err
-    assert "edl-client[docker]" in done.err
