@@ -23,6 +23,7 @@ PROGRAM = """
 import json, os, sys, time
 import slow_library
 facts = {"pid": os.getpid(), "forked": slow_library.IMPORTED_BY == os.getppid()}
+facts |= {"umask": os.umask(0)}
 facts |= {"arguments": sys.argv[1:], "cwd": os.getcwd(), "mine": os.environ.get("MINE")}
 print(json.dumps(facts), flush=True)
 match sys.stdin.readline().split():
@@ -61,6 +62,7 @@ def start(interpreter: str, tmp_path: Path) -> Iterator[Start]:
             stderr=pipe,
             text=True,
             cwd=tmp_path,
+            umask=0o27,
             env={**os.environ, **environ},
         )
         started.append(process)
@@ -88,6 +90,7 @@ def test_a_fork_has_arguments_environment_folder_and_streams(start: Start, tmp_p
     process = start("-P", "-m", "program", "--a", "b", MINE="x")
     facts = facts_of(process)
     assert facts.pop("pid") != process.pid
+    assert facts.pop("umask") == 0o27
     assert facts == {"forked": True, "arguments": ["--a", "b"], "cwd": str(tmp_path), "mine": "x"}
     order(process, "exit 7")
     assert process.wait(60) == 7
@@ -134,3 +137,14 @@ def test_the_rest_is_the_interpreters(start: Start) -> None:
     assert out == "42\n"
     out, err = start("-m", "program", PYTHONPATH="").communicate(timeout=60)
     assert "No module named program" in err, "variables of the interpreter count"
+
+
+def test_without_a_folder_it_starts_by_itself(interpreter: str, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"rmdir {gone}; exec {interpreter} -m program"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=gone, capture_output=True, text=True, check=False
+    )
+    assert "FileNotFoundError" in done.stderr, "the program says it, not the server"
+    assert "os.getcwd()" in done.stderr

@@ -184,6 +184,7 @@ def _run(module: str, request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(request["cwd"])
+    os.umask(request["umask"])
     random.seed()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()

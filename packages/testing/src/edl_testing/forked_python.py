@@ -28,22 +28,32 @@ def main() -> None:
     """Run the command, as a fork if it is the server's module that it runs."""
     folder, module, python, *command = sys.argv[1:]
     arguments = command[1:] if command[:1] == ["-P"] else command
-    if arguments[:2] != ["-m", module] or _needs_own_start(f"{folder}/environ.json"):
+    own_start = arguments[:2] != ["-m", module] or _needs_own_start(f"{folder}/environ.json")
+    request = "" if own_start else _describe(arguments[2:])
+    if not request:
         os.execv(python, [python, *command])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(f"{folder}/socket")
-        request = {
-            "arguments": arguments[2:],
-            "environ": dict(os.environ),
-            "cwd": os.getcwd(),
-            "pid": os.getpid(),
-        }
-        socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+        socket.send_fds(server, [request.encode()], [0, 1, 2])
         fork = os.pidfd_open(json.loads(server.recv(MAX_ANSWER_BYTES))["pid"])
         for number in FORWARDED:
             signal.signal(number, lambda number, _: _forward(fork, number))
         status = json.loads(server.recv(MAX_ANSWER_BYTES))["status"]
     _end_as(status)
+
+
+def _describe(arguments: list[str]) -> str:
+    """Return what a fork takes over of this process; nothing if it cannot, as without a folder."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    try:
+        for descriptor in range(3):
+            os.fstat(descriptor)
+        folder = os.getcwd()
+    except OSError:
+        return ""
+    facts = {"arguments": arguments, "environ": dict(os.environ), "cwd": folder, "umask": mask}
+    return json.dumps({**facts, "pid": os.getpid()})
 
 
 def _needs_own_start(servers_environ: str) -> bool:
