@@ -86,6 +86,7 @@ def test_a_name_that_two_packages_have_is_neither_s(edl: Edl) -> None:
     [
         (("sql",), "edl-sql"),
         (("trace",), "edl-watch"),
+        (("zoo", "verify", "x"), "edl-images"),
         (("data", "convert", "t.csv"), "edl-convert"),
         (("data", "inspect"), "edl-convert"),
         (("data", "load"), "edl-sql"),

@@ -15,9 +15,6 @@ zoo = LazyGroup(
                 "edl.cli.zoo:check", _COMMANDS, "find all errors of a model file"
             ),
             "build": CommandEntry("edl.cli.zoo:build", _COMMANDS, "build and push the zoo's image"),
-            "verify": CommandEntry(
-                "edl.cli.zoo:verify", _COMMANDS, "check who has signed an image"
-            ),
         },
         "zoo",
     ),

@@ -14,6 +14,7 @@ from edl.core.problem import Problem
 _KNOWN = {
     "sql": "edl-sql",
     "trace": "edl-watch",
+    "zoo.verify": "edl-images",
     "dashboard.all": "edl-watch",
     "data.convert": "edl-convert",
     "data.load": "edl-sql",

@@ -1,15 +1,15 @@
-"""``edl zoo init``, ``edl zoo check``, ``edl zoo build`` and ``edl zoo verify``."""
+"""``edl zoo init``, ``edl zoo check`` and ``edl zoo build``."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from edl.app import check_model, create_zoo, image_builder, image_signatures, model_zoos
+from edl.app import check_model, create_zoo, image_builder, model_zoos
 from edl.cli.commands import argument, command, option
 from edl.cli.option_parameters import find_given, takes
 from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
@@ -24,7 +24,6 @@ from edl.render import terminal
 from edl.render.job_text import failure_lines
 from edl.render.output_format import Format
 from edl.use_cases.image_request import build_zoo_image
-from edl.use_cases.image_verification import verify as verify_image
 from edl.use_cases.job_submission import model_submission
 
 
@@ -144,43 +143,6 @@ def build(**values: Any) -> None:
         if not quiet:
             terminal.message(str(image))
         print_result(image.to_dict(), output_format, [image.name], [image.name])
-
-
-@command(
-    "verify",
-    examples="edl zoo verify registry.example.com/me/zoo@sha256:..."
-    " --image-public-key signing.pub\n"
-    "edl zoo verify registry.example.com/me/zoo@sha256:... -o json",
-)
-@takes([BY_NAME["image_public_key"]])
-@argument("image", metavar="NAME@DIGEST", help="Name of an image.")
-@output_option
-def verify(**values: Any) -> None:
-    """Check who has signed an image, and show how it was made."""
-    output_format = values["output_format"]
-    with errors_as_output(output_format):
-        image = values["image"]
-        options = [BY_NAME["image_public_key"]]
-        statement = verify_image(image, find_given(options, values), image_signatures())
-        provenance = (statement or {}).get("predicate", {})
-        print_result(
-            {"image": image, "provenance": provenance or None},
-            output_format,
-            [f"{image}: signed", *_describe_provenance(provenance)],
-            [image],
-        )
-
-
-def _describe_provenance(provenance: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines that say how an image was made."""
-    if not provenance:
-        yield "  no signed statement says how it was made"
-        return
-    builder = provenance.get("runDetails", {}).get("builder", {})
-    yield f"  builder  {builder.get('id', 'unknown')}"
-    for each in provenance.get("buildDefinition", {}).get("resolvedDependencies", ()):
-        digests = ", ".join(f"{kind}:{value}" for kind, value in each.get("digest", {}).items())
-        yield f"  from     {each.get('uri') or each.get('name', '')} ({digests})"
 
 
 def _labels(texts: Iterable[str]) -> dict[str, str]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from edl.cli.option_parameters import find_given, takes
-from edl.core.options import BY_NAME, RUNNING, Given, Verb, read_value
+from edl.core.options import BY_NAME, RUNNING, UNUSED, Given, Verb, read_value
 from edl.core.options.kubernetes import ClusterChoice
 from edl.core.options.option import Option
-from edl.settings import cluster_choice
+from edl.settings import cluster_choice, gather
 
 __all__ = [
     "BY_NAME",
     "RUNNING",
+    "UNUSED",
     "ClusterChoice",
     "Given",
     "Option",
     "Verb",
     "cluster_choice",
     "find_given",
+    "gather",
     "read_value",
     "takes",
 ]

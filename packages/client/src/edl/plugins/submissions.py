@@ -7,5 +7,13 @@ from edl.core.locations import scheme
 from edl.core.options import kubernetes_value_types
 from edl.core.options.value_types import WorkerRange
 from edl.core.submission import Submission
+from edl.core.submission import build as build_submission
 
-__all__ = ["Submission", "WorkerRange", "kubernetes_value_types", "names", "scheme"]
+__all__ = [
+    "Submission",
+    "WorkerRange",
+    "build_submission",
+    "kubernetes_value_types",
+    "names",
+    "scheme",
+]
