@@ -16,7 +16,7 @@ from pathlib import Path
 PASSWORD = "hunter2-secret"
 USER = "edl"
 _START_S = 300
-_NOBODY = 65534
+_USER_ID = 65534
 
 
 @dataclass(frozen=True)
@@ -159,16 +159,21 @@ def _folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="edl-db-", dir="/tmp"))
     try:
         if os.getuid() == 0:
-            os.chown(folder, _NOBODY, _NOBODY)
+            os.chown(folder, _USER_ID, _USER_ID)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _as_nobody(*options: str) -> list[str]:
+def _as_unprivileged(*options: str) -> list[str]:
     """The beginning of a command that runs without privileges."""
     if os.getuid() == 0:
-        options = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", *options)
+        options = (
+            f"--reuid={_USER_ID}",
+            f"--regid={_USER_ID}",
+            "--clear-groups",
+            *options,
+        )
     return ["setpriv", *options] if options else []
 
 
@@ -180,7 +185,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _run(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(
-        _as_nobody() + list(command),
+        _as_unprivileged() + list(command),
         cwd=folder,
         env=_environment(folder),
         stdin=subprocess.DEVNULL,
@@ -199,7 +204,7 @@ def _run_server(
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _as_nobody("--pdeathsig", end.name.removeprefix("SIG")) + list(command),
+            _as_unprivileged("--pdeathsig", end.name.removeprefix("SIG")) + list(command),
             cwd=folder,
             env=_environment(folder),
             stdin=subprocess.DEVNULL,

@@ -45,7 +45,7 @@ def test_a_short_storm_over_every_role_loses_and_repeats_nothing(servers: str, u
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 lost, 0 repeated" in done.stdout
-    assert "(pid " in done.stdout, "nothing was done to anybody"
+    assert "(pid " in done.stdout, "no process was hit"
 
 
 def test_a_seed_is_always_the_same_schedule() -> None:

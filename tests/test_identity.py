@@ -94,7 +94,7 @@ def check_metrics_of_workers(edl: Edl) -> None:
             assert b"edl_worker_steps_total" in answer.read()
 
 
-def test_a_job_is_closed_to_everybody_else(
+def test_a_job_is_closed_to_all_others(
     edl: Edl,
     tmp_path: Path,
     numbered: Callable[..., Path],

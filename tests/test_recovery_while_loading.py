@@ -23,7 +23,7 @@ pytestmark = pytest.mark.own_start
 TOTAL, EPOCHS = 403, 2
 
 
-def test_a_job_whose_workers_load_comes_back_though_nobody_looks(
+def test_a_job_whose_workers_load_comes_back_without_a_client(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
     """Workers know no state of the job yet, and are busy with an import. Each new master begins

@@ -207,7 +207,7 @@ def test_what_a_server_refuses_is_said_in_one_message(edl: Call, server: Server)
     execute(server, "CREATE TABLE secret_table (a INT)", "INSERT INTO secret_table VALUES (1)")
     cases = [
         (server.url(password="hunter3"), "SELECT 1 AS x", 10, ["user name or password"]),
-        (server.url(user="nobody2"), "SELECT 1 AS x", 10, ["user name or password"]),
+        (server.url(user="unknown2"), "SELECT 1 AS x", 10, ["user name or password"]),
         (server.url(database="none"), "SELECT 1 AS x", 3, ["no such database", "none"]),
         (server.url(), "SELECT * FROM nowhere", 3, ["no such table", "nowhere"]),
         (server.url(), "SELECT b FROM secret_table", 2, ["no such column"]),

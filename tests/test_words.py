@@ -13,6 +13,7 @@ from tools.words import find_idioms
         ("def _written(): pass", "participle"),
         ("def unpacked(): pass", "participle"),
         ("# Nobody reads this.", "persons"),
+        ("def skip_what_nobody_reads(): pass", "persons"),
         ("_LOOK = 5", "constant"),
         ("_NEVER = -1", "constant"),
         ("_TRY_AGAIN_S = 5", "constant"),

@@ -45,7 +45,7 @@ _VERBS = {"embed", "shed", "succeed"}
 _PRESCRIBED = {"branched"}
 """Methods of libraries that classes here override: of fsspec's callbacks."""
 
-_PERSONS = re.compile(r"\b(nobody|somebody|everybody|whoever|whomever)\b", re.IGNORECASE)
+_PERSONS = re.compile(r"(nobody|somebody|everybody|anybody|whoever|whomever)", re.IGNORECASE)
 _CONSTANT = re.compile(
     r"_+(NEVER|ALWAYS)|_*(LOOK|AGAIN|INSTEAD|HERE|THERE|ENOUGH|OFTEN|SOON)(_S)?"
     r"|\w*_AGAIN(_\w+)?|_*(MOST|LEAST|FEWEST|WIDEST|GREATEST|LONGEST|LARGEST)(_\w+)?"

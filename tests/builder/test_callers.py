@@ -162,10 +162,10 @@ def test_a_refusal_has_an_exit_code(
 
 
 def test_a_build_that_fails_shows_how(calling: Edl, zoo: str) -> None:
-    (Path(zoo) / "requirements.txt").write_text("no-such-package-of-anybody==0\n")
+    (Path(zoo) / "requirements.txt").write_text("no-such-package-anywhere==0\n")
     done = calling.run("zoo", "build", "--model-zoo", zoo)
     assert done.code == 9, str(done)
-    assert "no-such-package-of-anybody" in done.err
+    assert "no-such-package-anywhere" in done.err
 
 
 def test_a_submitter_needs_no_engine(job_docker_env: DockerEnvironment, tmp_path: Path) -> None:

@@ -136,12 +136,12 @@ def test_twenty_callers_with_three_contents_are_three_builds(
 def test_pips_reason_for_a_missing_requirement_is_shown(service: Service, repository: str) -> None:
     with service.caller() as stub:
         outcome = build(
-            stub, repository, zoo(repository, requirements="no-such-package-of-anybody==0\n")
+            stub, repository, zoo(repository, requirements="no-such-package-anywhere==0\n")
         )
     assert outcome.error is not None
     assert outcome.last.phase == pb.BUILD_FAILED, outcome.text
     # pip says before this which versions there are, and which it has ignored.
-    reason = "No matching distribution found for no-such-package-of-anybody==0"
+    reason = "No matching distribution found for no-such-package-anywhere==0"
     assert f"ERROR: {reason}" in outcome.text
     assert outcome.error.details() == outcome.last.error.what == f"the build failed: {reason}"
     assert "requirements.txt" in outcome.last.error.remedy, (outcome.last, outcome.text)

@@ -1,7 +1,7 @@
 """What runs in a pod beside a job: tries every port of its pods, and prints how far it came.
 
 The arguments are pairs of a pod's address and the name that it proves. The pod has the identity of
-worker 1; as anybody else it only guesses.
+worker 1; as any other caller it only guesses.
 """
 
 from __future__ import annotations

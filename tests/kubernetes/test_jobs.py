@@ -215,7 +215,7 @@ def export_meanwhile(submitter: Submitter, files: Path) -> None:
     assert edl(submitter, "list", "-o", "name").split() == ["counting"]
 
 
-def test_a_job_of_a_submitter_counts_each_record_once_and_lets_nobody_else_in(
+def test_a_job_of_a_submitter_counts_each_record_once_and_refuses_other_callers(
     cluster: Cluster, submitter: Submitter, files: Path, job_image: str
 ) -> None:
     with recordio.Writer(str(files / "numbers.recordio")) as writer:

@@ -92,7 +92,7 @@ class Fault:
     index: int
 
     def concerns(self, job: Job) -> bool:
-        """Whether anybody in this job ever has the role, and this machine can do it."""
+        """Whether a process of this job ever has the role, and this machine can do it."""
         members = self.kind.role.members
         has_role = members is None or members(job) > 0
         return has_role and self.kind.action.is_possible(job)

@@ -134,7 +134,7 @@ def test_tokens_change_without_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[tenants", "[tenants]\n", "tenants = 1", "[tenants.x]\ny=1"]
 )
-def test_a_damaged_file_lets_nobody_in_and_nobody_out(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_changes_no_access(tmp_path: Path, content: str) -> None:
     path = tmp_path / "builder.toml"
     _write(path, "old")
     first = read_access({"ann": {"token_sha256": [hash_token("old")]}})
@@ -145,7 +145,7 @@ def test_a_damaged_file_lets_nobody_in_and_nobody_out(tmp_path: Path, content: s
     assert access() is first
 
 
-def test_secrets_that_everybody_may_read_are_refused(tmp_path: Path) -> None:
+def test_secrets_that_all_users_may_read_are_refused(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("hunter22\n")
     settings = tmp_path / "builder.toml"
@@ -160,7 +160,7 @@ def test_secrets_that_everybody_may_read_are_refused(tmp_path: Path) -> None:
         assert builder_config.read(arguments).registries["r.com"].password == "hunter22"
 
 
-def test_a_socket_lies_where_nobody_else_can_put_another_one(tmp_path: Path) -> None:
+def test_a_socket_lies_where_no_other_user_can_put_one(tmp_path: Path) -> None:
     folder = tmp_path / "sockets"
     folder.mkdir()
     arguments = ["--state-dir", str(tmp_path / "s"), "--listen", f"unix:{folder}/socket"]

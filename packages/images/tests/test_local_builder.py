@@ -110,7 +110,7 @@ while os.read(0, 1024): pass
 
 
 @pytest.mark.parametrize("home", ["home", "h" * 120])
-def test_nobody_else_can_reach_the_builder_of_one_command(
+def test_no_other_user_can_reach_the_builder_of_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     folder = tmp_path / home / "builder"

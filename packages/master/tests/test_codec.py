@@ -70,7 +70,7 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_kept() -> None:
     assert sum(map(len, warned)) < 34_000
 
 
-def test_more_leases_than_anybody_holds_are_refused() -> None:
+def test_more_leases_than_a_worker_holds_are_refused() -> None:
     lease = task_pb2.LeaseRef(task=task_pb2.TaskKey(type=task_pb2.TRAINING), token=1)
     assert len(codec.leases_from([lease] * 1000)) == 1000
     with pytest.raises(EdlError, match="a worker names 1001 leases"):
@@ -156,7 +156,7 @@ def test_names_of_metrics_cannot_forge_lines_of_a_log() -> None:
         codec.completion_from(request, None)
 
 
-def test_the_examples_of_training_are_those_in_the_model_whoever_trained_them() -> None:
+def test_the_examples_of_training_are_those_in_the_model_whichever_worker_trained_them() -> None:
     """A holder that only ends a task knows nothing of what the holder before it has trained."""
     request = task_pb2.CompleteRequest(minibatches=3, records=10, examples=0)
     request.lease.task.type = task_pb2.TRAINING

@@ -16,7 +16,7 @@ from edl_watch.fleet import FleetJob, repeat_in_thread
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_number_that_json_lacks_spoils_the_list_for_nobody(value: float) -> None:
+def test_a_number_that_json_lacks_does_not_spoil_the_list(value: float) -> None:
     status = JobStatus(
         *("job", Verb.TRAIN, JobState.RUNNING),
         records_total=10,

@@ -46,7 +46,7 @@ def test_who_has_the_token_gets_the_metrics(server: MetricsServer) -> None:
     "authorization",
     [None, "", "Bearer", "Bearer ", f"Basic {_TOKEN}", f"Bearer {_TOKEN[:-1]}", "Bearer \xe9\xff"],
 )
-def test_nobody_else_gets_anything(server: MetricsServer, authorization: str | None) -> None:
+def test_other_callers_get_nothing(server: MetricsServer, authorization: str | None) -> None:
     server.admit(_TOKEN)
     status, content = _get(server, authorization)
     assert status == 401
@@ -66,7 +66,7 @@ def test_a_job_may_open_its_metrics(server: MetricsServer) -> None:
     assert _get(server)[0] == 200
 
 
-def test_health_and_readiness_are_for_everybody() -> None:
+def test_health_and_readiness_are_for_all_callers() -> None:
     ready = False
     server = MetricsServer(WorkerMetrics().registry, lambda: ready, "127.0.0.1", 0)
     assert _get(server, None, "/healthz") == (200, b"ok\n")

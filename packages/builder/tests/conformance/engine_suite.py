@@ -143,12 +143,12 @@ class EngineSuite:
     def test_a_failing_step_is_a_failed_build_with_its_log(
         self, harness: EngineHarness, tmp_path: Path, name: Reference, lines: list[str]
     ) -> None:
-        files = {"requirements.txt": "no-such-package-of-anybody-0\n", "m.py": ""}
+        files = {"requirements.txt": "no-such-package-anywhere-0\n", "m.py": ""}
         before = harness.leftovers()
         with pytest.raises(BuilderError) as refused:
             self.build(harness, self.context(harness, tmp_path, files), name, lines)
         assert refused.value.failure.reason is Reason.BUILD
-        assert any("no-such-package-of-anybody-0" in line for line in lines)
+        assert any("no-such-package-anywhere-0" in line for line in lines)
         assert harness.leftovers()[1] == before[1]
         assert harness.engine.prune(100)
         assert harness.leftovers() == (0, before[1])

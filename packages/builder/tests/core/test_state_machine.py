@@ -74,7 +74,7 @@ def test_an_archive_is_received_resolved_built_and_pushed() -> None:
     assert service.phase(A) is Phase.DONE
 
 
-def test_a_tenants_builds_wait_beyond_its_own_number_and_nobody_elses_do() -> None:
+def test_a_tenants_builds_wait_beyond_its_own_number_and_no_other_builds() -> None:
     service = Service(building=3)
 
     def request_and_prepare(build: BuildId, caller: Caller) -> list[BuildId]:
@@ -216,7 +216,7 @@ def test_cancelling_what_waits_ends_it_at_once() -> None:
     assert starts(service.handle_event(ev.BuildSucceeded(A, RESULT))) == []
 
 
-def test_nobody_joins_a_build_that_is_being_cancelled() -> None:
+def test_no_request_joins_a_build_that_is_being_cancelled() -> None:
     service = Service()
     service.request_and_prepare(A, ONE)
     service.handle_event(ev.CancelRequested(A))

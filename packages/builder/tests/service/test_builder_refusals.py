@@ -210,7 +210,7 @@ def test_tls_and_mutual_tls(tmp_path: Path) -> None:
             with stub_to(bench.app.address, credentials(who)) as stub:
                 seen[name] = build(stub, zoos.tar(ZOO)).status
         with stub_to(bench.app.address, credentials(ann)) as stub:
-            wrong = (("authorization", "Bearer no-token-of-anybody"),)
+            wrong = (("authorization", "Bearer no-token-of-a-tenant"),)
             seen["ann with a wrong token"] = build(stub, zoos.tar(ZOO), wrong).status
         with bench.stub() as stub:
             seen["without TLS"] = build(stub, zoos.tar(ZOO)).status

@@ -190,7 +190,7 @@ def test_idle_streams_of_a_tenant_have_a_limit(bench: Bench, channel: grpc.Chann
             call.cancel()
 
 
-def test_a_tenant_that_watches_three_hundred_times_stops_nobody(bench: Bench) -> None:
+def test_a_tenant_that_watches_three_hundred_times_stops_no_other(bench: Bench) -> None:
     bench.engine.hold.set()
     archive = zoos.tar(ZOO)
     with bench.stub() as stub:

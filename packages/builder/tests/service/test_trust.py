@@ -31,7 +31,7 @@ def _put_evil(bench: Bench, key: str) -> None:
     bench.registry.put(Reference(registry, path, key_tag(Key(key))), EVIL)
 
 
-def test_an_image_that_somebody_else_pushed_under_the_key_is_not_served(
+def test_an_image_that_another_user_pushed_under_the_key_is_not_served(
     tmp_path: Path, bench: Bench
 ) -> None:
     """Each user who may push to the repository can set any of its tags."""
@@ -54,7 +54,7 @@ def test_an_image_that_somebody_else_pushed_under_the_key_is_not_served(
         assert found.digest != EVIL.digest
 
 
-def test_an_image_that_somebody_puts_under_the_tag_during_a_push_is_not_served(
+def test_an_image_that_another_user_puts_under_the_tag_during_a_push_is_not_served(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push = bench.engine.push

@@ -21,7 +21,7 @@ def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.timeout(60)  # it would wait for ever
-def test_a_pipe_that_nobody_writes_to_is_refused(pipe: Path) -> None:
+def test_a_pipe_without_a_writer_is_refused(pipe: Path) -> None:
     with pytest.raises(OSError, match="no process writes to this pipe"):
         open_input(pipe)
 

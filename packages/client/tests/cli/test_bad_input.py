@@ -287,7 +287,7 @@ def test_an_output_below_a_file(attempt: Attempt, tmp_path: Path) -> None:
     assert_told(attempt(output=str(tmp_path / "file" / "out")), 7, "part of the path is a file")
 
 
-def test_an_output_where_nobody_can_make_files(attempt: Attempt) -> None:
+def test_an_output_where_no_user_can_make_files(attempt: Attempt) -> None:
     done = attempt(output="/proc/x")
     assert_told(done, 7, "error: the folder cannot be written: ", "where: /proc/x (/proc)\n")
     assert "what to do: Name a folder that you may write to.\n" in done.err

@@ -158,7 +158,7 @@ def test_a_project_file_without_sense(
         "sql --db postgresql://me@127.0.0.1:1/d --password-file PLACE -e SELECT",
     ],
 )  # fmt: skip
-def test_a_home_folder_that_nobody_has(attempt: Attempt, tmp_path: Path, command: str) -> None:
+def test_a_home_folder_that_does_not_exist(attempt: Attempt, tmp_path: Path, command: str) -> None:
     done = attempt(*command.replace("PLACE", "~no-such-user/x").split())
     assert_told(
         done, USAGE, "no home folder ~no-such-user", "where: ~no-such-user/x", "./~no-such-user/x"

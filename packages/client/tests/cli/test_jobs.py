@@ -165,10 +165,10 @@ def test_a_master_that_cannot_be_started(tidy: Edl) -> None:
 
 
 def test_a_master_that_is_not_installed(tidy: Edl) -> None:
-    tidy.extra["EDL_MASTER_COMMAND"] = f"{sys.executable} -m edl_master_that_nobody_has"
+    tidy.extra["EDL_MASTER_COMMAND"] = f"{sys.executable} -m edl_master_that_is_missing"
     done = tidy.run(*tidy.job())
     assert done.code == 1
-    assert "edl_master_that_nobody_has" in done.err
+    assert "edl_master_that_is_missing" in done.err
 
 
 def test_a_master_that_is_killed_is_started_again(tidy: Edl) -> None:

@@ -84,7 +84,7 @@ class World:
         return next((master for master in self.masters if master.holds), None)
 
     @property
-    def anybody_runs(self) -> bool:
+    def any_process_runs(self) -> bool:
         """A process that will find its lock taken does not count: it only ends."""
         return (
             (self.supervisor is not None and not self.supervisor_frozen)

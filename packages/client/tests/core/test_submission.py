@@ -223,7 +223,7 @@ def test_in_a_settings_file_such_an_option_waits_for_its_jobs() -> None:
     assert build(Verb.TRAIN, given, cwd="/work", environ=ENVIRON).grads_to_wait == 0
 
 
-def test_a_timeout_needs_somebody_who_watches() -> None:
+def test_a_timeout_needs_a_client_that_watches() -> None:
     assert (
         "--detach"
         in make_and_return_problem(Verb.TRAIN, {**TRAIN, "detach": True, "timeout": "5m"}).what

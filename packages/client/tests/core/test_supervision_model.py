@@ -102,7 +102,7 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
     A master that was frozen before it locked the directory, and lost its supervisor since, is
     known to no process. It is in no other's way, and ends when it is thawed.
     """
-    found = ends(world for world in WANTED if world.anybody_runs)
+    found = ends(world for world in WANTED if world.any_process_runs)
     assert len(found) > 100
     for end in found:
         assert without_unknown(end).is_well, end
@@ -110,7 +110,7 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
 
 def test_without_the_workers_some_jobs_would_not_come_back() -> None:
     """So their part in the protocol is needed."""
-    alone = (world for world in WANTED if world.anybody_runs and not world.is_over)
+    alone = (world for world in WANTED if world.any_process_runs and not world.is_over)
     found = ends(alone, acts_without_worker, ALL_PROCESSES - {WORKER})
     assert not all(without_unknown(end).is_well for end in found)
 
@@ -123,7 +123,7 @@ def without_unknown(world: World) -> World:
 
 
 def test_a_client_s_look_brings_back_a_job_of_which_nothing_runs() -> None:
-    dead = [world for world in WANTED if not world.anybody_runs and not world.is_over]
+    dead = [world for world in WANTED if not world.any_process_runs and not world.is_over]
     # A frozen supervisor is killed by the first look and replaced by the second.
     found = ends(looks(looks(world)) for world in dead)
     assert found
@@ -134,7 +134,7 @@ def test_a_client_s_look_brings_back_a_job_of_which_nothing_runs() -> None:
 def test_an_acknowledged_stop_is_never_lost() -> None:
     stopped = [world for world in WANTED if world.stop_recorded]
     assert all(world.state != SUCCEEDED for world in stopped)
-    found = ends(world for world in stopped if world.anybody_runs)
+    found = ends(world for world in stopped if world.any_process_runs)
     assert found
     assert all(end.state == CANCELLED for end in found)
 
@@ -144,7 +144,7 @@ def test_only_a_stop_cancels_a_job() -> None:
     assert all(world.stop_recorded for world in WORLDS if world.state == CANCELLED)
 
 
-def test_nobody_starts_a_job_that_is_being_deleted_again() -> None:
+def test_no_process_starts_a_job_again_that_is_being_deleted() -> None:
     """A client that was killed in the middle of a deletion can repeat it."""
     unwanted = [world for world in WORLDS if not world.wanted]
     for world in unwanted:

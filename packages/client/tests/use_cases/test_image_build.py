@@ -142,7 +142,7 @@ def test_a_folder_is_sent_and_an_image_comes_back(
         assert sorted(tar.getnames()) == ["link.py", "pkg/m.py"]
 
 
-def test_a_token_that_everybody_may_read_is_refused(
+def test_a_token_that_all_users_may_read_is_refused(
     service: tuple[StandIn, str], zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in, address = service

@@ -114,7 +114,7 @@ def test_a_job_may_take_long_to_stop_while_its_master_answers(clock: None) -> No
 
 
 @pytest.mark.parametrize("pending", ["", "its Job is suspended"])
-def test_a_stop_that_nobody_answers_is_given_up(clock: None, pending: str) -> None:
+def test_a_stop_without_an_answer_is_given_up(clock: None, pending: str) -> None:
     with pytest.raises(EdlError, match="has not answered") as caught:
         stop_and_watch(RUNNING, report(JobState.RUNNING, answered=False, pending=pending))
     assert caught.value.code == ErrorCode.TIMED_OUT

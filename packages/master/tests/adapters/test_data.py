@@ -87,7 +87,7 @@ def test_parts_of_a_mixed_task_lie_within_a_block_each(tmp_path: Path) -> None:
         assert list(whole) == [b"%d" % n for n in range(hint[0], part.block_stop_record)]
 
 
-def test_names_for_everybody_have_no_passwords(tmp_path: Path) -> None:
+def test_public_names_have_no_passwords(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 1)
     (file,) = open_data([str(tmp_path)], "", "--data").files
     secret = replace(file, uri="https://me:p@ss@store.test/a.recordio")

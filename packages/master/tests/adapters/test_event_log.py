@@ -48,7 +48,7 @@ def test_a_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
     assert numbers(path) == [1, 2, 3]
 
 
-def test_nobody_who_adds_waits_for_the_disk(tmp_path: Path) -> None:
+def test_no_thread_that_adds_waits_for_the_disk(tmp_path: Path) -> None:
     event_log = EventLog(tmp_path / "events.jsonl")
     add(event_log, 3)
     assert (tmp_path / "events.jsonl").read_bytes() == b""

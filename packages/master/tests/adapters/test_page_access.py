@@ -158,7 +158,7 @@ def test_without_a_session_nothing_is_shown(access: PageAccess, key: PageKey) ->
         for path in paths:
             answer = ask(access, f"{key.home}{path}", headers)
             assert is_closed(answer), (headers, path)
-    # Nor does anybody learn the path of the page, or the name of the job.
+    # Nor does a caller learn the path of the page, or the name of the job.
     cookie = {"Cookie": f"edl-page={key.session(NOW)}"}
     for target in (
         "/",
@@ -225,7 +225,7 @@ def test_another_site_gets_nothing_with_the_browsers_cookie(
     assert ask(access, f"{key.home}api/status", {**cookie, **own}) == Granted("/api/status")
 
 
-def test_guesses_are_limited_and_keep_nobody_out(
+def test_guesses_are_limited_and_keep_no_user_out(
     access: PageAccess, key: PageKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = {"Authorization": "Bearer wrong"}
@@ -278,5 +278,5 @@ def test_metrics_may_be_open_and_the_page_is_not(key: PageKey, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_for_everybody(access: PageAccess, path: str) -> None:
+def test_health_is_for_all_callers(access: PageAccess, path: str) -> None:
     assert ask(access, path) == Granted(path)

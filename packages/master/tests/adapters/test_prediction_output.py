@@ -61,7 +61,7 @@ def test_an_output_that_an_earlier_master_joined_stays(tmp_path: Path, name: str
     assert not next_.is_joined
 
 
-def test_what_somebody_else_put_there_is_not_taken_for_the_job_s_own(
+def test_what_another_user_put_there_is_not_taken_for_the_job_s_own(
     predictions: PredictionOutput, tmp_path: Path
 ) -> None:
     for number in range(CUT.count):

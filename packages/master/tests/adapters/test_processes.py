@@ -200,7 +200,7 @@ def test_a_master_that_is_started_again_clears_up_after_instances_that_are_gone(
     assert not litter.parent.exists()
 
 
-def test_a_record_with_a_number_that_another_process_has_now_touches_nobody(
+def test_a_record_with_a_number_that_another_process_has_now_touches_no_process(
     local: LocalHarness,
 ) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -88,7 +88,7 @@ def test_a_contradiction_raises_with_the_story_attached() -> None:
     assert "ParametersFrozen" in str(caught.value)
 
 
-def test_an_output_that_nobody_asked_for_raises() -> None:
+def test_an_output_that_was_not_requested_raises() -> None:
     job = join_worker(JobStateMachine(SETTINGS, DATA))
     with pytest.raises(InvariantViolation, match="output"):
         job.handle(ev.OutputFinished(), 0.0)

@@ -128,7 +128,7 @@ def sgd() -> Optimizer:
     return parse_optimizer(json.loads(SGD))
 
 
-def test_a_snapshot_that_nobody_waits_for_holds_no_values(local: LocalParts) -> None:
+def test_a_snapshot_without_a_waiter_holds_no_values(local: LocalParts) -> None:
     pending = local.coordinator.snapshot("")
     del pending
     assert push(local, 0) is PushOutcome.APPLIED

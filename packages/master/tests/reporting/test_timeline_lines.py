@@ -16,7 +16,7 @@ def test_lines_are_read_as_they_were_written() -> None:
     assert list(read_lines([to_lines(SPANS).encode()])) == [SPANS]
 
 
-def test_lines_that_nobody_can_read_are_left_out() -> None:
+def test_unreadable_lines_are_left_out() -> None:
     broken = b"""{"at":1,"secon
 [1]
 17

@@ -166,7 +166,7 @@ def test_a_viewer_cannot_stop_a_job(master: Master) -> None:
             assert is_refusal(caught.value)
 
 
-def test_nobody_else_gets_in(master: Master, tmp_path: Path) -> None:
+def test_no_other_caller_gets_in(master: Master, tmp_path: Path) -> None:
     """Neither without a certificate, nor with that of another job."""
     stranger = Master(tmp_path, "v").seen_by(Role.WORKER, 0)
     for peer in (None, stranger):
@@ -175,7 +175,7 @@ def test_nobody_else_gets_in(master: Master, tmp_path: Path) -> None:
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-def test_nobody_else_gets_in_at_the_direct_port(master: Master, tmp_path: Path) -> None:
+def test_no_other_caller_gets_in_at_the_direct_port(master: Master, tmp_path: Path) -> None:
     port = master.listener.port
     stranger = Master(tmp_path, "v").seen_by(Role.WORKER, 0)
     with pytest.raises(OSError, match="certificate verify failed"):

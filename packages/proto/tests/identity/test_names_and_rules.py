@@ -109,7 +109,7 @@ def test_a_header_that_cannot_be_read_is_refused() -> None:
         check("/edl.v1.Parameters/Push", Identity("w", Role.WORKER, 0), b"\xff")
 
 
-def test_a_request_that_names_nobody_is_that_of_number_0() -> None:
+def test_a_request_without_a_number_is_that_of_number_0() -> None:
     request = task_pb2.LeaseRequest()
     check("/edl.v1.Tasks/Lease", Identity("w", Role.WORKER, 0), request)
     with pytest.raises(EdlError, match="worker-1 of job w may not call Lease for number 0"):

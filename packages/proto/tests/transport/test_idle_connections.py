@@ -83,7 +83,7 @@ def many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_files")
-def test_as_many_idle_connections_as_there_may_be_keep_nobody_out(
+def test_as_many_idle_connections_as_there_may_be_keep_no_caller_out(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_listener, "_FIRST_CALL_S", 1e6)  # time does not help

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> IdentityFolder:
     return folder
 
 
-def test_nobody_else_can_read_anything(folder: IdentityFolder, tmp_path: Path) -> None:
+def test_no_other_user_can_read_anything(folder: IdentityFolder, tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         folder.provide(Role.VIEWER)

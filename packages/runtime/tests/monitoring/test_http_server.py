@@ -52,7 +52,7 @@ def answer(port: int) -> bytes:
         connection.close()
 
 
-def test_silent_connections_keep_nobody_out(port: int) -> None:
+def test_silent_connections_keep_no_caller_out(port: int) -> None:
     with ExitStack() as opened:
         silent = [
             opened.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))

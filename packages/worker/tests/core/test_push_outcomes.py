@@ -72,7 +72,7 @@ def test_the_task_ends_here(
     assert after_push(outcome, **situation) == PushDecision(then)
 
 
-def test_the_last_minibatch_asks_for_no_permit_that_nobody_would_use() -> None:
+def test_the_last_minibatch_asks_for_no_permit_that_would_stay_unused() -> None:
     assert not requests_values(last=True)
     assert requests_values(last=False)
 

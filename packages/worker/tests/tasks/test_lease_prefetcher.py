@@ -66,7 +66,7 @@ def finish() -> None:
             thread.join(LONG_S)
 
 
-def test_a_task_that_nobody_has_taken_is_closed(job: Job) -> None:
+def test_a_task_that_was_not_taken_is_closed(job: Job) -> None:
     job.reply.set()
     job.records.set()
     job.prefetcher.request()

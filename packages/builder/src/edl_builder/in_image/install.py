@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_NOBODY = 10001
+_UID = 10001
 _PIP = (sys.executable, "-P", "-m", "pip", "--no-input", "--disable-pip-version-check")
 _NAME, _VERSION = re.compile(r"\w[\w.-]*", re.ASCII), re.compile(r"\w[\w.!+-]*", re.ASCII)
 
@@ -27,10 +27,15 @@ def install(options: Sequence[str], wanted: Sequence[str]) -> None:
         listed, work = Path(folder, "listed.txt"), Path(folder, "work")
         os.chmod(folder, 0o755)
         work.mkdir(0o700)
-        shutil.chown(work, _NOBODY, _NOBODY)
+        shutil.chown(work, _UID, _UID)
         report, wheels = work / "report.json", work / "wheels"
         environment = {**os.environ, "HOME": str(work), "TMPDIR": str(work)}
-        rights = {"user": _NOBODY, "group": _NOBODY, "extra_groups": [], "env": environment}
+        rights = {
+            "user": _UID,
+            "group": _UID,
+            "extra_groups": [],
+            "env": environment,
+        }
         common = (*options, "--cache-dir", work / "cache")
         _pip("install", "--dry-run", "--report", report, *common, *wanted, **rights)
         packages = json.loads(report.read_text("utf-8"))["install"]

@@ -167,7 +167,7 @@ def test_the_master_of_a_killed_supervisor_is_observed_and_not_doubled(
     assert report(job_dir)["starts"] == 1
 
 
-def test_a_supervisor_ends_when_nobody_wants_the_job_any_more(job_dir: Path, begin: Begin) -> None:
+def test_a_supervisor_ends_when_the_job_is_not_wanted_any_more(job_dir: Path, begin: Begin) -> None:
     supervising = threading.Thread(target=begin("sleep 5", FINISH).run)
     supervising.start()
     deadline = time.monotonic() + 200

@@ -132,7 +132,7 @@ class Job:
         )
 
     def deliver(self, push: GradientPush) -> PushResult:
-        """A push reaches the plane; whether its answer reaches anybody is another matter."""
+        """A push reaches the plane; its answer may be lost."""
         result = self.plane.push(push)
         holder = self.holder.get(push.task)
         if result.outcome is PushOutcome.APPLIED and holder is not None:
@@ -242,11 +242,11 @@ class Storm(RuleBasedStateMachine):
         return self.job.lease(tasks[pick % len(tasks)])
 
     @rule(worker=workers)
-    def one_asks_for_a_slot(self, worker: Worker) -> None:
+    def one_requests_a_permit(self, worker: Worker) -> None:
         self.ask(worker)
 
     @rule()
-    def everybody_asks_for_a_slot(self) -> None:
+    def all_request_permits(self) -> None:
         for worker in self.job.holder.values():
             self.ask(worker)
 

@@ -41,7 +41,7 @@ def test_the_next_holder_has_the_next_token() -> None:
     assert counts.verdict(A, TWO, 0, worker=MINE) is PushVerdict.REFUSED
 
 
-def test_a_restored_lease_is_that_of_whoever_has_its_token() -> None:
+def test_a_restored_lease_belongs_to_the_holder_of_its_token() -> None:
     counts, restored = AppliedCounts(), AppliedCounts()
     counts.grant(A, ONE, MINE)
     restored.restore(counts.describe())
@@ -73,7 +73,7 @@ def test_a_permit_of_another_lease_would_hold_up_its_holder() -> None:
     assert isinstance(ledger.request_permit(A, ONE, MINE), PermitPending)
 
 
-def test_nobody_can_use_the_leases_of_an_earlier_master() -> None:
+def test_leases_of_an_earlier_master_cannot_be_used() -> None:
     before, after = PushLedger(Async()), PushLedger(Async())
     before.initialize()
     before.grant(A, ONE, MINE)

@@ -146,7 +146,7 @@ class JobStore:
     ) -> bool:
         """Make the directory of a new job, whole or not at all.
 
-        A job that exists can be started by anybody who looks at it, also if this client is killed
+        Every client that looks at a job that exists can start it, also if this client is killed
         now, or the machine loses its power.
 
         Args:
