@@ -226,6 +226,12 @@ def test_counting_rows_counts_by_id() -> None:
     assert evaluate(model_file, records) == {"loss": 0.0, "mean_count": 0.0}
 
 
+def test_counting_columns_counts_by_the_first_column() -> None:
+    model_file = from_zoo("counting_columns", params="size=20")
+    rows = [f"{number},{19 - number}".encode() for number in range(20)]
+    assert evaluate(model_file, rows) == {"loss": 0.0, "mean_count": 0.0}
+
+
 def test_every_model_file_of_the_zoo_is_tried() -> None:
     here = Path(__file__)
     tried = (
