@@ -89,7 +89,7 @@ def test_a_bad_row_further_on_is_named_by_the_job(edl: Edl, tmp_path: Path, zoo:
     done = train(edl, zoo, data, "--name", "bad-rows")
     check_refusal(done, MODEL, f"{data}:2345", "'1.5,abc,1'", "not a valid float: abc")
     failure = edl.status("bad-rows")["error"]
-    assert failure["where"].startswith(f"{data}:2345, read by rows.py:"), failure
+    assert failure["where"].startswith(f"{data}:2345, read by {zoo}/rows.py:"), failure
     assert "Correct or remove this row" in failure["remedy"]
 
 
