@@ -281,7 +281,8 @@ class JobSubmitter:
             EdlError: MODEL_NOT_FOUND.
         """
         path = Path(job.trained_model)
-        if not job.trained_model or path.exists() or not self.catalog.has(path.name):
+        is_there = os.path.exists(job.trained_model)  # whatever its name is
+        if not job.trained_model or is_there or not self.catalog.has(path.name):
             return
         output = self.catalog.recorded_status(path.name).status.output
         raise EdlError(
