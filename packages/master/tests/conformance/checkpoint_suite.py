@@ -23,6 +23,7 @@ from edl_master.adapters import checkpoint_files
 from edl_master.adapters.checkpoint_files import Checkpoint
 from edl_master.adapters.checkpoints import CheckpointStorage, part_path, write_part
 from edl_proto.errors import EdlError, ErrorCode
+from recordio.storage.stores import filesystem
 
 
 class Pieces:
@@ -295,5 +296,9 @@ class CheckpointSuite:
 
 
 def unused_uri(scheme: str) -> str:
-    """A URI under which nothing is."""
-    return f"{scheme}://{uuid.uuid4().hex}/kept"
+    """A URI under which nothing is; its bucket is there, since edl never makes one."""
+    bucket = uuid.uuid4().hex
+    if scheme == "s3":
+        system, _ = filesystem(f"s3://{bucket}")
+        system.mkdir(bucket)
+    return f"{scheme}://{bucket}/kept"
