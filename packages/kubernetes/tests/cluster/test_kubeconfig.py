@@ -109,7 +109,7 @@ def test_groups_without_a_user_are_refused(write: Write) -> None:
 
 
 def test_a_line_break_in_a_user_is_refused(write: Write) -> None:
-    with pytest.raises(config.ConfigException, match="line break"):
+    with pytest.raises(config.ConfigException, match="the user contains a line break"):
         KubernetesApi.from_kubeconfig(write({"as": "ada\r\nX: y"}), "c")
 
 

@@ -113,9 +113,9 @@ class KubernetesApi:
         if refresh := configuration.refresh_api_key_hook:
             configuration.refresh_api_key_hook = credential_programs.refreshed_quietly(refresh)
         headers = kubeconfig.complete(configuration, path, context)
-        texts = [*configuration.api_key.values(), *(text for pair in headers for text in pair)]
-        if any(not text.isprintable() for text in texts):
-            raise config.ConfigException("the token or the user contains a line break or the like")
+        for what, texts in (("token", configuration.api_key.values()), ("user", sum(headers, ()))):
+            if any(not text.isprintable() for text in texts):
+                raise config.ConfigException(f"the {what} contains a line break or the like")
         return cls(_client(configuration), headers)
 
     def get(self, path: str) -> JsonObject:
