@@ -140,9 +140,12 @@ def test_check_with_a_sample(zoo: ZooFolder) -> None:
 def test_a_model_reference_is_read_from_the_wire() -> None:
     fields = job_pb2.ModelSpec.DESCRIPTOR.fields
     texts = [field.name for field in fields if field.type == field.TYPE_STRING]
-    assert len(texts) == len(fields) - 1, "all but the code"
+    assert len(texts) == len(fields) - 2, "all but the code and the learning rate"
     message = job_pb2.ModelSpec(**{name: f"the {name}" for name in texts})
     reference = decode_model_reference(message)
+    assert reference.learning_rate is None
+    message.learning_rate = 0.0
+    assert decode_model_reference(message).learning_rate == 0.0
     for name in texts:
         assert getattr(reference, name) == f"the {name}"
     assert ModelReference("zoo", "a.b").params == ""
