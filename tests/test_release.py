@@ -226,5 +226,5 @@ def test_a_stamp_reaches_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert f'=={before}"' not in path.read_text(), path
     dependencies = (tmp_path / "packages" / "client" / "pyproject.toml").read_text()
-    assert dependencies.count("==7.8.9") == 17
+    assert dependencies.count("==7.8.9") == 23
     assert release.stamp("7.8.9") == []
