@@ -30,12 +30,7 @@ def install(options: Sequence[str], wanted: Sequence[str]) -> None:
         shutil.chown(work, _UID, _UID)
         report, wheels = work / "report.json", work / "wheels"
         environment = {**os.environ, "HOME": str(work), "TMPDIR": str(work)}
-        rights = {
-            "user": _UID,
-            "group": _UID,
-            "extra_groups": [],
-            "env": environment,
-        }
+        rights = {"user": _UID, "group": _UID, "extra_groups": [], "env": environment}
         common = (*options, "--cache-dir", work / "cache")
         _pip("install", "--dry-run", "--report", report, *common, *wanted, **rights)
         packages = json.loads(report.read_text("utf-8"))["install"]

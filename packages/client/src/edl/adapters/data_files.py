@@ -54,8 +54,8 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
             )
         for number, file in enumerate(files):
             # To look into each file of a store would take long; the master will.
-            is_shown = number == 0 or not scheme(file) or named_format(file)
-            if not form and is_shown and (kind := _check_format(file, option)):
+            is_probed = number == 0 or not scheme(file) or named_format(file)
+            if not form and is_probed and (kind := _check_format(file, option)):
                 kinds.setdefault(kind, file)
     if len(kinds) > 1 and CSV in kinds:
         table, other = kinds.pop(CSV), next(iter(kinds))

@@ -19,6 +19,11 @@ def is_model_class(kind: type) -> bool:
     return derives_from(kind, "keras", "Model")
 
 
+def is_of_keras(definition: Any) -> bool:
+    """Return whether a function or class belongs to Keras 3 itself."""
+    return str(definition.__module__).partition(".")[0] == "keras"
+
+
 def is_tensorflow_error(error: BaseException, name: str = "OpError") -> bool:
     """Return whether an error is one of ``tf.errors``: any, or the one of this name."""
     return derives_from(type(error), "tensorflow", name)

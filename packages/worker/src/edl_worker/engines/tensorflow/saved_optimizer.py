@@ -15,6 +15,7 @@ from edl_worker.core.step_engine import OptimizerState
 from edl_worker.engines.tensorflow.internals import optimizer_slots
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.model_file.framework_types import is_of_keras
 
 _MOMENTS = {"momentum": "_momentums", "velocity": "_velocities"}
 _SLOTS: Mapping[str, Mapping[str, str]] = {
@@ -47,7 +48,7 @@ def find_slots(file: ModelFile) -> list[str] | None:
     if file.custom_train_step is not None or type(file.model).compile is not keras.Model.compile:
         return None
     kind = type(file.optimizer)
-    if kind.__name__ not in _SLOTS or not _is_of_keras(kind) or file.optimizer.use_ema:
+    if kind.__name__ not in _SLOTS or not is_of_keras(kind) or file.optimizer.use_ema:
         return None
     config = file.optimizer.get_config()
     unused = {
@@ -131,10 +132,6 @@ def _can_load(arguments: Mapping[str, Any]) -> bool:
     return all(
         each is None
         or isinstance(each, str | int | float)
-        or _is_of_keras(each if inspect.isroutine(each) or inspect.isclass(each) else type(each))
+        or is_of_keras(each if inspect.isroutine(each) or inspect.isclass(each) else type(each))
         for each in keras.tree.flatten(dict(arguments))
     )
-
-
-def _is_of_keras(definition: Any) -> bool:
-    return str(definition.__module__).partition(".")[0] == "keras"

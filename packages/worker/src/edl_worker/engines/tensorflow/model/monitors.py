@@ -16,9 +16,7 @@ MetricSources = Mapping[str, keras.metrics.Metric | None]
 _ACCURACY = ("accuracy", "acc")
 _RISING = (*_ACCURACY, "auc")
 """Ends of the names of functions that should rise, as Keras has always taken them."""
-
-
-_SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+_RATE_CALLBACKS = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
 
 
 def find_fixed_rates(
@@ -43,7 +41,7 @@ def find_fixed_rates(
             remedy="Give the optimizer a constant learning rate, or leave this callback out.",
         )
         for each in callbacks
-        if isinstance(each, _SETS_RATE)
+        if isinstance(each, _RATE_CALLBACKS)
     ]
 
 

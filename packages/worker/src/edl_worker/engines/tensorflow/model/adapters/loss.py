@@ -15,6 +15,7 @@ from edl_worker.engines.tensorflow.model.description import LossFunction
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
+from edl_worker.model_file.framework_types import is_of_keras
 
 _BY_SHAPE = ("crossentropy", "ce")
 """Names that Keras resolves when it sees labels and outputs."""
@@ -96,7 +97,7 @@ def _loss_function(
         loss.place,
         {
             "loss": loss.value
-            if loss.value.__module__.startswith("keras.")
+            if is_of_keras(loss.value)
             else lambda y_true, y_pred: branching(outputs=y_pred, labels=y_true)
         },
     )
