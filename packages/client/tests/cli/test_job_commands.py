@@ -371,3 +371,12 @@ def test_what_follows_a_success_is_said(tidy: Edl) -> None:
     assert by_job.code == 4
     assert "well is the name of a job" in by_job.err
     assert f"--trained-model {out}" in by_job.err
+
+
+def test_a_path_that_ends_like_the_name_of_a_job_is_a_path(tidy: Edl) -> None:
+    tidy(*tidy.job("--name", "well"))
+    data = ("--data", str(tidy.place / "data"))
+    by_path = tidy.run("evaluate", "--trained-model", "models/well", *data)
+    assert by_path.code == 4
+    assert "the trained model does not exist" in by_path.err
+    assert "name of a job" not in by_path.err

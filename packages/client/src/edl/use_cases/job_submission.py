@@ -127,7 +127,7 @@ class JobSubmitter:
         backend = self.catalog.backend_for(requested)
         placement = backend.placement
         job = placement.resolve(requested, environ)
-        self._check_trained_model(job)
+        self._check_trained_model(job, folder)
         checkout = None
         if job.git_source is not None:
             checkout = image_request.fetch_zoo(job, self._ports.zoos)
@@ -274,15 +274,19 @@ class JobSubmitter:
             return True
         raise EdlError(ErrorCode.JOB_EXISTS, what, where=found.location, remedy=remedy)
 
-    def _check_trained_model(self, job: Submission) -> None:
+    def _check_trained_model(self, job: Submission, folder: Path) -> None:
         """Refuse the name of a job in place of the folder of its trained model.
+
+        Only a bare name, which became a path in the current folder: any other path may be one of
+        the cluster, or of a store, whatever it ends with.
 
         Raises:
             EdlError: MODEL_NOT_FOUND.
         """
         path = Path(job.trained_model)
-        is_there = os.path.exists(job.trained_model)  # whatever its name is
-        if not job.trained_model or is_there or not self.catalog.has(path.name):
+        is_bare = bool(job.trained_model) and path.parent == folder
+        # os.path: a name may be too long for a file.
+        if not is_bare or os.path.exists(path) or not self.catalog.has(path.name):
             return
         output = self.catalog.recorded_status(path.name).status.output
         raise EdlError(
