@@ -84,7 +84,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(tags=["test", "all"], **in_workspace)
 def imports(session: nox.Session) -> None:
-    """The import contracts of pyproject.toml hold."""
+    """Check the import contracts of pyproject.toml."""
     session.run("lint-imports", external=True)
 
 
@@ -272,7 +272,7 @@ def zoo_quality(session: nox.Session) -> None:
 
 @nox.session(**in_workspace)
 def ordinary_models(session: nox.Session) -> None:
-    """Whether ordinary models learn as with fit: [MODEL...] [--seeds N] [--results FILE]."""
+    """Compare ordinary models with Keras's fit: [MODEL...] [--seeds N] [--results FILE]."""
     session.run("python", "tools/ordinary_models.py", *session.posargs, external=True)
 
 

@@ -11,6 +11,7 @@ import recordio
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch, Blocks
+from edl_worker.model_file import bad_records
 from edl_worker.model_file.bad_records import BadRecordError, Records, explain_bad_records
 from edl_worker.model_file.row_order import RowOrder, find_order
 
@@ -85,6 +86,14 @@ def test_the_search_reads_each_record_twice_at_most() -> None:
     assert len(searches) <= 20
 
 
+def test_a_search_that_takes_too_long_names_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bad_records, "_SEARCH_S", -1.0)
+    parsing = Parsing(has_bad)
+    error = run(parsing, part(rows(300, _40=b"bad,1")))
+    assert error.what == "it does not fit"
+    assert len(parsing.calls) == 1, "it searches although its time is over"
+
+
 def test_the_first_of_several_is_named() -> None:
     error = run(Parsing(has_bad), part(rows(300, _40=b"bad,1", _50=b"bad,2")))
     assert "'bad,1' at t.csv:42" in error.what
@@ -95,9 +104,10 @@ def test_the_part_of_the_task_counts() -> None:
     assert "t.csv:5009" in run(Parsing(has_bad), *parts).where
 
 
-def test_a_record_that_differs_from_the_others_is_found() -> None:
-    error = run(Parsing(differ), part(rows(20, _9=b"longer,row,1")))
-    assert "such as the row 'longer,row,1' at t.csv:11" in error.what
+@pytest.mark.parametrize("at", [9, 10, 19])
+def test_a_record_that_differs_from_the_others_is_found(at: int) -> None:
+    error = run(Parsing(differ), part(rows(20, **{f"_{at}": b"longer,row,1"})))
+    assert f"such as the row 'longer,row,1' at t.csv:{at + 2}" in error.what
     assert error.remedy == "Compare."
 
 
