@@ -1,10 +1,10 @@
-"""Whether ordinary models learn as with ``fit``: ``./dev ordinary_models [MODEL...]``.
+"""Compares what ordinary models learn in jobs and with ``fit``: ``./dev ordinary_models``.
 
 Trains each file of ``tests/ordinary_models`` with default options, one worker and two, from several
 seeds, and with ``fit`` at the minibatch of one worker and at that of two together.
 
-    ./dev ordinary_models --seeds 5                    two hours on two cores
-    ./dev ordinary_models rides --results FILE     continue from earlier results, and add to it
+    ./dev ordinary_models --seeds 5                    about an hour on two cores
+    ./dev ordinary_models rides --results FILE      continue from earlier results, and add to it
 
 ``bench/results/ordinary_models.jsonl`` has what was measured so far.
 """
