@@ -12,7 +12,7 @@ import recordio
 import recordio.example
 from edl.plugins.texts import count, one_line, plural
 from edl_proto.errors import EdlError, ErrorCode
-from recordio.formats.csvfile import MISSING, CsvSource, split_row
+from recordio.formats.csvfile import CsvSource, is_not_finite, is_text, split_row
 
 _MAX_PLACES = 5
 """The number of places of each kind that are named."""
@@ -88,7 +88,7 @@ def _check_rows(
 ) -> int:
     columns = source.columns or ()
     sample = map(split_row, source.read(0, _SAMPLE_ROWS))
-    texts = {at for cells in sample for at, cell in enumerate(cells) if _is_text(cell)}
+    texts = {at for cells in sample for at, cell in enumerate(cells) if is_text(cell)}
     number = -1
     for number, row in _enumerate(source, report):
         suspect = _NOT_FINITE.search(row) is not None
@@ -101,24 +101,9 @@ def _check_rows(
             lengths.add(number, plural(len(cells), "field"))
             continue
         for at, cell in enumerate(cells):
-            if suspect and at not in texts and _is_not_finite(cell):
+            if suspect and at not in texts and is_not_finite(cell):
                 values.add(number, f"{one_line(columns[at])}={cell.strip()}")
     return number + 1
-
-
-def _is_text(cell: str) -> bool:
-    try:
-        float(cell or 0)
-    except ValueError:
-        return cell.strip().lower() not in MISSING
-    return False
-
-
-def _is_not_finite(cell: str) -> bool:
-    try:
-        return not np.isfinite(float(cell))
-    except ValueError:
-        return False
 
 
 def _check_examples(

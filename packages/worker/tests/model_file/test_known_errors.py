@@ -56,6 +56,42 @@ def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> 
     assert remedy in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('return tf.stack([values["x"], values["y"]]), values["label"]', "values['y'] is a sparse"),
+        ("row = tf.stack([x, y], axis=-1)", "y is a sparse"),
+        ("x, tf.sparse.reorder(y)])", "value 2 of 2 is a sparse"),
+        ("", "value 2 of 2 is a sparse"),
+    ],
+)
+def test_a_sparse_value_is_named(line: str, named: str) -> None:
+    message = "Op have types [float32, <NOT CONVERTIBLE TO TENSOR>] that don't all match"
+    found = explain(TypeError(message), message, line)
+    assert found is not None
+    assert found.message.startswith(named)
+
+
+def test_a_sparse_feature_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import tensorflow as tf\n\n\ndef parse(record):\n"
+        "    kinds = {'x': tf.io.FixedLenFeature([], tf.float32),\n"
+        "             'y': tf.io.VarLenFeature(tf.float32)}\n"
+        "    values = tf.io.parse_single_example(record, kinds)\n"
+        "    return tf.stack([values['x'], values['y']])\n"
+    )
+    parse = runpy.run_path(str(file))["parse"]
+    with pytest.raises(TypeError) as raised:
+        tf.data.Dataset.from_tensors(b"").map(parse)
+    found = user_code_error(
+        raised.value, tmp_path, code=ErrorCode.USER_CODE, action="a() raised", place="", remedy=""
+    )
+    assert found.what == "a() raised TypeError: values['y'] is a sparse tensor"
+    assert found.where == f"{file}:8, parse"
+    assert "tf.sparse.to_dense" in found.remedy
+
+
 def test_a_misspelled_attribute_and_import() -> None:
     with pytest.raises(AttributeError) as attribute:
         keras.layers.Dens  # noqa: B018  (raises)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from conftest import ZOO, Master, Start, training
+from example_data import example
 
+import recordio
 from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2
 from edl_worker.core import exit_codes
@@ -40,6 +43,27 @@ def test_a_loss_that_is_not_finite_because_of_sample_weights(
     assert failed.error.what == "the loss is nan: the sample weights are not finite"
     assert f"{points}, records [16, 56), minibatch 0" in failed.error.where
     assert "finite numbers" in failed.error.remedy
+
+
+def test_a_value_of_the_data_that_is_not_finite_fails_the_task_with_its_place(
+    job: job_pb2.JobSpec, tmp_path: Path, start_master: Master, start_worker: Start
+) -> None:
+    data = tmp_path / "points.recordio"
+    with recordio.Writer(str(data)) as writer:
+        for number in range(40):
+            x = np.array([0.5, 0.5, 0.5, np.nan if number == 21 else 0.5], np.float32)
+            writer.write(example(x=x, label=np.array([1])))
+    job.data[:] = [str(data)]
+    master = start_master(job, [[training(data, 16, 24)]])
+    master.on_push = lambda m, header: parameters_pb2.INVALID  # the loss is finite, after relu
+    assert start_worker(master, 1).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.DATA_DAMAGED
+    assert failed.error.what.endswith(
+        f": the features x are not finite; x=nan at {data}, record 21"
+    )
+    assert f"{data}, record 21, read by {data}, records [16, 24)" in failed.error.where
 
 
 def test_the_first_worker_finds_such_a_loss_before_it_joins(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from example_data import example
 from model_files import LOSS, MODEL, REST
 from trial_jobs import refusal, write_rows
 from zoo_folder import ZooFolder
 
+import recordio
 from edl_proto.errors import ErrorCode
 
 
@@ -53,3 +56,42 @@ def test_features_and_labels_that_are_not_finite_are_named(zoo: ZooFolder, data:
     error = refusal(zoo, data, REST.replace('}, r["y"]', '}, r["y"] / 0') + LOSS + MODEL)
     assert error.code == ErrorCode.NAN_LOSS
     assert "the labels are not finite" in error.what
+
+
+ROWS = """
+def dataset_fn(dataset, mode):
+    def parse(row):
+        width, kind, length, label = tf.io.decode_csv(row, [[0.0], [""], [0.0], [0.0]])
+        return {"x": tf.stack([width, length])}, label[None]
+    return dataset.map(parse)
+
+def optimizer(lr=0.1):
+    return tf.keras.optimizers.SGD(lr)
+"""
+
+
+def test_a_value_that_is_not_finite_is_named_with_its_column_and_line(
+    zoo: ZooFolder, tmp_path: Path
+) -> None:
+    rows = [f"{n}.5,{'nan' if n == 1 else 'rose'},{n}.25,1" for n in range(8)]
+    rows[4] = "4.5,lily,NaN,1"
+    data = tmp_path / "flowers.csv"
+    data.write_text("\n".join(["width,kind,length,label", *rows]))
+    error = refusal(zoo, str(data), ROWS + LOSS + MODEL)
+    assert error.code == ErrorCode.DATA_DAMAGED
+    assert error.what.endswith(f"the features x are not finite; length=NaN at {data}:6")
+    assert error.where.startswith(f"{data}:6, read by {zoo.root}/mine.py:")
+    assert "edl data inspect --check" in error.remedy
+
+
+def test_a_feature_that_is_not_finite_is_named_with_its_record(
+    zoo: ZooFolder, tmp_path: Path
+) -> None:
+    data = str(tmp_path / "data.recordio")
+    with recordio.Writer(data) as writer:
+        for number in range(8):
+            x = np.array([number, np.inf if number == 3 else 1.0], np.float32)
+            writer.write(example(x=x, y=np.array([1.0], np.float32)))
+    error = refusal(zoo, data, REST + LOSS + MODEL)
+    assert error.code == ErrorCode.DATA_DAMAGED
+    assert error.what.endswith(f"; x=inf at {data}, record 3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -39,6 +40,23 @@ def split_row(row: bytes) -> list[str]:
         return next(csv.reader([row.decode("utf-8", errors="surrogateescape")]), [])
     except csv.Error:
         return []
+
+
+def is_text(cell: str) -> bool:
+    """Whether a field is neither a number nor stands for a missing value."""
+    try:
+        float(cell or 0)
+    except ValueError:
+        return cell.strip().lower() not in MISSING
+    return False
+
+
+def is_not_finite(cell: str) -> bool:
+    """Whether a field is an infinity or a NaN."""
+    try:
+        return not math.isfinite(float(cell))
+    except ValueError:
+        return False
 
 
 def join_row(fields: Iterable[Any]) -> bytes:

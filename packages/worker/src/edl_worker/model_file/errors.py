@@ -316,9 +316,10 @@ def user_code_error(
     name = type(error).__name__
     if is_out_of_memory(error):
         code, name, remedy = ErrorCode.SYSTEM, "an out-of-memory error", _MORE_MEMORY
-    known = explain(error, message)
+    line = _source_line(frames[-1].filename, frames[-1].line) if frames else ""
+    known = explain(error, message, line)
     if known is not None:
-        message = message.partition(". ")[0]
+        message = known.message or message.partition(". ")[0]
     what = f"{action} {name}: {message}" if message else f"{action} {name}"
     if known is not None and known.meaning:
         what = f"{_find_owner(error, root) or 'the model'} {known.meaning}"

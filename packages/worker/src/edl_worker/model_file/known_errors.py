@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 import re
@@ -17,11 +18,13 @@ class Explanation:
 
     Attributes:
         remedy: what the user should do.
-        meaning: a sentence that is clearer than the exception's message; empty if there is none.
+        meaning: what the class or the model does, instead of the message; empty if that is clear.
+        message: a clearer one than the exception's; empty if there is none.
     """
 
     remedy: str
     meaning: str = ""
+    message: str = ""
 
 
 _NO_VALUES = (
@@ -35,6 +38,11 @@ _CREATE_ONCE = (
 _KERAS_2 = (
     "Objects of tf_keras (Keras 2) and of Keras 3 do not fit together: import all of them from "
     "keras, or from tf.keras without TF_USE_LEGACY_KERAS."
+)
+
+_DENSE = (
+    "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
+    "or use tf.sparse.to_dense(x)."
 )
 
 # Pattern of a message, and what it means; {0} is the first group of the pattern.
@@ -140,12 +148,6 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
-        r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(",
-        "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with "
-        "tf.io.FixedLenFeature, or use tf.sparse.to_dense(x).",
-        "",
-    ),
-    (
         r"No such file or directory: '?([^']*)",
         "Jobs run in a folder of their own: name a file of the model zoo with "
         "pathlib.Path(__file__).with_name(...), and others by their whole path.",
@@ -185,12 +187,15 @@ def replacement_of(module: str, name: str) -> str:
     return _REMOVED.get(name, "") if module.startswith("tensorflow") else ""
 
 
-def explain(error: BaseException, message: str) -> Explanation | None:
+def explain(error: BaseException, message: str, line: str = "") -> Explanation | None:
     """Return what an exception means, if it is a known one.
 
     Args:
         message: of the exception, as users see it.
+        line: of the model file that raised it.
     """
+    if re.search(r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(", message):
+        return Explanation(_DENSE, message=_name_sparse(message, line))
     for pattern, remedy, meaning in _KNOWN:
         match = re.search(pattern, message)
         if match is not None:
@@ -200,6 +205,23 @@ def explain(error: BaseException, message: str) -> Explanation | None:
         if (near := find(error, message)) is not None:
             return Explanation(near)
     return None
+
+
+def _name_sparse(message: str, line: str) -> str:
+    """Return which value of a list is sparse; empty if that cannot be told."""
+    match = re.search(r"have types \[(.*?)\] that", message)
+    types = match.group(1).split(", ") if match else []
+    at = next((at for at, each in enumerate(types) if "NOT CONVERTIBLE" in each), None)
+    if at is None:
+        return ""
+    try:
+        calls = [each for each in ast.walk(ast.parse(line)) if isinstance(each, ast.Call)]
+    except SyntaxError:  # a part of a longer expression
+        calls = []
+    given = [each for call in calls for each in call.args]
+    lists = [each.elts for each in given if isinstance(each, ast.List | ast.Tuple)]
+    written = next((ast.unparse(each[at]) for each in lists if len(each) == len(types)), "")
+    return f"{written or f'value {at + 1} of {len(types)}'} is a sparse tensor"
 
 
 def _find_attribute(error: BaseException, message: str) -> str | None:

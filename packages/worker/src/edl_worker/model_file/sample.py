@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -23,10 +24,8 @@ def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_si
         EdlError: there is no data, it cannot be read, or the input function drops all of it.
     """
     try:
-        for uri in recordio.expand(list(job.data)):
-            source = recordio.open_source(uri, format=job.data_format or None)
-            order = find_order(source.columns or (), job.columns)
-            batch = _first_of(source, order, file, mode, minibatch_size)
+        for records in first_records(file, job, minibatch_size):
+            batch = _first_of(records, file, mode, minibatch_size)
             if batch is not None:
                 return batch
     except recordio.NoSuchData as error:
@@ -46,31 +45,41 @@ def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_si
     )
 
 
-def _first_of(
-    source: recordio.Source,
-    order: RowOrder,
-    file: BatchSource,
-    mode: Mode,
-    minibatch_size: int,
-) -> Batch | None:
-    if file.reads_records and order.places is not None:
-        raise own_reader_error(source.uri, order)
+def first_records(file: BatchSource, job: JobDescription, count: int) -> Iterator[Records]:
+    """Yield the first records of each file of a job's data.
+
+    Raises:
+        RecordError: there is no data, or it cannot be opened.
+        EdlError: the model file cannot read the columns in their order.
+    """
+    for uri in recordio.expand(list(job.data)):
+        source = recordio.open_source(uri, format=job.data_format or None)
+        order = find_order(source.columns or (), job.columns)
+        if file.reads_records and order.places is not None:
+            raise own_reader_error(source.uri, order)
+        yield _first_records(source, order, file, count)
+
+
+def _first_records(
+    source: recordio.Source, order: RowOrder, file: BatchSource, count: int
+) -> Records:
     # Records start at offset 0, so that no index is needed; CSV rows start after the header.
     hint = None if source.format == "csv" else (0, 0)
-    stop = min(minibatch_size, source.count()) if file.reads_records else minibatch_size
-    read = file.blocks(
-        source.uri, 0, stop, lambda: source.read_blocks(0, minibatch_size, hint=hint)
-    )
+    stop = min(count, source.count()) if file.reads_records else count
+    read = file.blocks(source.uri, 0, stop, lambda: source.read_blocks(0, count, hint=hint))
     own = file.reads_records
     place = place_by_number(source.uri) if own else partial(source.place, hint=(0, 0))
-    records = Records(0, read, order, place)
+    return Records(0, read, order, place)
+
+
+def _first_of(records: Records, file: BatchSource, mode: Mode, minibatch_size: int) -> Batch | None:
     run = partial(
         file.batches,
         mode=mode,
         minibatch_size=minibatch_size,
         seed=0,
-        columns=order.names or None,
+        columns=records.order.names or None,
     )
-    blocks = partial(order.arrange, read)
+    blocks = partial(records.order.arrange, records.read)
     with closing(explain_bad_records(run, run, blocks, lambda: [records])) as batches:
         return next(batches, None)

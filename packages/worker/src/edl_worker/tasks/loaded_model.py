@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, Step
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
 from edl_worker.model_file.bad_records import Records, explain_bad_records, place_by_number
 from edl_worker.model_file.row_order import find_order, own_reader_error
+from edl_worker.model_file.sample import first_records
 from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.label_order import warn_of_sorted_labels
@@ -116,7 +117,7 @@ class LoadedModel:
             partial(run, skip=lease.skip_minibatches),
             run,
             partial(self._read_task, lease),
-            partial(self._records, lease),
+            partial(self.records, lease),
         )
 
     def _read_task(self, lease: Lease) -> Iterator[list[bytes]]:
@@ -126,13 +127,18 @@ class LoadedModel:
         return record_reading.shuffle(partial(self._read_in_order, lease), lease.seed)
 
     def _read_in_order(self, lease: Lease) -> Iterator[list[bytes]]:
-        readers = [partial(part.order.arrange, part.read) for part in self._records(lease)]
+        readers = [partial(part.order.arrange, part.read) for part in self.records(lease)]
         stored = record_reading.is_stored(lease.records) and not self.engine.source.reads_records
         if len(readers) > 1 and stored:
             return record_reading.read_at_once(readers)
         return chain.from_iterable(reader() for reader in readers)
 
-    def _records(self, lease: Lease) -> list[Records]:
+    def first_records(self) -> list[Records]:
+        """Return the records that the first minibatch of the data is made of."""
+        count = self.job.minibatch_size
+        return list(islice(first_records(self.engine.source, self.job, count), 1))
+
+    def records(self, lease: Lease) -> list[Records]:
         """Return the records of a task as they are in their files."""
         source, ranges = self.engine.source, lease.records
         if source.reads_records:  # by the model file's own reader, which knows no blocks

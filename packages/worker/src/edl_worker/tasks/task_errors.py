@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import Lease
-from edl_worker.model_file.bad_records import BadRecordError
+from edl_worker.model_file.bad_records import BadRecordError, Records
+from edl_worker.model_file.bad_values import find_value
 from edl_worker.model_file.errors import (
     NUMBERS_AS_LABELS,
     is_about_text,
@@ -118,10 +119,34 @@ def explain(
     return found
 
 
-FINITE_VALUES = (
+_FINITE_VALUES = (
     "Make the input function yield finite numbers, or leave such records out of the data: edl data "
     "inspect --check FILE finds them."
 )
+
+
+class NotFiniteError(EdlError):
+    """A loss or gradient that is not finite because what it is computed of is not."""
+
+
+def name_value(error: NotFiniteError, records: Callable[[], Sequence[Records]]) -> EdlError:
+    """Return the error for the value in the data that is not finite.
+
+    It is the same error if the data has no such value: the input function has made it.
+
+    Args:
+        records: what was read, as it is in the files.
+    """
+    found = find_value(records)
+    if found is None:
+        return error
+    place, value = found
+    return BadRecordError(
+        ErrorCode.DATA_DAMAGED,
+        f"{error.what}; {value} at {place}",
+        where=f"{place}, read by {error.where}",
+        remedy=_FINITE_VALUES,
+    )
 
 
 def not_finite_error(
@@ -136,25 +161,38 @@ def not_finite_error(
     Args:
         batches: what it was computed of.
     """
-    bad = find_not_finite(*(batch for batch in batches if batch is not None))
-    return EdlError(
+    where = place(lease, minibatch)
+    return find_not_finite(what, where, batches) or EdlError(
         ErrorCode.NAN_LOSS,
-        f"{what}: {bad} are not finite" if bad else f"{what} at parameter version {version}",
-        where=place(lease, minibatch),
-        remedy=FINITE_VALUES if bad else "Lower the learning rate, or clip gradients (clipnorm).",
+        f"{what} at parameter version {version}",
+        where=where,
+        remedy="Lower the learning rate, or clip gradients (clipnorm).",
     )
 
 
-def find_not_finite(*batches: Batch) -> str:
-    """Return the name of what has values that are not finite in minibatches; empty if nothing."""
-    for batch in batches:
+def find_not_finite(
+    what: str, where: str, batches: Iterable[Batch | None]
+) -> NotFiniteError | None:
+    """Return the error for minibatches with values that are not finite; None if all are finite.
+
+    Args:
+        what: was computed of them, and is not finite.
+        where: they come from.
+    """
+    for batch in filter(None, batches):
         parts = (("sample weights", batch.weights), ("labels", batch.labels))
         for kind, nest in (*parts, ("features", batch.features)):
             named = nest if isinstance(nest, Mapping) else {"": nest}
             bad = [name for name, part in named.items() if not all(map(_is_finite, leaves(part)))]
             if bad:
-                return f"the {kind} {', '.join(bad)}".rstrip()
-    return ""
+                names = f"the {kind} {', '.join(bad)}".rstrip()
+                return NotFiniteError(
+                    ErrorCode.NAN_LOSS,
+                    f"{what}: {names} are not finite",
+                    where=where,
+                    remedy=_FINITE_VALUES,
+                )
+    return None
 
 
 def _is_finite(part: Any) -> bool:

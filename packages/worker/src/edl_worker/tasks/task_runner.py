@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
@@ -178,6 +179,8 @@ class TaskRunner:
             yield
         except (LeavingError, MasterReplacedError, TaskLostError, OutOfOrderError):
             raise
+        except task_errors.NotFiniteError as error:
+            raise task_errors.name_value(error, partial(self._loaded.records, lease)) from error
         except Exception as error:
             index, batch = self._at or (None, None)
             task = lease.task.type.label.replace("_", " ")

@@ -273,6 +273,7 @@ class TrainingLoop:
                     index,
                     task.request.base_version,
                     f"the gradient is not finite (loss {task.request.loss:g})",
+                    [task.batches.get(at) for at in range(index, index + count)],
                 )
 
     # --- what actions need -----------------------------------------------------------------

@@ -120,13 +120,9 @@ def _compute_gradient(steps: StepEngine, batch: Batch) -> StepResult:
 
 
 def _not_finite(loaded: LoadedModel, batch: Batch, what: str) -> EdlError:
-    if bad := task_errors.find_not_finite(batch):
-        return EdlError(
-            ErrorCode.NAN_LOSS,
-            f"{what} for {_DATA}: {bad} are not finite",
-            where=", ".join((loaded.engine.summarize().input_place, *loaded.job.data)),
-            remedy=task_errors.FINITE_VALUES,
-        )
+    where = ", ".join((loaded.engine.summarize().input_place, *loaded.job.data))
+    if error := task_errors.find_not_finite(f"{what} for {_DATA}", where, [batch]):
+        return task_errors.name_value(error, loaded.first_records)
     return EdlError(
         ErrorCode.NAN_LOSS,
         f"{what} for {_DATA}, before any training",
