@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
@@ -16,6 +18,7 @@ from cluster.images import BUSYBOX_IMAGE
 from edl_kubernetes.cluster import objects
 
 DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "kubernetes"
+ENGINE = "docker.io/library/docker"
 MASTER, SUBMITTER = "edl-master", "edl-submitter"
 
 
@@ -158,6 +161,17 @@ def test_no_policy_lets_pods_reach_the_metadata_of_a_cloud(
 
     assert [each for each in closed if is_open(each)] == []
     assert is_open("203.0.113.1")
+
+
+def test_each_image_of_the_builder_can_be_pinned_in_one_place(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(DEPLOYMENT / "builder", tmp_path / "builder")
+    digest = f"sha256:{'0' * 64}"
+    file = folder / "kustomization.yaml"
+    file.write_text(re.sub(r"newTag: [\w.-]+", f"digest: '{digest}'", file.read_text()))
+    images = re.findall(r"image: (\S+)", cluster.kubectl("kustomize", str(folder)))
+    assert images == [f"registry.example.com/edl/builder@{digest}", f"{ENGINE}@{digest}"]
 
 
 def test_policies_and_scraping_name_the_labels_and_ports_that_pods_have() -> None:
