@@ -261,12 +261,16 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     assert way in next_steps(status)
 
 
+WITH_NEW_CODE = "With a corrected model file: edl resume j --code new."
+
+
 @pytest.mark.parametrize(
     ("code", "version", "takes_code", "steps"),
     [
-        ("MODEL_CONTRACT", None, True, "With a corrected model file: edl resume j --code new."),
+        ("MODEL_CONTRACT", None, True, WITH_NEW_CODE),
         ("MODEL_IMPORT", 0, False, "A job keeps its image: edl delete j, and submit again."),
         ("USER_CODE", None, False, "edl resume j starts it again."),
+        ("SHAPE_MISMATCH", None, True, f"With corrected data: edl resume j. {WITH_NEW_CODE}"),
         ("DISK_FULL", None, True, "edl resume j starts it again."),
     ],
 )

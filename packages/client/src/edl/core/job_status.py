@@ -195,6 +195,9 @@ _OF_MODEL_FILE = (
 _OF_CODE_ALONE = ("MODEL_IMPORT", "MODEL_CONTRACT", "OPTIMIZER_UNSUPPORTED")
 """Codes of failures that the same code would have again."""
 
+_OF_CODE_OR_DATA = ("SHAPE_MISMATCH", "NAN_LOSS", "USER_CODE")
+"""Codes of failures that the same code would have again with the same data."""
+
 
 def _is_of_options(failure: Failure) -> bool:
     """Return whether a job would fail again in the same way as long as its options are the same."""
@@ -223,6 +226,8 @@ def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
     )
     if code in _OF_CODE_ALONE and not status.saved_version:
         return with_new_code or f"A job keeps its image: edl delete {status.job}, and submit again."
+    if code in _OF_CODE_OR_DATA and status.saved_version is None and with_new_code:
+        return f"With corrected data: edl resume {status.job}. {with_new_code}"
     return f"{steps} {with_new_code}".rstrip()
 
 
