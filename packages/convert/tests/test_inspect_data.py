@@ -60,12 +60,13 @@ def test_bad_rows_are_named_by_their_lines(edl: Call, tmp_path: Path) -> None:
     rows[1_700] = '1700,0.5,"a, b"'
     for number in range(1_800, 1_810):
         rows[number] = f"{number},1,2,3"
+    rows[1_900] = '1900,0.5,"a, b",x'
     (tmp_path / "t.csv").write_text("\n".join(["id,x,name", *rows]) + "\n")
     edl("data", "inspect", "t.csv")
     done = edl("data", "inspect", "t.csv", "--check", code=3)
-    assert "11 rows with another number of fields than the 3 columns" in done.err
+    assert "12 rows with another number of fields than the 3 columns" in done.err
     assert "t.csv:1503 (2 fields), t.csv:1803 (4 fields)" in done.err
-    assert "and 6 more" in done.err
+    assert "and 7 more" in done.err
     assert "2 values not finite: t.csv:13 (x=nan), t.csv:14 (x=-INF)" in done.err
     assert "where: t.csv:13" in done.err
     (tmp_path / "t.csv").write_text("id,x,name\n1,0.5,Nan\n2,0.5,Bob\n")

@@ -347,12 +347,14 @@ def test_the_detail_of_an_error_ends_with_its_sentence(tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_function_without_return_is_the_only_error(zoo: ZooFolder) -> None:
+def test_a_model_function_without_return_is_the_first_error(zoo: ZooFolder) -> None:
     model = "def build_model():\n    tf.keras.Sequential([]).compile(loss='mse', optimizer='sgd')"
     write(zoo, model=model, loss="", optimizer="")
     (error,) = errors(zoo)
     assert "build_model() returned None" in error.what
     assert error.remedy == "End it with `return model`."
+    write(zoo, model=model, dataset_fn="")
+    assert ["returned None" in error.what for error in errors(zoo)] == [True, False]
 
 
 @pytest.mark.parametrize(
