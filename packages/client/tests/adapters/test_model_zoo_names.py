@@ -38,3 +38,11 @@ def test_names_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     with pytest.raises(EdlError, match=r"mine\.inputs\.process, mine\.others\.process") as caught:
         model_zoo.check(given)
     assert caught.value.remedy == "Name one: --input-fn mine.inputs.process"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_model_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("\ufeffdef model(size=1): ...\n", encoding="utf-8")
+    model_zoo.check(job(tmp_path))
+    parameters = model_zoo.parameters_of(tmp_path, "mine.model")
+    assert parameters is not None
+    assert "size" in parameters
