@@ -16,7 +16,9 @@ from edl_proto.transport.frames import fill
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import parameters_pb2 as pb
 
-PARAMETERS = RawService("edl.v1.Parameters", ("Initialize", "Pull", "Push", "PutRows", "ScanRows"))
+PARAMETERS = RawService(
+    "edl.v1.Parameters", ("Initialize", "PutValues", "Pull", "Push", "PutRows", "ScanRows")
+)
 SHARD = RawService("edl.v1.Shard", ("Propose", "Prepare", "Read", "PutRows", "ScanRows"))
 COORDINATOR = RawService("edl.v1.Coordinator", ("CommitInitialValues", "Commit", "Permit"))
 
@@ -67,6 +69,13 @@ class ParametersStub(RowsStub):
     ) -> pb.InitializeReply:
         with self.call("Initialize", header, (values,), timeout_s) as frames:
             return pb.InitializeReply.FromString(first_frame(frames))
+
+    def put_values(
+        self, header: pb.PutValuesHeader, values: memoryview, timeout_s: float
+    ) -> pb.PutValuesReply:
+        """Send the values of a replicated model, for which the master has asked."""
+        with self.call("PutValues", header, (values,), timeout_s) as frames:
+            return pb.PutValuesReply.FromString(first_frame(frames))
 
     def pull(
         self,

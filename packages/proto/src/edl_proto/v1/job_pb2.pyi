@@ -49,6 +49,8 @@ class _UpdateModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateMode
     SYNC: _UpdateMode.ValueType  # 1
     ASYNC: _UpdateMode.ValueType  # 2
     BOUNDED: _UpdateMode.ValueType  # 3
+    REPLICATED: _UpdateMode.ValueType  # 4
+    """every worker holds all values; see replicas.proto"""
 
 class UpdateMode(_UpdateMode, metaclass=_UpdateModeEnumTypeWrapper): ...
 
@@ -56,6 +58,8 @@ UPDATE_MODE_UNSPECIFIED: UpdateMode.ValueType  # 0
 SYNC: UpdateMode.ValueType  # 1
 ASYNC: UpdateMode.ValueType  # 2
 BOUNDED: UpdateMode.ValueType  # 3
+REPLICATED: UpdateMode.ValueType  # 4
+"""every worker holds all values; see replicas.proto"""
 Global___UpdateMode: _TypeAlias = UpdateMode  # noqa: Y015
 
 class _WirePrecision:

@@ -305,6 +305,62 @@ class InitializeReply(_message.Message):
 Global___InitializeReply: _TypeAlias = InitializeReply  # noqa: Y015
 
 @_typing.final
+class PutValuesHeader(_message.Message):
+    """/edl.v1.Parameters/PutValues: header + values -> PutValuesReply
+    The values of a replicated model, which its workers hold, at a version for which the master has
+    asked.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    NBYTES_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.int
+    incarnation: _builtins.str
+    layout_fingerprint: _builtins.str
+    version: _builtins.int
+    nbytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        layout_fingerprint: _builtins.str = ...,
+        version: _builtins.int = ...,
+        nbytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "layout_fingerprint", b"layout_fingerprint", "nbytes", b"nbytes", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutValuesHeader: _TypeAlias = PutValuesHeader  # noqa: Y015
+
+@_typing.final
+class PutValuesReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    accepted: _builtins.bool
+    """false: the master does not want them any more"""
+    def __init__(
+        self,
+        *,
+        accepted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutValuesReply: _TypeAlias = PutValuesReply  # noqa: Y015
+
+@_typing.final
 class PullHeader(_message.Message):
     """/edl.v1.Parameters/Pull: header + ids of all rows -> PullReply + values + rows"""
 
