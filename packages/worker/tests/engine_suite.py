@@ -20,7 +20,6 @@ from edl_worker.codec.jobs import decode_job
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
 from edl_worker.core.step_engine import Framework, ModelEngine, StepEngine
-from edl_worker.training.initial_values import payload_of
 from edl_worker.training.trainer import LocalTrainer
 from elasticdl.python.common.constants import Mode
 
@@ -101,12 +100,12 @@ class EngineSuite:
     # --- values --------------------------------------------------------------------------------
 
     def test_what_was_read_can_be_assigned(self, steps: StepEngine) -> None:
-        before = payload_of(steps)
+        before = steps.pack()
         assert before.nbytes == steps.layout.nbytes
         steps.assign(np.zeros_like(before))
-        assert not payload_of(steps).any()
+        assert not steps.pack().any()
         steps.assign(before)
-        np.testing.assert_array_equal(payload_of(steps), before)
+        np.testing.assert_array_equal(steps.pack(), before)
 
     def test_values_that_were_read_stay_as_they_are(self, steps: StepEngine) -> None:
         read = steps.read()
@@ -129,9 +128,9 @@ class EngineSuite:
     def test_a_gradient_changes_nothing_and_can_be_repeated(
         self, model: ModelEngine, steps: StepEngine
     ) -> None:
-        before = payload_of(steps)
+        before = steps.pack()
         first, again = steps.gradient(model.sample), steps.gradient(model.sample)
-        np.testing.assert_array_equal(payload_of(steps), before)
+        np.testing.assert_array_equal(steps.pack(), before)
         assert first.loss == again.loss > 0.0
         assert [bytes(part) for part in (*first.gradient, *first.state_delta)] == [
             bytes(part) for part in (*again.gradient, *again.state_delta)
@@ -144,7 +143,7 @@ class EngineSuite:
         self, model: ModelEngine, steps: StepEngine
     ) -> None:
         gradient = np.concatenate(flat(steps.gradient(model.sample).gradient))
-        values = payload_of(steps).view(np.float32)
+        values = steps.pack().view(np.float32)
         steepest = int(np.abs(gradient).argmax())
         losses = []
         for change in (-0.01, 0.01):

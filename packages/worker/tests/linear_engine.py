@@ -20,6 +20,7 @@ from edl_worker.core.job import JobDescription, JobType, WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.layout import PayloadLayout
 from edl_worker.core.model_description import ModelDescription, VariableDescription
+from edl_worker.core.replicas import Part
 from edl_worker.core.step_engine import (
     ExportForm,
     ModelSummary,
@@ -129,14 +130,33 @@ class LinearSteps:
 
     def step(self, batch: Batch) -> float:
         found = self.gradient(batch)
-        flat = np.frombuffer(found.gradient[0], np.float32)
-        self._line.kernel = self._line.kernel - np.float32(self._rate) * flat[:4]
-        self._line.bias = self._line.bias - np.float32(self._rate) * flat[4:]
-        self._line.mean = self._line.mean + np.frombuffer(found.state_delta[0], np.float32)
+        if found.is_finite:
+            gradient, delta = (
+                np.frombuffer(part, np.float32) for part in (*found.gradient, *found.state_delta)
+            )
+            self.apply([gradient], [delta])
         return found.loss
 
+    def apply(self, gradient: Sequence[Array], state_delta: Sequence[Array]) -> None:
+        self._line.kernel = self._line.kernel - np.float32(self._rate) * gradient[0][:4]
+        self._line.bias = self._line.bias - np.float32(self._rate) * gradient[0][4:]
+        self._line.mean = self._line.mean + state_delta[0]
+
+    def set_learning_rate(self, rate: float | None) -> None:
+        self._rate = RATE if rate is None else rate
+
+    def finish(self) -> None:
+        pass
+
+    @property
+    def replica_parts(self) -> Sequence[Part]:
+        return [Part("float32", 5), Part("float32", 4)]
+
+    def pack(self) -> Array:
+        return np.concatenate([part.view(np.uint8) for part in self.read()])
+
     def place_optimizer(self, version: int, learning_rate: float | None) -> None:
-        self._rate = RATE if learning_rate is None else learning_rate
+        self.set_learning_rate(learning_rate)
 
     def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
         return tuple(memoryview(part).cast("B") for part in gradient), WirePrecision.FLOAT32

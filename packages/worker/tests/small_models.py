@@ -25,6 +25,7 @@ class StubModelFile:
         return self.model(features, training=training)
 
     custom_train_step = None
+    optimizer = keras.optimizers.SGD(0.1)
 
     def compute_loss(self, outputs: Any, labels: Any, weights: Any = None) -> Any:
         return self._loss(outputs, labels)

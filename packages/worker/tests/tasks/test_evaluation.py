@@ -23,7 +23,7 @@ from edl_worker.config import Settings
 from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import LeaseRef, MetricState, TaskKey, TaskResult, TaskType
 from edl_worker.runtime.identity import identity
-from edl_worker.training.initial_values import payload_of, send_initial_values
+from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica
 from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.parameter_client import ParameterClient
@@ -92,8 +92,8 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     client.open(tasks.ready(loaded.describe()), loaded.describe())
     replica = ParameterReplica(steps, client)
     assert not replica.pull().initialized, "there are no values yet"
-    assert send_initial_values(client, payload_of(steps), None)
-    assert not send_initial_values(client, payload_of(steps), None), "only once"
+    assert send_initial_values(client, steps.pack(), None)
+    assert not send_initial_values(client, steps.pack(), None), "only once"
     initial = master.values.copy()
     master.frozen["old"] = 0, initial
     master.values = np.full_like(initial.view(np.float32), 7.0).view(np.uint8)
@@ -101,9 +101,9 @@ def test_a_copy_of_frozen_parameters_is_none_of_the_newest(
     for _ in range(2):
         assert replica.pull().initialized
         assert replica.version == 3
-        np.testing.assert_array_equal(payload_of(steps), master.values)
+        np.testing.assert_array_equal(steps.pack(), master.values)
         replica.use_frozen("old")
-        np.testing.assert_array_equal(payload_of(steps), initial)
+        np.testing.assert_array_equal(steps.pack(), initial)
     client.close()
     connection.close()
 

@@ -58,6 +58,8 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             if training.HasField("profile")
             else None,
             shuffle=training.shuffle,
+            replicated=training.update == job_pb2.REPLICATED,
+            reduction=training.gradient_reduction,
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),
         data_cache=DataCacheSettings(spec.data_cache.folder, spec.data_cache.gibibytes),

@@ -29,6 +29,7 @@ from edl_worker.core.model_description import (
     TableDescription,
     VariableDescription,
 )
+from edl_worker.core.replicas import Part
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from elasticdl.python.common.constants import Mode
 
@@ -63,6 +64,7 @@ class StepResult:
         loss: of the minibatch, regularization included; of local steps the mean over records.
         rows: bytes of the gradients of rows, for each embedding table.
         precision: of gradient and rows; float32 if a number overflows in 16 bits.
+        has_finite_gradient: False if replicas must not use the gradient.
     """
 
     gradient: tuple[memoryview, ...]
@@ -70,11 +72,12 @@ class StepResult:
     loss: float
     rows: tuple[memoryview, ...] = ()
     precision: WirePrecision = WirePrecision.FLOAT32
+    has_finite_gradient: bool = True
 
     @property
     def is_finite(self) -> bool:
-        """Whether the loss is finite."""
-        return math.isfinite(self.loss)
+        """Whether the loss is finite, and the gradient as far as that is known."""
+        return math.isfinite(self.loss) and self.has_finite_gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +166,8 @@ class RowEngine(Protocol):
 class StepEngine(Protocol):
     """The values of a model, and the steps that compute on them or change them.
 
-    There is no method for a reduced gradient (apply) and none for devices: nothing calls them
-    before replicas of a model train in step.
+    If replicas of the model train in step (``TrainingSettings.replicated``), the state of the
+    model's own optimizer is among the values, which ``apply`` and ``step`` update.
     """
 
     @property
@@ -204,7 +207,34 @@ class StepEngine(Protocol):
         """
 
     def step(self, batch: Batch) -> float:
-        """Update the values with the model's own optimizer; return the loss."""
+        """Update the values with the model's own optimizer; return the loss.
+
+        Of a replicated model nothing changes if the loss is not finite; it is NaN if the gradient
+        is not finite, unless the optimizer handles that.
+        """
+
+    # Only of a replicated model: ``apply``, ``set_learning_rate``, ``finish``, ``replica_parts``.
+
+    def apply(
+        self, gradient: Sequence[npt.NDArray[Any]], state_delta: Sequence[npt.NDArray[Any]]
+    ) -> None:
+        """Update the values with the sum of the replicas' gradients and the model's own optimizer.
+
+        Args:
+            gradient: a flat array for each trainable group; it is not used after the call.
+            state_delta: likewise for each group of the model's own state; empty if training
+                changes none.
+        """
+
+    def set_learning_rate(self, rate: float | None) -> None:
+        """Set the learning rate of the model's own optimizer; None: the one that it came with."""
+
+    def finish(self) -> None:
+        """Give the model the values that its optimizer ends with, such as their average."""
+
+    @property
+    def replica_parts(self) -> Sequence[Part]:
+        """The arrays that replicas add up: trainable groups, then groups of the model's state."""
 
     def place_optimizer(self, version: int, learning_rate: float | None) -> None:
         """Set where the optimizer of ``step`` stands.
@@ -219,6 +249,9 @@ class StepEngine(Protocol):
 
     def read(self) -> list[npt.NDArray[Any]]:
         """Return a copy of the present values, one flat array for each group of the layout."""
+
+    def pack(self) -> npt.NDArray[np.uint8]:
+        """Return a copy of the present values as one payload of the layout."""
 
     def assign(
         self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32

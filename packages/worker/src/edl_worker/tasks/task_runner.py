@@ -30,7 +30,7 @@ from edl_worker.tasks.kept_features import read_kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel
 from edl_worker.tasks.training_loop import TrainingLoop
-from edl_worker.training.initial_values import payload_of, send_initial_values
+from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica, read_slots
 from edl_worker.training.trainer import GradientTrainer, LocalTrainer
 from edl_worker.transport.parameter_client import ParameterClient
@@ -210,7 +210,7 @@ class _Training:
         self._loaded = loaded
         self._client = client
         self.steps = steps
-        self._initial = payload_of(steps)
+        self._initial = steps.pack()
         self.replica = ParameterReplica(steps, client)
         self.loop = TrainingLoop(
             options=options,
@@ -232,6 +232,8 @@ class _Training:
         with contextlib.ExitStack() as stack:
             if self.steps.tables is not None:
                 stack.enter_context(self.steps.tables.stored_rows(self.replica.scan))
+            if self._loaded.job.training.replicated:
+                self.steps.set_learning_rate(lease.learning_rate)
             exporter = replace(self._loaded.exporter, optimizer=self._optimizer_state(lease))
             return exporter.export(lease.export, lease.part_path)
 

@@ -103,9 +103,12 @@ def _take_few(batch: Batch) -> Batch:
 def _train(loaded: LoadedModel, steps: StepEngine, batch: Batch) -> None:
     with _explain_errors(loaded, "the training step raised"):
         step = _compute_gradient(steps, batch)
-    if not step.is_finite:
+    if not math.isfinite(step.loss):
         raise _not_finite(loaded, batch, f"the loss is {step.loss}")
-    if step.precision is WirePrecision.FLOAT32:
+    if not step.has_finite_gradient:
+        raise _not_finite(loaded, batch, "the gradient has numbers that are not finite")
+    # An optimizer of replicas may scale the loss, and expects gradients that are not finite.
+    if step.precision is WirePrecision.FLOAT32 and not loaded.job.training.replicated:
         groups = [group for group in steps.layout.groups if group.trainable]
         for group, part in zip(groups, step.gradient, strict=True):
             if not np.isfinite(np.frombuffer(part, group.dtype)).all():

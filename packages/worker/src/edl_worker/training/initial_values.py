@@ -7,15 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edl_worker.core.step_engine import RowEngine, StepEngine
+from edl_worker.core.step_engine import RowEngine
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
-
-
-def payload_of(steps: StepEngine) -> npt.NDArray[np.uint8]:
-    """Return the present values as a payload of parameters."""
-    return np.concatenate(
-        [np.empty(0, np.uint8), *(part.reshape(-1).view(np.uint8) for part in steps.read())]
-    )
 
 
 def send_initial_values(

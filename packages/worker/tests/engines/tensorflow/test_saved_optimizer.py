@@ -13,7 +13,7 @@ from zoo_folder import ZooFolder
 
 from edl_worker.core.step_engine import OptimizerState
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
-from edl_worker.engines.tensorflow.saved_optimizer import find_slots, with_optimizer
+from edl_worker.engines.tensorflow.saved_optimizer import find_slots, with_restored_optimizer
 from edl_worker.engines.tensorflow.training.arena import Arena
 
 SOURCE = """
@@ -74,7 +74,7 @@ def state_of(file: ModelFile, optimizer: Any) -> OptimizerState:
 
 
 def save(file: ModelFile, state: OptimizerState | None, path: Path) -> keras.Model:
-    with with_optimizer(file, Arena(file.model), state):
+    with with_restored_optimizer(file, Arena(file.model), state):
         file.model.save(path)
     loaded: keras.Model = keras.models.load_model(path)
     return loaded

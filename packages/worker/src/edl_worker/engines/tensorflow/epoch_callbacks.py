@@ -43,7 +43,7 @@ class CallbackCaller:
         self._epochs = epochs
         self._model = file.model
         self._optimizer = file.optimizer
-        self._configured = self._rate()
+        self._configured = self._rate() if file.callbacks else np.float32()
         self._begun = False
         self._fingerprints = [callback_state.take_fingerprints(each) for each in file.callbacks]
 
@@ -158,7 +158,9 @@ class CallbackCaller:
             )
 
     def _rate(self) -> np.float32:
-        return np.float32(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
+        # A keras.optimizers.MultiOptimizer has none that could be read or set.
+        rate = getattr(self._optimizer, "learning_rate", 0.0)
+        return np.float32(keras.ops.convert_to_numpy(rate))
 
 
 def _hand_over_best(callback: keras.callbacks.Callback) -> bool:

@@ -78,6 +78,13 @@ def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
     return _private(optimizer, "_learning_rate")
 
 
+def inner_optimizers(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """Return the optimizers that an optimizer passes its gradients to; itself if it has none."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    found = getattr(optimizer, "optimizers", None) or ([] if inner is None else [inner])
+    return [leaf for each in found for leaf in inner_optimizers(each)] or [optimizer]
+
+
 def uses_weight_decay(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
     """Whether the optimizer's weight decay applies to a variable."""
     return bool(_private(optimizer, "_use_weight_decay")(variable))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -14,6 +16,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import ModelDescription
+from edl_worker.core.replicas import Part
 from edl_worker.core.step_engine import ExportForm, OptimizerState, RowRequest, StepResult
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import weights
@@ -21,11 +24,19 @@ from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
 from edl_worker.engines.tensorflow.export_forms import export_forms
 from edl_worker.engines.tensorflow.model import ModelFile
-from edl_worker.engines.tensorflow.optimizers import describe_optimizers, plain_number
-from edl_worker.engines.tensorflow.saved_optimizer import find_slots, with_optimizer
+from edl_worker.engines.tensorflow.optimizers import (
+    build_optimizers,
+    describe_optimizers,
+    encode_value,
+)
+from edl_worker.engines.tensorflow.saved_optimizer import (
+    find_slots,
+    with_own_optimizer,
+    with_restored_optimizer,
+)
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.engines.tensorflow.training.gradient_step import GradientStep
-from edl_worker.engines.tensorflow.training.local_step import LocalStep
+from edl_worker.engines.tensorflow.training.optimizer_step import OptimizerStep
 from edl_worker.engines.tensorflow.training.wire_values import WireValues, memory
 
 
@@ -41,6 +52,7 @@ class KerasSteps:
         epochs: int = 1,
         input_spec: Any = None,
         warnings: tuple[str, ...] = (),
+        replicated: bool = False,
     ) -> None:
         """Arrange the values of a model that has been built.
 
@@ -51,17 +63,22 @@ class KerasSteps:
             epochs: how many the job has, for callbacks.
             input_spec: specification of a minibatch's features, any size.
             warnings: what users should know about its initial values.
+            replicated: its own optimizer makes all updates, and has its state here.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent.
         """
-        self.layout = Arena(file.model, tables, file.place)
+        optimizer = build_optimizers(file) if replicated else None
+        self.layout = Arena(file.model, tables, file.place, optimizer)
         self.precision = precision
         self.tables = tables
         self._file = file
         self._wire = WireValues(self.layout, precision)
-        self._gradient = GradientStep(file, self._wire, tables)
-        self._local: LocalStep | None = None
+        self._replicated = replicated
+        self._jit = replicated and bool(file.model.jit_compile)
+        checks = replicated and not isinstance(file.optimizer, keras.optimizers.LossScaleOptimizer)
+        self._gradient = GradientStep(file, self._wire, tables, checks=checks, jit=self._jit)
+        self._own: OptimizerStep | None = None
         self._callbacks = CallbackCaller(file, self.layout, epochs)
         self._input_spec = input_spec
         self._warnings = warnings
@@ -80,7 +97,7 @@ class KerasSteps:
             tables=tuple(self.tables.describe() if self.tables else ()),
             reduction=file.reduction,
             callbacks=tuple(type(each).__name__ for each in file.callbacks),
-            optimizer_json=json.dumps(optimizers, default=plain_number),
+            optimizer_json=json.dumps(optimizers, default=encode_value),
             layer_states=tuple(state.summarize() for state in file.layer_states),
             warnings=self._warnings,
         )
@@ -90,7 +107,7 @@ class KerasSteps:
     def trace(self, batch: Batch, *, local: bool) -> None:
         """Trace a step; see ``StepEngine``."""
         if local:
-            self._local_step().prime(batch)
+            self._optimizer_step().prime(batch)
         else:
             self._gradient.prime(batch)
 
@@ -102,16 +119,42 @@ class KerasSteps:
 
     def step(self, batch: Batch) -> float:
         """Update the values; see ``StepEngine``."""
-        return self._local_step().update(batch)
+        return self._optimizer_step().update(batch)
 
     def place_optimizer(self, version: int, learning_rate: float | None) -> None:
         """Set where the optimizer stands; see ``StepEngine``."""
-        self._local_step().place_optimizer(version, learning_rate)
+        self._optimizer_step().place_optimizer(version, learning_rate)
 
-    def _local_step(self) -> LocalStep:
-        if self._local is None:
-            self._local = LocalStep(self._file, self.layout)
-        return self._local
+    def apply(
+        self, gradient: Sequence[npt.NDArray[Any]], state_delta: Sequence[npt.NDArray[Any]]
+    ) -> None:
+        """Update the values with a sum of gradients; see ``StepEngine``."""
+        self._optimizer_step().apply(gradient, state_delta)
+
+    def set_learning_rate(self, rate: float | None) -> None:
+        """Set the learning rate of the model's own optimizer; see ``StepEngine``."""
+        self._optimizer_step().set_learning_rate(rate)
+
+    def finish(self) -> None:
+        """Give the model the values that its optimizer ends with; see ``StepEngine``."""
+        self._optimizer_step().finish()
+
+    @property
+    def replica_parts(self) -> Sequence[Part]:
+        """The arrays that replicas add up; see ``StepEngine``."""
+        is_mean = self._file.reduction == "mean"
+        return [
+            Part(group.dtype, sum(group.sizes), is_mean or not group.trainable)
+            for group in self.layout.model.groups
+        ]
+
+    def _optimizer_step(self) -> OptimizerStep:
+        if self._own is None:
+            gradient = self._gradient
+            self._own = OptimizerStep(
+                self._file, self.layout, lambda: gradient.unconnected, jit=self._jit
+            )
+        return self._own
 
     # --- values ----------------------------------------------------------------------------
 
@@ -125,6 +168,10 @@ class KerasSteps:
     def read(self) -> list[npt.NDArray[Any]]:
         """Return a copy of the present values; see ``StepEngine``."""
         return [tensor.numpy() for tensor in self._wire.read()]
+
+    def pack(self) -> npt.NDArray[np.uint8]:
+        """Return a copy of the present values as a payload; see ``StepEngine``."""
+        return self.layout.pack()
 
     def assign(
         self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
@@ -149,12 +196,14 @@ class KerasSteps:
     @property
     def exported_slots(self) -> Sequence[str] | None:
         """The optimizer's slots that an exported model has; see ``StepEngine``."""
-        return None if self.tables is not None else find_slots(self._file)
+        return None if self.tables is not None or self._replicated else find_slots(self._file)
 
     def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported; see ``StepEngine``."""
-        return export_forms(
-            self._file,
-            self._input_spec,
-            lambda: with_optimizer(self._file, self.layout, optimizer),
-        )
+
+        def with_optimizer() -> AbstractContextManager[None]:
+            if self._replicated:
+                return with_own_optimizer(self._file)
+            return with_restored_optimizer(self._file, self.layout, optimizer)
+
+        return export_forms(self._file, self._input_spec, with_optimizer)

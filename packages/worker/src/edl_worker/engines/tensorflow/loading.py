@@ -42,7 +42,8 @@ def load(job: JobDescription, context: Mapping[str, Any]) -> LoadedKerasModel:
 
 def check(job: JobDescription) -> ModelSummary:
     """Check the definitions of a model file, without data; see ``Framework``."""
-    return summarize(load_model_file(job.model, purpose=PURPOSES[job.type]))
+    replicated = job.training.replicated
+    return summarize(load_model_file(job.model, purpose=PURPOSES[job.type], replicated=replicated))
 
 
 def _load_trained(job: JobDescription, context: Mapping[str, Any]) -> LoadedKerasModel:
@@ -67,7 +68,13 @@ def _load_trained(job: JobDescription, context: Mapping[str, Any]) -> LoadedKera
 def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> LoadedKerasModel:
     options = job.training
     with layers_for(LayerPurpose.TRAINING):
-        file = load_model_file(job.model, context=context, purpose=Mode.TRAINING, seed=options.seed)
+        file = load_model_file(
+            job.model,
+            context=context,
+            purpose=Mode.TRAINING,
+            seed=options.seed,
+            replicated=options.replicated,
+        )
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
         file.build(sample, local=options.trains_locally)
         if options.validates:
@@ -77,11 +84,13 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
     notes = warm_start.initialize(file.model, options.init_from) if options.init_from else ()
     _spread_seeds(file.model, int(context["worker_id"]))
     own = file.custom_train_step
-    threshold = 0 if own is not None else options.embedding_threshold
+    threshold = 0 if own is not None or options.replicated else options.embedding_threshold
     found = EmbeddingTables(file, options.seed, threshold)
     tables = found if found.tables else None
     if tables is not None and own is not None:
         raise _tables_with_custom_step(tables)
+    if tables is not None and options.replicated:
+        raise _tables_with_replicas(tables)
     steps = KerasSteps(
         file,
         tables,
@@ -89,6 +98,7 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         epochs=options.epochs,
         input_spec=open_size_spec(sample.features, sample.size),
         warnings=notes,
+        replicated=options.replicated,
     )
     if tables is not None and options.trains_locally:
         raise _tables_with_local_steps(tables)
@@ -128,6 +138,16 @@ def _tables_with_custom_step(tables: EmbeddingTables) -> EdlError:
         "rows its own train_step has no gradients for",
         where="train_step",
         remedy="Use keras.layers.Embedding, which is kept whole then, or leave train_step out.",
+    )
+
+
+def _tables_with_replicas(tables: EmbeddingTables) -> EdlError:
+    return EdlError(
+        ErrorCode.MODEL_CONTRACT,
+        f"the model has embedding tables ({', '.join(t.name for t in tables.tables)}), which "
+        "parameter servers hold: replicas that train in step have none",
+        where="--strategy allreduce",
+        remedy="Use --strategy parameter-server, or keras.layers.Embedding, which is kept whole.",
     )
 
 

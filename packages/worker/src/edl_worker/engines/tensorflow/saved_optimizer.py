@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -59,12 +59,10 @@ def find_slots(file: ModelFile) -> list[str] | None:
     return [name for name in _SLOTS[kind.__name__] if not unused.get(name)]
 
 
-@contextmanager
-def with_optimizer(file: ModelFile, arena: Arena, state: OptimizerState | None) -> Iterator[None]:
-    """Let Keras save a model as if ``fit`` had trained it; the model itself stays as it is.
-
-    Loss and metrics are saved only if ``keras.models.load_model`` finds them without the model
-    file.
+def with_restored_optimizer(
+    file: ModelFile, arena: Arena, state: OptimizerState | None
+) -> AbstractContextManager[None]:
+    """Let Keras save a model with a copy of its optimizer that stands where the master's does.
 
     Args:
         file: the model.
@@ -72,10 +70,25 @@ def with_optimizer(file: ModelFile, arena: Arena, state: OptimizerState | None) 
         state: of the optimizer; None: the model is saved without one.
     """
     if state is None:
-        yield
-        return
+        return nullcontext()
+    return _with_optimizer(file, _restore(file.optimizer, file.model, arena, state))
+
+
+def with_own_optimizer(file: ModelFile) -> AbstractContextManager[None]:
+    """Let Keras save a model with its own optimizer as it is, which has made all updates."""
+    if file.custom_train_step is not None:
+        return nullcontext()  # the model is compiled with what Keras can save
+    return _with_optimizer(file, file.optimizer)
+
+
+@contextmanager
+def _with_optimizer(file: ModelFile, optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
+    """Let Keras save a model as if ``fit`` had trained it; the model itself stays as it is.
+
+    Loss and metrics are saved only if ``keras.models.load_model`` finds them without the model
+    file.
+    """
     model = file.model
-    optimizer = _restore(file.optimizer, model, arena, state)
     config = model.get_compile_config() if model.compiled else _compile_config(file)
     config = {**config, "optimizer": keras.saving.serialize_keras_object(optimizer)}
     # Not by setattr, for Keras and TensorFlow would track the optimizer and write it everywhere.

@@ -19,11 +19,15 @@ class SizeAgnosticFunction:
 
     Args:
         function: takes nests of tensors whose first dimension is the size of the minibatch.
+        jit: compile it with XLA, for each size by itself.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, jit: bool = False) -> None:
         self._function = function
-        self._traced = tf.function(function, reduce_retracing=True, autograph=False)
+        self._jit = jit or None
+        self._traced = tf.function(
+            function, reduce_retracing=True, autograph=False, jit_compile=self._jit
+        )
         self._primed = False
 
     def prime(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> None:
@@ -45,7 +49,7 @@ class SizeAgnosticFunction:
             # A model that needs to know the size is traced for each size. What else may be
             # wrong is raised again by the call, where the records at work are known.
             log.debug("tracing each size of minibatch by itself: %r", error)
-            self._traced = tf.function(self._function, autograph=False)
+            self._traced = tf.function(self._function, autograph=False, jit_compile=self._jit)
 
     def __call__(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> Any:
         self.prime(size, *nests, open_nests=open_nests)

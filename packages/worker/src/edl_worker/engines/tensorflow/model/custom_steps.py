@@ -105,6 +105,7 @@ class CustomTrainStep:
             several, the one that the model is compiled with, or else the first.
         others: the other ones, each with its variables; likewise.
         untrained: paths of trainable variables that the step never updates.
+        updates: the calls of each optimizer's ``apply``, with the variables; likewise.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -112,13 +113,14 @@ class CustomTrainStep:
         self.optimizer = next(iter(self.optimizers), None)
         self.others: tuple[FurtherOptimizer, ...] = ()
         self.untrained: frozenset[str] = frozenset()
+        self.updates: tuple[tuple[keras.optimizers.Optimizer, Sequence[keras.Variable]], ...] = ()
 
     def gradients(
         self, features: Any, labels: Any, weights: Any, variables: Sequence[keras.Variable]
     ) -> tuple[Any, list[Any]]:
         """Return the loss of a minibatch and the gradient of each variable; nothing is updated.
 
-        It is to be traced.
+        It is to be traced. A gradient is None if the step has none for the variable.
 
         Args:
             variables: the model's trainable variables.
@@ -145,8 +147,9 @@ class CustomTrainStep:
                     )
                 found[id(variable)] = gradient
         self.optimizer, self.others = self._by_optimizer(updates)
+        self.updates = tuple((update.optimizer, update.variables) for update in updates)
         self.untrained = frozenset(v.path for v in variables if id(v) not in found)
-        return loss_of(logs), [_dense(found.get(id(v)), v) for v in variables]
+        return loss_of(logs), [found.get(id(v)) for v in variables]
 
     @property
     def optimizers(self) -> list[keras.optimizers.Optimizer]:
@@ -265,9 +268,3 @@ def _kind(optimizer: keras.optimizers.Optimizer) -> str:
         config = keras.optimizers.serialize(optimizer)["config"]
     alone = id(optimizer) if optimizer.global_clipnorm else None
     return str({**config, "name": type(optimizer), "alone": alone})
-
-
-def _dense(gradient: Any, variable: keras.Variable) -> Any:
-    if gradient is None:
-        return tf.zeros(variable.shape, variable.dtype)
-    return tf.convert_to_tensor(gradient)

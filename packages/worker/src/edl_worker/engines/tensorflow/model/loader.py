@@ -31,6 +31,7 @@ from edl_worker.engines.tensorflow.model.adapters.metrics import (
 )
 from edl_worker.engines.tensorflow.model.adapters.optimizer import (
     adapt_optimizer,
+    scale_loss_as_fit,
     set_learning_rate,
 )
 from edl_worker.engines.tensorflow.model.custom_steps import (
@@ -100,6 +101,7 @@ def load_model_file(
     purpose: Mode = Mode.TRAINING,
     seed: int | None = None,
     saved: Sequence[LayerState] = (),
+    replicated: bool = False,
 ) -> ModelFile:
     """Find the model, create it with its optimizer, and check the model-file contract.
 
@@ -112,12 +114,20 @@ def load_model_file(
             evaluation needs no optimizer.
         seed: fixes the initial values.
         saved: the state of layers as the model was trained with; none: as the file makes it.
+        replicated: workers make the updates with the optimizer itself, whatever it is.
 
     Raises:
         ContractErrors: all errors that were found.
     """
     return ModelFile(
-        describe_model_file(reference, context=context, purpose=purpose, seed=seed, saved=saved)
+        describe_model_file(
+            reference,
+            context=context,
+            purpose=purpose,
+            seed=seed,
+            saved=saved,
+            replicated=replicated,
+        )
     )
 
 
@@ -128,6 +138,7 @@ def describe_model_file(
     purpose: Mode,
     seed: int | None,
     saved: Sequence[LayerState] = (),
+    replicated: bool = False,
 ) -> ModelFileDescription:
     """Return the strict description of a model file of any form.
 
@@ -168,7 +179,7 @@ def describe_model_file(
         errors.extend(missing)  # why there is no model comes first
     else:
         errors.prepend(missing)
-    described = _describe(model, keras_model, used, caller, errors)
+    described = _describe(model, keras_model, used, caller, errors, replicated)
     warnings = (*described.warnings, *files.describe())
     described = replace(described, layer_states=states, warnings=warnings)
     described = _with_custom_steps(described, purpose)
@@ -264,6 +275,7 @@ def _describe(
     used: Mapping[Role, Definition],
     caller: DefinitionCaller,
     errors: ErrorCollector,
+    replicated: bool,
 ) -> ModelFileDescription:
     """Return the strict description. Raises: ContractErrors: all errors that were found."""
 
@@ -271,7 +283,7 @@ def _describe(
         return errors.attempt(adapter, used[role], caller, *more) if role in used else None
 
     outputs = _output_names(keras_model)
-    optimizer = adapt("optimizer", adapt_optimizer)
+    optimizer = adapt("optimizer", partial(adapt_optimizer, replicated=replicated))
     loss_weights = adapt("loss_weights", adapt_value)
     loss = adapt("loss", adapt_loss, loss_weights, outputs)
     metrics = adapt("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
@@ -283,6 +295,8 @@ def _describe(
         rate = adapt("learning_rate_scheduler", adapt_version_schedule)
     if rate is not None and optimizer is not None:
         optimizer.learning_rate = rate
+    if replicated and optimizer is not None and keras_model is not None:
+        optimizer = scale_loss_as_fit(optimizer, keras_model)
     outputs_processor = adapt("outputs_processor", adapt_outputs_processor)
     record_reader = adapt("custom_data_reader", adapt_record_reader)
     feature_columns = adapt("feature_columns", adapt_columns)
@@ -307,6 +321,7 @@ def _describe(
         input_pipeline=pipeline,
         loss=loss,
         optimizer=optimizer,
+        replicated=replicated,
         metrics=weighted or metrics,
         class_weight=class_weight or {},
         callbacks=without_schedulers(callbacks or ()),

@@ -1,4 +1,8 @@
-"""The variables of a Keras model as flat buffers, in the order of the payload."""
+"""The variables of a Keras model as flat buffers, in the order of the payload.
+
+If workers train in step, the variables of the optimizer follow as state. Numbers that are no
+float32 or float64, such as the counter of updates, are float64 in a payload.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,19 @@ class Weight(VariableDescription):
 
 
 class Arena(PayloadLayout[Weight]):
-    """The layout of a Keras model, with its variables."""
+    """The layout of a Keras model, with its variables.
+
+    Attributes:
+        model: the layout of the model's weights alone.
+        optimizer_weights: the other weights.
+    """
 
     def __init__(
-        self, model: keras.Model, tables: EmbeddingTables | None = None, place: str = ""
+        self,
+        model: keras.Model,
+        tables: EmbeddingTables | None = None,
+        place: str = "",
+        optimizer: Sequence[keras.Variable] | None = None,
     ) -> None:
         """Arrange the weights of a model that has been built.
 
@@ -35,11 +48,12 @@ class Arena(PayloadLayout[Weight]):
             model: the model.
             tables: its embedding tables, whose rows are not part of the payload.
             place: for messages, the file, line and name of the model.
+            optimizer: the state of the optimizer, if workers have it; None: the master has it.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent; the message names it.
         """
-        weights = _weights(model, tables)
+        weights = _weights(model, tables, is_served=optimizer is None)
         if not any(weight.trainable for weight in weights) and not tables:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
@@ -48,20 +62,34 @@ class Arena(PayloadLayout[Weight]):
                 remedy="Give it a layer with weights, or set trainable=True where it was switched "
                 "off.",
             )
-        super().__init__(weights)
+        self.model = PayloadLayout(weights)
+        self.optimizer_weights = _optimizer_weights(optimizer or ())
+        super().__init__([*weights, *self.optimizer_weights])
 
     def pack(self) -> npt.NDArray[np.uint8]:
         """Return the present values as a payload of parameters; a copy."""
         buffer = np.empty(self.nbytes, np.uint8)
         at = 0
         for weight in self.weights:
-            value = np.ascontiguousarray(weight.variable.numpy()).reshape(-1).view(np.uint8)
+            value = np.asarray(weight.variable.numpy(), weight.dtype, "C").reshape(-1)
+            value = value.view(np.uint8)
             buffer[at : at + value.size] = value
             at += value.size
         return buffer
 
 
-def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]:
+def _optimizer_weights(variables: Sequence[keras.Variable]) -> list[Weight]:
+    names = variable_names.unique([f"optimizer/{variable.path}" for variable in variables])
+    dtypes = [keras.backend.standardize_dtype(variable.dtype) for variable in variables]
+    return [
+        Weight(name, tuple(v.shape), dtype if dtype in DTYPES else "float64", False, v)
+        for name, dtype, v in zip(names, dtypes, variables, strict=True)
+    ]
+
+
+def _weights(
+    model: keras.Model, tables: EmbeddingTables | None, *, is_served: bool
+) -> list[Weight]:
     elsewhere = {id(variable) for variable in tables.table_variables} if tables else set()
     variables: Sequence[keras.Variable] = model.weights
     unique = variable_names.unique([variable.path for variable in variables])
@@ -80,7 +108,7 @@ def _weights(model: keras.Model, tables: EmbeddingTables | None) -> list[Weight]
                 "Keep the variable in float32: with mixed precision only the computation "
                 'is in half precision (dtype policy "mixed_float16" or "mixed_bfloat16").',
             )
-        if trainable and getattr(variable, "constraint", None) is not None:
+        if is_served and trainable and getattr(variable, "constraint", None) is not None:
             raise _unsupported_error(
                 name,
                 f"has the constraint {type(variable.constraint).__name__}, "

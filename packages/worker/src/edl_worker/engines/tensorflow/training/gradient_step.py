@@ -27,10 +27,19 @@ class GradientStep:
 
     A step restores the variables that are sent: it returns the change of moving statistics as a
     difference and undoes it, so that a repeated step gives the same.
+
+    Attributes:
+        unconnected: ids of the variables that the loss does not depend on; of the last trace.
     """
 
     def __init__(
-        self, model_file: ModelFile, wire: WireValues, tables: EmbeddingTables | None = None
+        self,
+        model_file: ModelFile,
+        wire: WireValues,
+        tables: EmbeddingTables | None = None,
+        *,
+        checks: bool = False,
+        jit: bool = False,
     ) -> None:
         """Make the traced functions.
 
@@ -38,15 +47,19 @@ class GradientStep:
             model_file: the model.
             wire: its weights.
             tables: its embedding tables.
+            checks: find out whether gradients are finite.
+            jit: compile with XLA.
         """
         self._file = model_file
         self._wire = wire
         self._tables = tables
-        groups = wire.arena.groups
+        groups = wire.arena.model.groups
         self._trainable = [group.weights for group in groups if group.trainable]
         self._state = [group.weights for group in groups if not group.trainable]
         self._lookups: tuple[int, ...] = ()
-        self._step = SizeAgnosticFunction(self._trace_step)
+        self._checks = checks
+        self.unconnected: frozenset[int] = frozenset()
+        self._step = SizeAgnosticFunction(self._trace_step, jit=jit)
 
     @property
     def traces(self) -> int:
@@ -78,12 +91,17 @@ class GradientStep:
             self._lookups = wanted.tables
             open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
         inputs = batch.features, batch.labels, batch.weights
-        whole, delta, loss, whole_rows, quantized = self._step(
+        whole, delta, loss, whole_rows, quantized, finite = self._step(
             batch.size, *inputs, open_nests=open_nests
         )
         gradient, row_gradients, precision = self._wire.select(whole, whole_rows, quantized)
         return StepResult(
-            memory(gradient), memory(delta), float(loss), memory(row_gradients), precision
+            memory(gradient),
+            memory(delta),
+            float(loss),
+            memory(row_gradients),
+            precision,
+            not self._checks or bool(finite),
         )
 
     # --- traced ----------------------------------------------------------------------------
@@ -95,34 +113,35 @@ class GradientStep:
         weights: Any = None,
         rows: Sequence[tf.Tensor] = (),
         at: Any = (),
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, list[tf.Tensor], Sequence[Any]]:
+    ) -> tuple[Any, ...]:
+        trainable = [weight for group in self._trainable for weight in group]
         state = [weight for group in self._state for weight in group]
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
         stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
         graph = tf.compat.v1.get_default_graph()
         if self._file.custom_train_step is not None:
-            variables = [w.variable for group in self._trainable for w in group]
             weights = self._file.training_weights(labels, weights)
             loss, found = self._file.custom_train_step.gradients(
-                features, labels, weights, variables
+                features, labels, weights, [w.variable for w in trainable]
             )
-            modified = _find_modified(graph, state)
-            each = iter(found)
-            gradients = [[next(each) for _ in group] for group in self._trainable]
+            modified = find_modified(graph, state)
             row_gradients: list[tf.Tensor] = []
         else:
             with tf.GradientTape() as tape:
                 tape.watch(rows)
                 with in_stage(stage):
                     loss = training_loss(self._file, features, labels, weights)
+                    scaled = self._file.optimizer.scale_loss(loss)
             if self._tables is not None:
                 self._tables.check_step(graph)
-            modified = _find_modified(graph, state)
-            values = [[w.variable.value for w in group] for group in self._trainable]
-            gradients, row_gradients = tape.gradient(
-                loss, (values, list(rows)), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            modified = find_modified(graph, state)
+            found, row_gradients = tape.gradient(
+                scaled, ([w.variable.value for w in trainable], list(rows))
             )
-        flat = [flatten(group) for group in gradients]
+        pairs = list(zip(trainable, found, strict=True))
+        self.unconnected = frozenset(id(w.variable) for w, gradient in pairs if gradient is None)
+        gradients = {w.name: _or_zeros(gradient, w.variable.value) for w, gradient in pairs}
+        flat = [flatten([gradients[w.name] for w in group]) for group in self._trainable]
         delta = []
         if modified:
             delta = [
@@ -141,8 +160,23 @@ class GradientStep:
                     if weight.name in modified:
                         weight.variable.value.assign(before[weight.name])
         # This merges the gradients of all lookups of an id.
-        merged = [tf.convert_to_tensor(part) for part in row_gradients]
-        return flat, delta, loss, merged, self._wire.quantize(flat, merged)
+        merged = [
+            tf.convert_to_tensor(_or_zeros(gradient, part))
+            for gradient, part in zip(row_gradients, rows, strict=False)
+        ]
+        finite = has_finite_norm(flat) if self._checks else ()
+        return flat, delta, loss, merged, self._wire.quantize(flat, merged), finite
+
+
+def _or_zeros(gradient: Any, value: Any) -> Any:
+    return tf.zeros_like(value) if gradient is None else gradient
+
+
+def has_finite_norm(gradients: Sequence[Any]) -> tf.Tensor:
+    """Whether the norm of a gradient is finite, of which parts may be sparse or None."""
+    parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients if g is not None]
+    squares = [tf.cast(tf.nn.l2_loss(part), tf.float32) for part in parts]
+    return tf.math.is_finite(tf.add_n(squares)) if squares else tf.constant(True)
 
 
 def training_loss(file: ModelFile, features: Any, labels: Any, weights: Any) -> tf.Tensor:
@@ -156,7 +190,7 @@ def training_loss(file: ModelFile, features: Any, labels: Any, weights: Any) -> 
     return loss
 
 
-def _find_modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
+def find_modified(graph: Any, weights: Sequence[Weight]) -> set[str]:
     """Return the names of the weights that the operations traced so far may modify."""
     handles = {graph.capture(w.variable.value.handle).name: w.name for w in weights}
     found = set()

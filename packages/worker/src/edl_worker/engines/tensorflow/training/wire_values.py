@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from edl_worker.core.job import WirePrecision
+from edl_worker.core.layout import WeightGroup
 from edl_worker.engines.tensorflow.quantization import dequantize, quantize
-from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.engines.tensorflow.training.arena import Arena, Weight
 
 log = logging.getLogger(__name__)
 
@@ -99,20 +100,28 @@ class WireValues:
 
     def _trace_read(self) -> list[tf.Tensor]:
         groups = self.arena.groups
-        return [flatten([weight.variable.value for weight in group.weights]) for group in groups]
+        return [
+            flatten([tf.cast(weight.variable.value, group.dtype) for weight in group.weights])
+            for group in groups
+        ]
 
     def _trace_assign(self, precision: WirePrecision, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self.arena.groups, flats, strict=True):
-            pieces = tf.split(flat, group.sizes)
-            for weight, piece in zip(group.weights, pieces, strict=True):
+            for weight, part in split(group, flat):
                 if flat.dtype != group.dtype:
-                    piece = dequantize(piece, precision)
-                weight.variable.value.assign(tf.reshape(piece, weight.shape))
+                    part = dequantize(part, precision)
+                weight.variable.value.assign(tf.cast(part, weight.variable.dtype))
 
 
 def flatten(tensors: Sequence[Any]) -> tf.Tensor:
     """Return tensors as one; sparse gradients of embeddings become dense here."""
     return tf.concat([tf.reshape(tf.convert_to_tensor(t), [-1]) for t in tensors], 0)
+
+
+def split(group: WeightGroup[Weight], flat: tf.Tensor) -> Iterator[tuple[Weight, tf.Tensor]]:
+    """Yield the weights of a group, each with its part of a flat tensor."""
+    for weight, part in zip(group.weights, tf.split(flat, group.sizes), strict=True):
+        yield weight, tf.reshape(part, weight.shape)
 
 
 def memory(tensors: Sequence[Any]) -> tuple[memoryview, ...]:

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.engines.tensorflow.internals import learning_rate_of
+from edl_worker.engines.tensorflow.internals import inner_optimizers, learning_rate_of
 from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
@@ -35,8 +35,13 @@ _ENTRY_POINTS = "edl.optimizers"
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
-def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.optimizers.Optimizer:
+def adapt_optimizer(
+    definition: Definition, caller: DefinitionCaller, *, replicated: bool = False
+) -> keras.optimizers.Optimizer:
     """Return the optimizer, created once.
+
+    Args:
+        replicated: workers make the updates with the optimizer itself.
 
     Raises:
         EdlError: MODEL_CONTRACT or OPTIMIZER_UNSUPPORTED.
@@ -52,21 +57,43 @@ def adapt_optimizer(definition: Definition, caller: DefinitionCaller) -> keras.o
         verb = "is" if value is definition.value else "returned"
         what = f"{verb} {type_with_article(value)}, not a Keras optimizer"
         raise definition.error(what, _REMEDY)
-    check_supported(value, definition.signature, definition.place)
+    check_supported(value, definition.signature, definition.place, replicated)
     return value
 
 
-def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place: str) -> None:
-    """Refuse an optimizer that the master cannot run.
+def scale_loss_as_fit(
+    optimizer: keras.optimizers.Optimizer, model: keras.Model
+) -> keras.optimizers.Optimizer:
+    """Return an optimizer as ``compile`` would give it to the model, unless the file called it."""
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if scales or model.compiled or model.dtype_policy.name != "mixed_float16":
+        return optimizer
+    return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+
+
+def check_supported(
+    optimizer: keras.optimizers.Optimizer, signature: str, place: str, replicated: bool = False
+) -> None:
+    """Refuse an optimizer that the master cannot run, or that cannot learn.
 
     Args:
         signature: of the definition that gives the optimizer, for the message.
         place: of that definition.
+        replicated: workers run it.
 
     Raises:
         EdlError: OPTIMIZER_UNSUPPORTED.
     """
     name = type(optimizer).__name__
+    rates = [_plain_rate_of(inner) for inner in inner_optimizers(optimizer)]
+    if wrong := [rate for rate in rates if rate is not None and not 0 <= rate < math.inf]:
+        raise _unsupported_error(
+            f"{signature} gives {name} the learning rate {wrong[0]:g}",
+            place,
+            "Give a positive number, such as 0.01.",
+        )
+    if replicated:
+        return
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         inner = type(optimizer.inner_optimizer).__name__
         raise _unsupported_error(
@@ -91,12 +118,6 @@ def check_supported(optimizer: keras.optimizers.Optimizer, signature: str, place
             f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
             "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
         )
-    if (known := _plain_rate_of(optimizer)) is not None and not 0 <= known < math.inf:
-        raise _unsupported_error(
-            f"{signature} gives {name} the learning rate {known:g}",
-            place,
-            "Give a positive number, such as 0.01.",
-        )
     if optimizer.loss_scale_factor:
         raise _unsupported_error(
             f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
@@ -118,6 +139,7 @@ def set_learning_rate(optimizers: Sequence[keras.optimizers.Optimizer], rate: fl
     Raises:
         EdlError: USAGE; there are several optimizers, or the rate is a schedule.
     """
+    optimizers = [inner for each in optimizers for inner in inner_optimizers(each)]
     if len(optimizers) != 1:
         raise _rate_error(
             rate,
