@@ -117,6 +117,24 @@ def test_nothing_counts_between_the_values_of_a_version_and_what_is_done_with_th
     assert group.proceed() == [CountStep(version(2), "two"), CountStep(version(3), "three")]
 
 
+def test_one_report_counts_no_step_after_the_values_that_it_completes() -> None:
+    group = group_of(A, B)
+    group.report(B, 2, version(1), ["one"])
+    group.report(A, 2, version(2), ["one", "two"])
+    group.save()
+    group.report(A, 2, version(2), ["two"], stopped=True)
+    group.report(B, 2, version(1), stopped=True)
+    assert group.receive_values(A, version(2))
+    group.proceed()
+    group.flush()
+    group.report(A, 3, version(3), ["two", "three"], stopped=True)
+
+    effects = group.report(B, 3, version(3), ["two", "three"], stopped=True)
+    begun = Generation(4, (A, B), version(3), (A, B))
+    saved = ValuesSaved(version(2), A)
+    assert effects == [CountStep(version(2), "two"), saved, BeginGeneration(begun)]
+
+
 def test_values_that_no_one_wants_any_more_are_refused() -> None:
     group = group_of(A, B)
     group.report(A, 2, version(1), ["one"])

@@ -196,9 +196,7 @@ class ReplicaGroup(Generic[Step]):
         self._stopped.discard(worker)
         self._leaving.discard(worker)
         self._gone[worker] = None
-        if worker == self._saver and not self._has_sent:
-            self._saver = self._saving = None
-            self._wants_save = True
+        self._give_up_saver(worker == self._saver)
         return self._change_members()
 
     def flush(self) -> list[GroupEffect[Step]]:
@@ -340,8 +338,8 @@ class ReplicaGroup(Generic[Step]):
         version = max(have, default=self.counted)
         self._steps = {made: step for made, step in self._steps.items() if made <= version}
         if self._saving is not None and self._saving > version:
-            self._saver, self._saving, self._has_sent = None, None, False
-            self._wants_save = True
+            self._has_sent = False
+            self._give_up_saver(True)
         if not have and self.stored != self.counted:
             self.is_lost = True
             return [LoseValues()]
@@ -380,6 +378,7 @@ class ReplicaGroup(Generic[Step]):
             self.generation = None
             return [*self._release_gone(), *self._say_saved()]
         self._number += 1
+        self._give_up_saver(self._saver not in members)
         saves = self._wants_save and self._saving is None and bool(sources or self._finishes)
         finishes = saves and self._finishes
         if saves:
@@ -388,6 +387,12 @@ class ReplicaGroup(Generic[Step]):
         self.generation = Generation(self._number, members, version, sources, saves, finishes)
         effects = [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]
         return effects if sources else [*effects, *self._say_saved()]
+
+    def _give_up_saver(self, is_gone: bool) -> None:
+        """Have another member send its values if the one that was asked to will not."""
+        if is_gone and self._saving is not None and not self._has_sent:
+            self._saver = self._saving = None
+            self._wants_save = True
 
     def _say_saved(self) -> list[GroupEffect[Step]]:
         """Say so if the store has the values that are wanted already."""
